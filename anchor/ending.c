@@ -1,0 +1,446 @@
+/*
+ * How a run ends: reaping, stopping, sweeping, the exit file.
+ *
+ * Termination is TERM (then CONT), a grace, then KILL in sweeps until nothing is left. It does not end because the
+ * leader died. Where something cannot be killed we say so, stay, and try again.
+ */
+#include "run.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define REAP_ROUND 4096 /* bounded: or the reaping starves owners and output */
+#define SWEEP_FIRST_MS 10
+#define SWEEP_MOST_MS 1000
+#define CHECK_EVERY_MS 5000
+#define SAVE_RETRY_MS 1000
+#define LAST_WORDS_MS 1000
+
+static uint8_t marks[(4 << 20) / 8]; /* a bit for every number the kernel can give */
+
+static void mark(pid_t pid, bool on) {
+  uint8_t bit = (uint8_t)(1u << (pid & 7));
+  marks[(pid >> 3) % sizeof marks] = (uint8_t)(on ? marks[(pid >> 3) % sizeof marks] | bit : marks[(pid >> 3) % sizeof marks] & ~bit);
+}
+
+static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
+
+/* Everyone in the boundary: below us, and whoever else is in the cgroup. */
+static long collect(void) {
+  struct member me;
+  os_self(&me);
+  long max = tree_max(), count = os_descendants(&me, members, max, NULL);
+  if (count < 0) count = 0;
+  long known = count, more = os_boundary_members(&run.boundary, members + count, max - count);
+  for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
+  for (long i = known; i < known + more; i++) {
+    if (marked(members[i].id.pid)) os_close(&members[i]);
+    else members[count++] = members[i];
+  }
+  for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
+  if ((uint64_t)count > run.processes) run.processes = (uint64_t)count;
+  return count;
+}
+
+/* ---- the first stop ---- */
+
+static void put_stop(struct out *out, const void *unused) {
+  (void)unused;
+  out_text(out, T_REASON, run.stop.reason);
+  out_text(out, T_ACTOR, run.stop.actor);
+  out_text(out, T_REQUEST_ID, run.stop.request);
+}
+
+static void save_stop(void) {
+  char text[1024];
+  struct json json = {.data = text, .size = sizeof text};
+  json_raw(&json, "{\"reason\":");
+  json_string(&json, run.stop.reason);
+  json_raw(&json, ",\"actor\":");
+  json_string(&json, run.stop.actor);
+  json_raw(&json, ",\"requestId\":");
+  json_string(&json, run.stop.request);
+  json_raw(&json, "}\n");
+  json_save(run.dir, "stop.json", &json); /* a full disk must not keep us from stopping */
+}
+
+void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace) {
+  uint64_t now = os_now_ms();
+  if (grace < run.policy.grace) run.policy.grace = grace;
+  if (run.terminating && now + run.policy.grace < run.kill_at) run.kill_at = now + run.policy.grace;
+  if (run.stop.set) return; /* the first reason wins */
+  if (run.leader_done && run.terminating) return; /* it has ended by itself: only its leftovers are being swept */
+  run.stop.set = true;
+  snprintf(run.stop.reason, sizeof run.stop.reason, "%s", reason);
+  snprintf(run.stop.actor, sizeof run.stop.actor, "%s", actor);
+  snprintf(run.stop.request, sizeof run.stop.request, "%s", request);
+  save_stop();
+  tell_all(F_STOPPING, put_stop, NULL);
+}
+
+/* ---- the leader ---- */
+
+static void put_leader(struct out *out, const void *unused) {
+  (void)unused;
+  if (run.leader_code >= 0) out_number(out, T_CODE, (uint64_t)run.leader_code);
+  else out_number(out, T_SIGNAL, (uint64_t)run.leader_signal);
+}
+
+static void json_leader(struct json *json) {
+  if (!run.leader_done || !run.executed) {
+    json_raw(json, "null");
+    return;
+  }
+  json_raw(json, run.leader_code >= 0 ? "{\"code\":" : "{\"signal\":");
+  json_number(json, (uint64_t)(run.leader_code >= 0 ? run.leader_code : run.leader_signal));
+  json_raw(json, "}");
+}
+
+static void note_leader(const siginfo_t *info) {
+  run.leader_done = true;
+  if (info->si_code == CLD_EXITED) run.leader_code = info->si_status;
+  else run.leader_signal = info->si_status;
+  if (run.executed) tell_all(F_LEADER, put_leader, NULL);
+}
+
+static void save_leader(void) {
+  char text[64];
+  struct json json = {.data = text, .size = sizeof text};
+  json_leader(&json);
+  json_save(run.dir, "leader.json", &json);
+}
+
+static void account(const struct rusage *usage) {
+  run.reaped++;
+  run.cpu_ms += (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000 +
+                (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1000;
+  if ((uint64_t)usage->ru_maxrss > run.peak_kb) run.peak_kb = (uint64_t)usage->ru_maxrss;
+}
+
+/* The raw call: the library's does not give the usage. */
+static int wait_any(siginfo_t *info, struct rusage *usage, int options) {
+  memset(info, 0, sizeof *info);
+  return (int)syscall(SYS_waitid, P_ALL, 0, info, options, usage);
+}
+
+void reap(void) {
+  siginfo_t info;
+  struct rusage usage;
+  run.more_to_reap = false;
+  for (int i = 0; i < REAP_ROUND && !run.leader_zombie; i++) {
+    if (wait_any(&info, &usage, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) {
+      run.empty = errno == ECHILD && os_boundary_empty(&run.boundary);
+      return;
+    }
+    if (info.si_pid == 0) return;
+    run.more_to_reap = i == REAP_ROUND - 1;
+    if (info.si_pid == run.child.id.pid && !run.leader_done) {
+      note_leader(&info);
+      run.settle_at = os_now_ms() + run.policy.settle;
+      if (os_only_child(info.si_pid)) {
+        /* Its status must not be lost between here and the exit file: it stays a zombie until that is written. */
+        run.leader_zombie = true;
+        account(&usage);
+        break;
+      }
+      save_leader();
+    }
+    account(&usage);
+    (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | __WALL);
+  }
+  if (run.leader_zombie) run.empty = os_boundary_empty(&run.boundary);
+}
+
+/* ---- leftovers ---- */
+
+static const char *classify(const struct member *member) {
+  if (getuid() != 0 && member->uid != getuid()) return "foreign-uid";
+  if (!os_boundary_holds(&run.boundary, member->id.pid)) return "migrated";
+  return member->sid != run.child.id.pid ? "detached" : "background";
+}
+
+static void keep_residue(const struct member *member, const char *kind) {
+  for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++)
+    if (run.residue[i].id.pid == member->id.pid && run.residue[i].id.start == member->id.start) {
+      run.residue[i].kind = kind;
+      return;
+    }
+  if (run.residue_count < RESIDUE_KEPT) {
+    struct residue *residue = &run.residue[run.residue_count];
+    residue->id = member->id;
+    residue->kind = kind;
+    memcpy(residue->command, member->command, sizeof residue->command);
+  }
+  run.residue_count++;
+}
+
+/* Who outlived the leader, taken once. */
+static void note_residue(long count) {
+  if (run.residue_count > 0) return;
+  for (long i = 0; i < count; i++) {
+    if (tree_dead(&members[i]) || members[i].id.pid == run.child.id.pid) continue;
+    const char *kind = classify(&members[i]);
+    keep_residue(&members[i], kind);
+    if (strcmp(kind, "background") != 0 && !run.stop.set) run.escaped = true;
+  }
+}
+
+static void json_members(struct json *json, long count) {
+  json_raw(json, "[");
+  bool first = true;
+  for (long i = 0; i < count && i < RESIDUE_KEPT; i++) {
+    if (tree_dead(&members[i])) continue;
+    json_raw(json, first ? "{\"pid\":" : ",{\"pid\":");
+    first = false;
+    json_number(json, (uint64_t)members[i].id.pid);
+    json_raw(json, ",\"startTime\":");
+    json_number(json, members[i].id.start);
+    json_raw(json, ",\"kind\":");
+    const char *kind = classify(&members[i]);
+    json_string(json, strcmp(kind, "foreign-uid") == 0 ? kind : "unkillable");
+    json_raw(json, ",\"command\":");
+    json_string(json, members[i].command);
+    json_raw(json, "}");
+  }
+  json_raw(json, "]");
+}
+
+static void put_json(struct out *out, const void *text) { out_text(out, T_JSON, text); }
+
+static void report_survivors(long count) {
+  static char text[16 * 1024];
+  struct json json = {.data = text, .size = sizeof text};
+  for (long i = 0; i < count; i++)
+    if (!tree_dead(&members[i])) keep_residue(&members[i], strcmp(classify(&members[i]), "foreign-uid") == 0 ? "foreign-uid" : "unkillable");
+  json_members(&json, count);
+  if (!json.overflow) tell_all(F_SURVIVORS, put_json, text);
+}
+
+/* ---- termination ---- */
+
+static void begin_termination(uint64_t now) {
+  run.terminating = true;
+  run.phase = EXITING;
+  os_prefer_us();
+  run.kill_at = now + run.policy.grace;
+  run.sweep_at = run.kill_at;
+  run.report_at = run.kill_at + run.policy.kill_report;
+  long count = collect();
+  if (run.leader_done && !run.stop.set) note_residue(count);
+  if (run.policy.grace > 0 || run.leader_done) run.kill_mode = "pid";
+  for (long i = 0; run.policy.grace > 0 && i < count; i++) {
+    if (tree_dead(&members[i]) || os_signal(&members[i], SIGTERM) != 0) continue;
+    os_signal(&members[i], SIGCONT); /* TERM to a stopped process stays pending */
+  }
+  tree_release(count);
+}
+
+static void sweep(uint64_t now) {
+  if (run.leader_done && run.residue_count == 0) {
+    long left = collect();
+    note_residue(left);
+    tree_release(left);
+  }
+  bool whole = os_boundary_kill(&run.boundary);
+  run.kill_mode = whole ? "cgroup" : "pid";
+  if (!whole || run.sweeps > 0) { /* one by one where there is no cgroup, and whoever left it */
+    long count = tree_kill(collect);
+    if (now >= run.report_at) report_survivors(count);
+    tree_release(count);
+  }
+  if (now >= run.report_at) run.report_at = now + run.policy.kill_report;
+  uint64_t wait = (uint64_t)SWEEP_FIRST_MS << (run.sweeps < 7 ? run.sweeps : 7);
+  run.sweep_at = now + (wait < SWEEP_MOST_MS ? wait : SWEEP_MOST_MS);
+  run.sweeps++;
+}
+
+/* ---- the end ---- */
+
+static const char *final_reason(void) {
+  if (run.stop.set) return run.stop.reason;
+  if (!run.executed) return "spawn-error";
+  if (run.escaped && !run.policy.sweep_escapes) return "ownership-escape";
+  return run.leader_code >= 0 ? "exit" : "signal";
+}
+
+static void json_stream(struct json *json, const char *name, const struct spool *spool) {
+  json_raw(json, ",\"");
+  json_raw(json, name);
+  json_raw(json, "\":{\"start\":");
+  json_number(json, spool->start);
+  json_raw(json, ",\"end\":");
+  json_number(json, spool->end);
+  json_raw(json, ",\"dropped\":");
+  json_number(json, spool->dropped);
+  json_raw(json, "}");
+}
+
+static void json_named(struct json *json, const char *key, uint64_t value) {
+  json_raw(json, key);
+  json_number(json, value);
+}
+
+static void write_exit(struct json *json, uint64_t now) {
+  json_named(json, "{\"protocol\":", PROTOCOL);
+  json_raw(json, ",\"runId\":");
+  json_string(json, run.id);
+  json_raw(json, run.executed ? ",\"executed\":true" : ",\"executed\":false");
+  json_raw(json, ",\"reason\":");
+  json_string(json, final_reason());
+  json_raw(json, ",\"actor\":");
+  json_string(json, run.stop.actor);
+  json_raw(json, ",\"requestId\":");
+  json_string(json, run.stop.request);
+  json_raw(json, ",\"leader\":");
+  json_leader(json);
+  json_raw(json, ",\"spawnError\":");
+  if (run.failure.step != STEP_NONE) {
+    json_named(json, "{\"errno\":", (uint64_t)run.failure.error);
+    json_raw(json, ",\"step\":");
+    json_string(json, step_names[run.failure.step]);
+    json_raw(json, ",\"message\":");
+    json_string(json, strerror(run.failure.error));
+    json_raw(json, "}");
+  } else {
+    json_raw(json, "null");
+  }
+  json_raw(json, ",\"residue\":[");
+  for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++) {
+    const struct residue *residue = &run.residue[i];
+    json_named(json, i == 0 ? "{\"pid\":" : ",{\"pid\":", (uint64_t)residue->id.pid);
+    json_named(json, ",\"startTime\":", residue->id.start);
+    json_raw(json, ",\"kind\":");
+    json_string(json, residue->kind);
+    json_raw(json, ",\"command\":");
+    json_string(json, residue->command);
+    json_raw(json, "}");
+  }
+  json_named(json, "],\"residueCount\":", run.residue_count);
+  json_raw(json, ",\"killMode\":");
+  json_string(json, run.kill_mode);
+  json_raw(json, ",\"tier\":");
+  json_string(json, tier());
+  json_raw(json, ",\"emptiness\":\"proven\"");
+  json_stream(json, "stdout", &run.streams[0].spool);
+  json_stream(json, "stderr", &run.streams[1].spool);
+  json_named(json, ",\"processes\":", run.processes > run.reaped ? run.processes : run.reaped);
+  json_named(json, ",\"usage\":{\"cpuMs\":", run.cpu_ms);
+  json_named(json, ",\"peakKb\":", run.peak_kb);
+  json_named(json, "},\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
+  json_raw(json, "}\n");
+}
+
+/* The end is on disk, or in an owner's hands, or we stay and try again. */
+static void finish(uint64_t now) {
+  static char text[32 * 1024];
+  struct json json = {.data = text, .size = sizeof text};
+  streams_abandon();
+  streams_settle(now);
+  write_exit(&json, now);
+  if (!json_save(run.dir, "exit.json", &json) && run.owner == NULL) {
+    run.save_at = now + SAVE_RETRY_MS;
+    return;
+  }
+  if (run.leader_zombie) (void)waitpid(run.child.id.pid, NULL, __WALL);
+  tell_all(F_EXITED, put_json, text);
+  connections_finish(LAST_WORDS_MS);
+  leave();
+}
+
+_Noreturn void leave(void) {
+  char path[PATH_SIZE + 8];
+  os_boundary_remove(&run.boundary);
+  snprintf(path, sizeof path, "%s/sock", run.directory);
+  unlink(path);
+  exit(0);
+}
+
+/* Now and then: is our socket still there, and our launcher? */
+static void check_surroundings(uint64_t now) {
+  char path[PATH_SIZE + 8];
+  struct stat st;
+  run.check_at = now + CHECK_EVERY_MS;
+  if (run.launcher != 0 && getppid() != run.launcher) {
+    run.launcher = 0;
+    snprintf(run.boundary.note, sizeof run.boundary.note, "the launcher died; nobody is above this anchor");
+  }
+  snprintf(path, sizeof path, "%s/sock", run.directory);
+  if (stat(path, &st) == 0 && st.st_ino == run.socket_inode) return;
+  if (mkdir(run.directory, 0700) == 0) {
+    int dir = open(run.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0) {
+      close(run.dir);
+      run.dir = run.streams[0].spool.dir = run.streams[1].spool.dir = dir;
+    }
+  }
+  struct stat key;
+  if (fstatat(run.dir, "key", &key, 0) != 0) file_save(run.dir, "key", run.key, strlen(run.key));
+  listener_open();
+}
+
+static bool passed(uint64_t from, uint64_t limit, uint64_t now) {
+  uint64_t slack = run.owner != NULL ? run.policy.backstop : 0; /* a live owner decides first */
+  return limit > 0 && now >= from + limit + slack;
+}
+
+void advance(uint64_t now) {
+  if (now >= run.check_at) check_surroundings(now);
+  if (run.phase == GATED && !run.gate_used && (run.owner == NULL || run.stop.set) && run.child.gate >= 0) {
+    close(run.child.gate); /* nobody will say GO any more */
+    run.child.gate = -1;
+  }
+  if (run.phase == RUNNING && !run.stop.set && !run.leader_done) {
+    if (passed(run.overall_from, run.policy.overall, now)) request_stop("overall-timeout", "anchor", "", FOREVER);
+    else if (run.withheld_since == 0 && passed(run.output_at, run.policy.no_output, now))
+      request_stop("no-output-timeout", "anchor", "", FOREVER);
+    else if (run.owner == NULL && !run.policy.service && now >= run.owner_lost_at + run.policy.owner_loss)
+      request_stop("owner-lost", "anchor", "", FOREVER);
+  }
+  bool begun = run.phase != GATED; /* before GO there is nothing to terminate: the child leaves by itself */
+  if (!run.empty && begun && !run.terminating && (run.stop.set || (run.leader_done && now >= run.settle_at))) begin_termination(now);
+  /* The dead are buried before the living are counted again. */
+  if (!run.empty && !run.more_to_reap && run.terminating && now >= run.sweep_at && now >= run.kill_at) sweep(now);
+  if (!run.empty || !run.leader_done) return;
+  if (run.drain_until == 0) {
+    run.drain_until = now + run.policy.drain;
+    /* Nobody writes any more: what is left fits into kernel buffers, and must not wait for a slow reader. */
+    run.streams[0].spool.unbounded = run.streams[1].spool.unbounded = true;
+    if (run.child.slave >= 0) close(run.child.slave);
+    run.child.slave = -1;
+    for (int i = 0; i < 2; i++)
+      if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
+  }
+  if ((streams_ended() || now >= run.drain_until) && now >= run.save_at) finish(now);
+}
+
+static void sooner(uint64_t *deadline, uint64_t at) {
+  if (at < *deadline) *deadline = at;
+}
+
+uint64_t next_deadline(uint64_t now) {
+  if (run.more_to_reap) return 0;
+  uint64_t at = run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
+  if (run.phase == RUNNING && !run.stop.set && !run.leader_done) {
+    if (run.policy.overall > 0) sooner(&at, run.overall_from + run.policy.overall + slack);
+    if (run.policy.no_output > 0 && run.withheld_since == 0) sooner(&at, run.output_at + run.policy.no_output + slack);
+    if (run.owner == NULL && !run.policy.service) sooner(&at, run.owner_lost_at + run.policy.owner_loss);
+  }
+  if (run.leader_done && !run.empty && !run.terminating) sooner(&at, run.settle_at);
+  if (run.terminating && !run.empty) sooner(&at, run.sweep_at > run.kill_at ? run.sweep_at : run.kill_at);
+  if (run.empty && run.leader_done) sooner(&at, run.save_at > 0 ? run.save_at : run.drain_until);
+  for (int i = 0; i < 2; i++) {
+    if (run.streams[i].dirty) sooner(&at, run.streams[i].told_at + 2);
+    if (run.streams[i].held_used > 0) sooner(&at, run.streams[i].retry_at);
+  }
+  return at <= now ? 0 : at - now;
+}

@@ -1,0 +1,51 @@
+/* `anchor init -- command`: PID 1 of a container, because Node does not reap. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "modes.h"
+#include "os.h"
+
+int init_mode(char **command) {
+  sigset_t all, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &all, NULL);
+  os_become_reaper();
+  pid_t child = fork();
+  if (child < 0) {
+    fprintf(stderr, "anchor init: fork: %s\n", strerror(errno));
+    return 125;
+  }
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0);
+    if (isatty(0)) {
+      signal(SIGTTOU, SIG_IGN);
+      tcsetpgrp(0, getpid());
+      signal(SIGTTOU, SIG_DFL);
+    }
+    execvp(command[0], command);
+    fprintf(stderr, "anchor init: %s: %s\n", command[0], strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+  }
+  for (;;) {
+    int signal;
+    if (sigwait(&all, &signal) != 0) continue;
+    if (signal != SIGCHLD) {
+      struct member member;
+      if (os_look(child, &member)) { /* our own child, not yet waited for: the number is its own */
+        os_signal(&member, signal);
+        os_close(&member);
+      }
+      continue;
+    }
+    int status, leader = -1;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;)
+      if (pid == child) leader = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (leader >= 0) return leader;
+  }
+}

@@ -1,0 +1,68 @@
+#include "json.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void put(struct json *json, const char *data, size_t length) {
+  if (json->overflow || json->size - json->used <= length) {
+    json->overflow = true;
+    return;
+  }
+  memcpy(json->data + json->used, data, length);
+  json->used += length;
+  json->data[json->used] = 0;
+}
+
+void json_raw(struct json *json, const char *text) { put(json, text, strlen(text)); }
+
+/* Length of the UTF-8 sequence at `s`, 0 when it is not one. Overlong forms and surrogates are refused. */
+static size_t utf8(const unsigned char *s) {
+  if (s[0] < 0x80) return 1;
+  size_t n = s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+  for (size_t i = 1; i < n; i++)
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0))) return 0;
+  if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))) return 0;
+  return n;
+}
+
+void json_string(struct json *json, const char *text) {
+  const unsigned char *s = (const unsigned char *)text;
+  put(json, "\"", 1);
+  while (*s != 0) {
+    size_t n = utf8(s);
+    if (n == 0 || *s < 0x20 || *s == 0x7f || *s == '"' || *s == '\\') {
+      char escape[8];
+      snprintf(escape, sizeof escape, "\\u%04x", *s);
+      put(json, escape, 6);
+      s++;
+    } else {
+      put(json, (const char *)s, n);
+      s += n;
+    }
+  }
+  put(json, "\"", 1);
+}
+
+void json_number(struct json *json, uint64_t value) {
+  char digits[24];
+  put(json, digits, (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value));
+}
+
+bool file_save(int dir, const char *name, const void *data, size_t length) {
+  char temporary[64];
+  snprintf(temporary, sizeof temporary, ".%s.new", name);
+  int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return false;
+  bool ok = write(fd, data, length) == (ssize_t)length;
+  ok = close(fd) == 0 && ok;
+  if (ok && renameat(dir, temporary, dir, name) == 0) return true;
+  unlinkat(dir, temporary, 0);
+  return false;
+}
+
+bool json_save(int dir, const char *name, const struct json *json) {
+  return !json->overflow && file_save(dir, name, json->data, json->used);
+}

@@ -1,0 +1,350 @@
+/*
+ * `anchor launch`: starts anchors, and is the subreaper above them. Every child of it is an anchor or what a dead anchor
+ * left, and the latter is killed. It decides nothing else, reads nothing but the first bytes of a connection, and leaves
+ * when there is neither a supervisor nor an anchor.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "modes.h"
+#include "os.h"
+#include "tree.h"
+#include "wire.h"
+
+#define GUESTS 256
+#define FIRST_HOLD_MS 10000  /* a supervisor that started us and died before it said HOLD */
+#define SPEECHLESS_MS 10000
+#define RUN_ID_MAX 63
+
+struct guest {
+  int fd;
+  bool holds;
+  uint64_t since;
+};
+
+struct anchor {
+  pid_t pid;
+  char run_id[RUN_ID_MAX + 1];
+  bool lost;  /* dead, its tree not yet proven empty */
+  int code, signal;
+  long killed;
+};
+
+static struct guest guests[GUESTS];
+static struct anchor *anchors;
+static size_t anchor_count, anchor_room;
+static char runs_cgroup[PATH_SIZE], note[NOTE_SIZE];
+static bool have_cgroup;
+static const char *instance_directory;
+static struct identity me;
+
+static bool is_anchor(pid_t pid) {
+  for (size_t i = 0; i < anchor_count; i++)
+    if (anchors[i].pid == pid && !anchors[i].lost) return true;
+  return false;
+}
+
+/* ---- guests ---- */
+
+static void guest_drop(struct guest *guest) {
+  close(guest->fd);
+  guest->fd = -1;
+  guest->holds = false;
+}
+
+static void put_end(struct out *out, int code, int signal) {
+  if (signal != 0) out_number(out, T_SIGNAL, (uint64_t)signal);
+  else out_number(out, T_CODE, (uint64_t)code);
+}
+
+static void say(struct guest *guest, struct out *out) {
+  if (out_end(out) && send(guest->fd, out->data, out->used, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)out->used) return;
+  guest_drop(guest); /* it does not listen */
+}
+
+static void answer_hold(struct guest *guest) {
+  uint8_t memory[2048];
+  struct out out = {.data = memory, .size = sizeof memory};
+  guest->holds = true;
+  out_begin(&out, F_LAUNCHER);
+  out_number(&out, T_PROTOCOL, PROTOCOL);
+  out_number(&out, T_ANCHOR_PID, (uint64_t)me.pid);
+  out_number(&out, T_ANCHOR_START, me.start);
+  out_number(&out, T_ANCHOR_UNIQUE, me.unique);
+  if (have_cgroup) out_text(&out, T_CGROUP, runs_cgroup);
+  else out_text(&out, T_TIER_NOTE, note);
+  say(guest, &out);
+}
+
+static void tell_lost(const struct anchor *anchor) {
+  uint8_t memory[512];
+  for (int i = 0; i < GUESTS; i++) {
+    if (guests[i].fd < 0 || !guests[i].holds) continue;
+    struct out out = {.data = memory, .size = sizeof memory};
+    out_begin(&out, F_ANCHOR_LOST);
+    out_text(&out, T_RUN_ID, anchor->run_id);
+    out_number(&out, T_ANCHOR_PID, (uint64_t)anchor->pid);
+    put_end(&out, anchor->code, anchor->signal);
+    say(&guests[i], &out);
+  }
+}
+
+/* ---- starting an anchor ---- */
+
+static bool good_id(const char *id) {
+  if (*id == 0) return false;
+  for (; *id != 0; id++)
+    if (!((*id >= 'a' && *id <= 'z') || (*id >= '0' && *id <= '9') || *id == '_' || *id == '-')) return false;
+  return true;
+}
+
+static void start_anchor(int fd, const char *run_id) {
+  if (anchor_count == anchor_room) {
+    size_t room = anchor_room == 0 ? 64 : anchor_room * 2;
+    struct anchor *more = realloc(anchors, room * sizeof *anchors);
+    if (more == NULL) return; /* the guest sees its connection close */
+    anchors = more;
+    anchor_room = room;
+  }
+  char *argv[] = {"holdfast-anchor", "run", (char *)run_id, "--dir", (char *)instance_directory, "--fd", "3", "--launched",
+                  have_cgroup ? "--cgroup" : "--note", have_cgroup ? runs_cgroup : note, NULL};
+  pid_t pid = vfork();
+  if (pid == 0) {
+    if (fd == 3 ? fcntl(3, F_SETFD, 0) == 0 : dup2(fd, 3) == 3) execv("/proc/self/exe", argv);
+    _exit(1);
+  }
+  if (pid < 0) return;
+  struct anchor *anchor = &anchors[anchor_count++];
+  *anchor = (struct anchor){.pid = pid};
+  snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
+}
+
+/* The first bytes say what a guest wants; they stay in the socket for the anchor. */
+static void guest_speaks(struct guest *guest) {
+  uint8_t head[FRAME_HEAD + 5 + RUN_ID_MAX];
+  ssize_t n = recv(guest->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0 || guest->holds) {
+    guest_drop(guest);
+    return;
+  }
+  if ((size_t)n < FRAME_HEAD) return;
+  if (head[4] == F_HOLD) {
+    (void)!recv(guest->fd, head, FRAME_HEAD, 0);
+    answer_hold(guest);
+    return;
+  }
+  size_t length = (size_t)n >= FRAME_HEAD + 5 ? (size_t)head[6] | (size_t)head[7] << 8 | (size_t)head[8] << 16 | (size_t)head[9] << 24 : 0;
+  if (head[4] == F_START && (size_t)n < FRAME_HEAD + 5 + length && length <= RUN_ID_MAX) return; /* more will come */
+  char id[RUN_ID_MAX + 1] = "";
+  if (head[4] == F_START && head[5] == T_RUN_ID && length <= RUN_ID_MAX) memcpy(id, head + FRAME_HEAD + 5, length);
+  if (good_id(id)) start_anchor(guest->fd, id);
+  guest_drop(guest); /* ours is only a copy */
+}
+
+static void guest_arrives(int listener, uint64_t now) {
+  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+  if (fd < 0) return;
+  for (int i = 0; i < GUESTS; i++) {
+    if (guests[i].fd >= 0) continue;
+    guests[i] = (struct guest){.fd = fd, .since = now};
+    guest_speaks(&guests[i]);
+    return;
+  }
+  close(fd);
+}
+
+/* ---- cleaning up after dead anchors ---- */
+
+static void reap_children(void) {
+  int status;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
+    for (size_t i = 0; i < anchor_count; i++) {
+      if (anchors[i].pid != pid || anchors[i].lost) continue;
+      /* 0: its run has ended. 1: it never began. Anything else: it died, and its tree has fallen to us. */
+      if (WIFEXITED(status) && WEXITSTATUS(status) <= 1) {
+        anchors[i] = anchors[--anchor_count];
+      } else {
+        anchors[i].lost = true;
+        anchors[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+        anchors[i].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        tell_lost(&anchors[i]);
+      }
+      break;
+    }
+  }
+}
+
+static long collect_residue(void) {
+  struct member self;
+  os_self(&self);
+  long count = os_descendants(&self, members, tree_max(), is_anchor);
+  return count < 0 ? 0 : count;
+}
+
+static void save_swept(const struct anchor *anchor) {
+  char path[PATH_SIZE], text[512];
+  struct json json = {.data = text, .size = sizeof text};
+  snprintf(path, sizeof path, "%.800s/runs/%s", instance_directory, anchor->run_id);
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (dir < 0) return;
+  json_raw(&json, "{\"runId\":");
+  json_string(&json, anchor->run_id);
+  json_raw(&json, ",\"anchorSignal\":");
+  if (anchor->signal != 0) json_number(&json, (uint64_t)anchor->signal);
+  else json_raw(&json, "null");
+  json_raw(&json, ",\"anchorCode\":");
+  json_number(&json, (uint64_t)anchor->code);
+  json_raw(&json, ",\"killed\":");
+  json_number(&json, (uint64_t)anchor->killed);
+  json_raw(&json, ",\"emptiness\":\"proven\"}\n");
+  json_save(dir, "swept.json", &json);
+  close(dir);
+}
+
+/* True while something of a dead anchor is left. */
+static bool clean_up(void) {
+  bool any = false;
+  struct boundary boundary;
+  for (size_t i = 0; i < anchor_count; i++) any |= anchors[i].lost;
+  if (!any) return false;
+  for (size_t i = 0; i < anchor_count; i++)
+    if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
+      os_boundary_kill(&boundary);
+      close(boundary.cgroup);
+    }
+  long left = tree_kill(collect_residue);
+  tree_release(left);
+  /* Whose it was cannot be told for sure when several anchors died; the count is for the record. */
+  for (size_t i = 0; i < anchor_count; i++)
+    if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;
+  reap_children();
+  left = collect_residue();
+  tree_release(left);
+  for (size_t i = 0; left == 0 && i < anchor_count;) {
+    bool empty = true;
+    if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
+      empty = os_boundary_empty(&boundary);
+      if (empty) os_boundary_remove(&boundary);
+      else close(boundary.cgroup);
+    }
+    if (anchors[i].lost && empty) {
+      save_swept(&anchors[i]);
+      anchors[i] = anchors[--anchor_count];
+    } else {
+      i++;
+    }
+  }
+  any = false;
+  for (size_t i = 0; i < anchor_count; i++) any |= anchors[i].lost;
+  return any;
+}
+
+/* ---- life ---- */
+
+static int listen_at(const char *directory) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s/launcher.sock", directory) >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  unlink(address.sun_path);
+  if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 1024) == 0) return fd;
+  int error = errno;
+  if (fd >= 0) close(fd);
+  errno = error;
+  return -1;
+}
+
+static void announce(void) {
+  char text[2048];
+  struct json json = {.data = text, .size = sizeof text};
+  json_raw(&json, "{\"ready\":true,\"pid\":");
+  json_number(&json, (uint64_t)me.pid);
+  json_raw(&json, ",\"cgroup\":");
+  json_string(&json, have_cgroup ? runs_cgroup : "");
+  json_raw(&json, ",\"note\":");
+  json_string(&json, note);
+  json_raw(&json, "}\n");
+  (void)!write(1, text, json.used);
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3 && null >= 0; fd++) dup2(null, fd);
+  if (null > 2) close(null);
+}
+
+static int count_guests(bool holding) {
+  int count = 0;
+  for (int i = 0; i < GUESTS; i++) count += guests[i].fd >= 0 && guests[i].holds == holding;
+  return count;
+}
+
+static void loop(int listener, int signals) {
+  uint64_t began = os_now_ms(), pause = 0; /* pause: until the next look at what dead anchors left */
+  bool was_held = false;
+  for (;;) {
+    struct pollfd p[2 + GUESTS];
+    p[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+    p[1] = (struct pollfd){.fd = listener, .events = POLLIN};
+    for (int i = 0; i < GUESTS; i++) p[2 + i] = (struct pollfd){.fd = guests[i].fd, .events = POLLIN};
+    bool quiet = count_guests(true) > 0 && count_guests(false) == 0;
+    poll(p, 2 + GUESTS, pause > 0 ? (int)pause : quiet ? -1 : 1000);
+    uint64_t now = os_now_ms();
+    struct signalfd_siginfo info;
+    if (p[0].revents != 0)
+      while (read(signals, &info, sizeof info) > 0) continue; /* TERM and friends: we stay while anchors need us */
+    for (int i = 0; i < GUESTS; i++) {
+      if (guests[i].fd >= 0 && p[2 + i].revents != 0) guest_speaks(&guests[i]);
+      if (guests[i].fd >= 0 && !guests[i].holds && now - guests[i].since > SPEECHLESS_MS) guest_drop(&guests[i]);
+    }
+    if (p[1].revents != 0) guest_arrives(listener, now);
+    reap_children();
+    pause = clean_up() ? (pause == 0 ? 1 : pause < 500 ? pause * 2 : 1000) : 0;
+    bool held = count_guests(true) > 0;
+    was_held |= held;
+    if (!held && count_guests(false) == 0 && anchor_count == 0 && (was_held || now - began > FIRST_HOLD_MS)) return;
+  }
+}
+
+int launch_mode(const char *instance_dir, const char *instance) {
+  char path[PATH_SIZE];
+  instance_directory = instance_dir;
+  (void)setsid();
+  sigset_t mask;
+  sigfillset(&mask);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
+  int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  umask(0077);
+  for (int i = 0; i < GUESTS; i++) guests[i].fd = -1;
+  snprintf(path, sizeof path, "%.900s/runs", instance_dir);
+  int listener = -1;
+  const char *step = "cannot become a subreaper";
+  bool ok = signals >= 0 && os_become_reaper() && os_identity(getpid(), &me);
+  if (ok) ok = (step = path, mkdir(path, 0700) == 0 || errno == EEXIST);
+  if (ok) ok = (step = "launcher.sock", (listener = listen_at(instance_dir)) >= 0);
+  if (!ok) {
+    fprintf(stdout, "{\"ready\":false,\"message\":\"%s: %s\"}\n", step == path ? "the runs directory" : step, strerror(errno));
+    return 1;
+  }
+  (void)!chdir("/");
+  have_cgroup = os_cgroup_prepare(instance, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
+  os_protect_us();
+  announce();
+  loop(listener, signals);
+  snprintf(path, sizeof path, "%.900s/launcher.sock", instance_dir);
+  unlink(path);
+  if (have_cgroup) os_cgroup_leave(runs_cgroup);
+  return 0;
+}

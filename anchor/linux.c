@@ -1,0 +1,664 @@
+/* Linux: pidfds, /proc, cgroup v2, subreaper. */
+#include "os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_clone3
+#define SYS_clone3 435
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2)
+#endif
+#define PIDFS_MAGIC 0x50494446 /* since 6.9 the inode of a pidfd is unique per boot */
+#define ANCESTORS 64
+
+struct weaken weaken;
+static pid_t self, ancestors[ANCESTORS];
+static int ancestor_count;
+
+const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec"};
+
+uint64_t os_now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- reading /proc ---- */
+
+static long slurp_at(int dir, const char *path, char *out, size_t size) {
+  int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  size_t used = 0;
+  ssize_t n;
+  while (used + 1 < size && (n = read(fd, out + used, size - 1 - used)) > 0) used += (size_t)n;
+  close(fd);
+  out[used] = 0;
+  return (long)used;
+}
+
+static long slurp(const char *path, char *out, size_t size) { return slurp_at(AT_FDCWD, path, out, size); }
+
+static bool write_at(int dir, const char *name, const char *text) {
+  int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+  int error = errno;
+  close(fd);
+  errno = error;
+  return ok;
+}
+
+struct stat_line {
+  pid_t ppid, pgid, sid;
+  int threads;
+  uint64_t start;
+  char state;
+  char command[COMMAND_SIZE];
+};
+
+static bool read_stat(pid_t pid, struct stat_line *out) {
+  char path[32], line[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  if (slurp(path, line, sizeof line) <= 0) return false;
+  char *open = strchr(line, '('), *close = strrchr(line, ')'); /* the name may hold anything, ')' included */
+  if (open == NULL || close == NULL || close < open) return false;
+  *close = 0;
+  snprintf(out->command, sizeof out->command, "%s", open + 1);
+  unsigned long long start;
+  if (sscanf(close + 2, "%c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &out->state,
+             &out->ppid, &out->pgid, &out->sid, &out->threads, &start) != 6)
+    return false;
+  out->start = start;
+  return true;
+}
+
+/* ---- identity ---- */
+
+static int open_handle(pid_t pid) {
+  if (weaken.pidfd) {
+    errno = ENOSYS;
+    return -1;
+  }
+  return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static uint64_t unique_of(int handle) {
+  struct statfs fs;
+  struct stat st;
+  if (handle < 0 || weaken.inode || fstatfs(handle, &fs) != 0 || (uint32_t)fs.f_type != PIDFS_MAGIC) return 0;
+  return fstat(handle, &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+static bool alive(int handle) { return syscall(SYS_pidfd_send_signal, handle, 0, NULL, 0) == 0 || errno == EPERM; }
+
+const char *os_strength(void) {
+  int handle = open_handle(getpid());
+  const char *strength = handle < 0 ? "number" : unique_of(handle) != 0 ? "unique" : "handle";
+  if (handle >= 0) close(handle);
+  return strength;
+}
+
+void os_init(void) {
+  const char *less = getenv("HOLDFAST_ANCHOR_WEAKEN");
+  if (less != NULL) {
+    weaken.cgroup = strstr(less, "cgroup") != NULL;
+    weaken.pidfd = strstr(less, "pidfd") != NULL;
+    weaken.inode = weaken.pidfd || strstr(less, "inode") != NULL;
+    weaken.children = strstr(less, "children") != NULL;
+  }
+  self = getpid();
+  struct stat_line line;
+  for (pid_t pid = self; ancestor_count < ANCESTORS && read_stat(pid, &line) && line.ppid > 0; pid = line.ppid)
+    ancestors[ancestor_count++] = line.ppid;
+}
+
+/* Without a handle the facts are two readings that agree: enough to report, never to signal. */
+bool os_look(pid_t pid, struct member *out) {
+  struct stat_line line;
+  memset(out, 0, sizeof *out);
+  out->handle = open_handle(pid);
+  if (out->handle < 0 && errno != ENOSYS) return false;
+  if (!read_stat(pid, &line) || (out->handle >= 0 && !alive(out->handle))) {
+    os_close(out);
+    return false;
+  }
+  out->id = (struct identity){.pid = pid, .start = line.start, .unique = unique_of(out->handle)};
+  out->ppid = line.ppid;
+  out->pgid = line.pgid;
+  out->sid = line.sid;
+  out->threads = line.threads;
+  out->state = line.state;
+  memcpy(out->command, line.command, sizeof out->command);
+  char path[32];
+  struct stat st;
+  snprintf(path, sizeof path, "/proc/%d", pid);
+  out->uid = stat(path, &st) == 0 ? st.st_uid : (uid_t)-1;
+  return true;
+}
+
+bool os_open(const struct identity *id, struct member *out) {
+  if (!os_look(id->pid, out)) return false;
+  bool same = out->id.start == id->start && (id->unique == 0 || out->id.unique == 0 || out->id.unique == id->unique);
+  if (!same) os_close(out);
+  return same;
+}
+
+void os_close(struct member *member) {
+  if (member->handle >= 0) close(member->handle);
+  member->handle = -1;
+}
+
+bool os_identity(pid_t pid, struct identity *out) {
+  struct member member;
+  if (!os_look(pid, &member)) return false;
+  *out = member.id;
+  os_close(&member);
+  return true;
+}
+
+void os_self(struct member *out) {
+  memset(out, 0, sizeof *out);
+  out->handle = -1;
+  out->id.pid = self;
+}
+
+/* ---- the choke point ---- */
+
+int os_signal(const struct member *member, int signal) {
+  pid_t pid = member->id.pid;
+  if (pid <= 1 || pid == self || getpgid(pid) == getpgrp()) return EINVAL;
+  for (int i = 0; i < ancestor_count; i++)
+    if (pid == ancestors[i]) return EINVAL;
+  if (member->handle >= 0)
+    return syscall(SYS_pidfd_send_signal, member->handle, signal, NULL, 0) == 0 ? 0 : errno;
+  /* No handles on this kernel: only a child of ours may be signalled, whose number nobody can have before we wait. */
+  struct stat_line line;
+  if (!read_stat(pid, &line)) return ESRCH;
+  if (line.ppid != self || line.start != member->id.start) return EPERM;
+  return kill(pid, signal) == 0 ? 0 : errno;
+}
+
+void os_protect_us(void) { write_at(AT_FDCWD, "/proc/self/oom_score_adj", "-900"); }
+
+void os_prefer_us(void) { (void)setpriority(PRIO_PROCESS, 0, -10); }
+
+bool os_become_reaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0; }
+
+/* ---- descendants ---- */
+
+#define CHILDREN_MAX 32768
+static pid_t children[CHILDREN_MAX];
+
+static long parse_pids(const char *text, long count) {
+  char *end;
+  for (long pid; count < CHILDREN_MAX && (pid = strtol(text, &end, 10)) > 0 && end != text; text = end)
+    children[count++] = (pid_t)pid;
+  return count;
+}
+
+/* Children files are long when a fork storm rages: read them in pieces, never cut inside a number. */
+static long parse_children_file(const char *path, long count) {
+  static char text[65536];
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  size_t kept = 0;
+  ssize_t n;
+  while ((n = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
+    size_t have = kept + (size_t)n;
+    text[have] = 0;
+    char *last = strrchr(text, ' ');
+    if (last == NULL) break;
+    *last = 0;
+    count = parse_pids(text, count);
+    kept = have - (size_t)(last + 1 - text);
+    memmove(text, last + 1, kept);
+  }
+  text[kept] = 0;
+  close(fd);
+  return kept > 0 ? parse_pids(text, count) : count;
+}
+
+/* For kernels without children files. */
+static long scan_children(pid_t parent) {
+  DIR *proc = opendir("/proc");
+  if (proc == NULL) return -1;
+  long count = 0;
+  struct stat_line line;
+  for (struct dirent *entry; count < CHILDREN_MAX && (entry = readdir(proc)) != NULL;) {
+    pid_t pid = (pid_t)atoi(entry->d_name);
+    if (pid > 0 && read_stat(pid, &line) && line.ppid == parent) children[count++] = pid;
+  }
+  closedir(proc);
+  return count;
+}
+
+/* Fills `children`; -1 when they cannot be listed. Each thread has its own list. */
+static long list_children(pid_t parent) {
+  char path[64];
+  struct stat_line line;
+  if (weaken.children) return scan_children(parent);
+  if (!read_stat(parent, &line)) return access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
+  snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
+  long count = parse_children_file(path, 0);
+  if (count < 0) return scan_children(parent);
+  if (line.threads <= 1) return count;
+  snprintf(path, sizeof path, "/proc/%d/task", parent);
+  DIR *tasks = opendir(path);
+  if (tasks == NULL) return count;
+  for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+    pid_t thread = (pid_t)atoi(entry->d_name);
+    if (thread <= 0 || thread == parent) continue;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, thread);
+    long more = parse_children_file(path, count);
+    if (more >= 0) count = more;
+  }
+  closedir(tasks);
+  return count;
+}
+
+bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid; }
+
+static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t)) {
+  long found = list_children(parent->id.pid);
+  if (found < 0) return -1;
+  for (long i = 0; i < found && count < max; i++) {
+    struct member *member = &out[count];
+    if ((skip != NULL && skip(children[i])) || !os_look(children[i], member)) continue;
+    /* Its parent is `parent`, who is still alive behind its handle (or is ourselves): so it is a member. */
+    bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: they have gone to their reaper */
+    bool ours = !buried && member->ppid == parent->id.pid && (parent->id.pid == self || (parent->handle >= 0 && alive(parent->handle)));
+    if (ours) count++;
+    else os_close(member);
+  }
+  return count;
+}
+
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t)) {
+  long count = collect_children(root, out, 0, max, skip);
+  if (count < 0) return -1;
+  for (long i = 0; i < count && count < max; i++) {
+    long more = collect_children(&out[i], out, count, max, NULL);
+    if (more > 0) count = more;
+  }
+  return count;
+}
+
+bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
+  static char env[256 * 1024];
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/environ", pid);
+  long length = slurp(path, env, sizeof env);
+  size_t name_length = strlen(name);
+  for (char *p = env; length > 0 && p < env + length; p += strlen(p) + 1)
+    if (strncmp(p, name, name_length) == 0 && p[name_length] == '=') {
+      snprintf(out, size, "%s", p + name_length + 1);
+      return true;
+    }
+  return false;
+}
+
+/* ---- cgroup v2 ---- */
+
+static char cgroup_root[PATH_SIZE], cgroup_root_path[PATH_SIZE];
+
+/* Where cgroup2 is mounted, and which of its directories is the mount's root. */
+static bool find_cgroup_root(void) {
+  static char info[64 * 1024];
+  if (cgroup_root[0] != 0) return true;
+  if (slurp("/proc/self/mountinfo", info, sizeof info) <= 0) return false;
+  char *rest = info;
+  for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+    char root[512], mount[512];
+    char *type = strstr(line, " - ");
+    if (type == NULL || strncmp(type, " - cgroup2 ", 11) != 0) continue;
+    if (sscanf(line, "%*d %*d %*s %511s %511s", root, mount) != 2) continue;
+    snprintf(cgroup_root, sizeof cgroup_root, "%s", mount);
+    snprintf(cgroup_root_path, sizeof cgroup_root_path, "%s", strcmp(root, "/") == 0 ? "" : root);
+    return true;
+  }
+  return false;
+}
+
+bool os_cgroup_of(pid_t pid, char *out, size_t size) {
+  char path[32], text[4096];
+  snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
+  if (slurp(path, text, sizeof text) <= 0) return false;
+  char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
+  if (line == NULL) return false;
+  line += line == text ? 3 : 4;
+  line[strcspn(line, "\n")] = 0;
+  snprintf(out, size, "%s", line);
+  return true;
+}
+
+static bool join(char *out, size_t size, const char *a, const char *b) {
+  return (size_t)snprintf(out, size, "%s%s", a, b) < size;
+}
+
+static bool write_in(const char *dir, const char *name, const char *text) {
+  char path[PATH_SIZE + 64];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  return write_at(AT_FDCWD, path, text);
+}
+
+bool os_cgroup_prepare(const char *instance, char *runs, size_t size, char *note, size_t note_size) {
+  char own[PATH_SIZE], base[PATH_SIZE], sup[PATH_SIZE];
+  if (weaken.cgroup) {
+    snprintf(note, note_size, "cgroup use is switched off");
+    return false;
+  }
+  if (!find_cgroup_root() || !os_cgroup_of(self, own, sizeof own)) {
+    snprintf(note, note_size, "no cgroup v2 is mounted");
+    return false;
+  }
+  size_t prefix = strlen(cgroup_root_path);
+  if (strncmp(own, cgroup_root_path, prefix) != 0 || strncmp(own, "/..", 3) == 0) {
+    snprintf(note, note_size, "our cgroup %.100s is not visible here", own);
+    return false;
+  }
+  char here[PATH_SIZE], leaf[96];
+  snprintf(leaf, sizeof leaf, "/holdfast-%s", instance);
+  bool fits = join(here, sizeof here, cgroup_root, strcmp(own, "/") == 0 ? "" : own + prefix) &&
+              join(base, sizeof base, here, leaf) && join(sup, sizeof sup, base, "/sup") && join(runs, size, base, "/runs");
+  char *step = base;
+  if (!fits) {
+    errno = ENAMETOOLONG;
+  } else if ((mkdir(base, 0755) == 0 || errno == EEXIST) && (step = sup, mkdir(sup, 0755) == 0 || errno == EEXIST) &&
+             (step = runs, mkdir(runs, 0755) == 0 || errno == EEXIST) &&
+             (step = sup, write_in(sup, "cgroup.procs", "0"))) {
+    char probe[PATH_SIZE + 32];
+    snprintf(probe, sizeof probe, "%s/cgroup.kill", runs);
+    if (access(probe, W_OK) == 0) return true;
+    snprintf(note, note_size, "the kernel has no cgroup.kill (older than 5.14)");
+    os_cgroup_leave(runs);
+    return false;
+  }
+  snprintf(note, note_size, "cgroup %.150s: %s", step, strerror(errno));
+  if (fits) os_cgroup_leave(runs);
+  return false;
+}
+
+void os_cgroup_leave(const char *runs) {
+  char base[PATH_SIZE], parent[PATH_SIZE], sup[PATH_SIZE + 8];
+  snprintf(base, sizeof base, "%s", runs);
+  char *slash = strrchr(base, '/');
+  if (slash == NULL) return;
+  *slash = 0;
+  snprintf(parent, sizeof parent, "%s", base);
+  slash = strrchr(parent, '/');
+  if (slash == NULL) return;
+  *slash = 0;
+  write_in(parent, "cgroup.procs", "0");
+  snprintf(sup, sizeof sup, "%s/sup", base);
+  rmdir(runs);
+  rmdir(sup);
+  rmdir(base);
+}
+
+bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id) {
+  char path[PATH_SIZE], leaf[96];
+  struct stat st;
+  memset(boundary, 0, sizeof *boundary);
+  boundary->cgroup = -1;
+  snprintf(leaf, sizeof leaf, "/%s", run_id);
+  if (!find_cgroup_root() || !join(path, sizeof path, runs, leaf)) return false;
+  boundary->cgroup = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (boundary->cgroup < 0) return false;
+  boundary->inode = fstat(boundary->cgroup, &st) == 0 ? (uint64_t)st.st_ino : 0;
+  snprintf(boundary->path, sizeof boundary->path, "%.400s%.600s", cgroup_root_path, path + strlen(cgroup_root));
+  return true;
+}
+
+void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
+  char path[PATH_SIZE], leaf[96];
+  *boundary = (struct boundary){.cgroup = -1};
+  snprintf(boundary->note, sizeof boundary->note, "%s", note);
+  if (runs == NULL) return;
+  snprintf(leaf, sizeof leaf, "/%s", run_id);
+  if (join(path, sizeof path, runs, leaf) && mkdir(path, 0755) == 0 && os_boundary_find(boundary, runs, run_id)) return;
+  snprintf(boundary->note, sizeof boundary->note, "cgroup for this run: %s", strerror(errno));
+}
+
+bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_t inode) {
+  char path[PATH_SIZE];
+  struct stat st;
+  memset(boundary, 0, sizeof *boundary);
+  boundary->cgroup = -1;
+  if (!find_cgroup_root() || strstr(recorded, "/holdfast-") == NULL || strstr(recorded, "/..") != NULL) return false;
+  size_t prefix = strlen(cgroup_root_path);
+  if (strncmp(recorded, cgroup_root_path, prefix) != 0 || !join(path, sizeof path, cgroup_root, recorded + prefix)) return false;
+  boundary->cgroup = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (boundary->cgroup < 0) return false;
+  if (fstat(boundary->cgroup, &st) == 0 && (uint64_t)st.st_ino == inode) {
+    boundary->inode = inode;
+    snprintf(boundary->path, sizeof boundary->path, "%s", recorded);
+    return true;
+  }
+  close(boundary->cgroup);
+  boundary->cgroup = -1;
+  return false;
+}
+
+bool os_boundary_kill(const struct boundary *boundary) {
+  return boundary->cgroup >= 0 && write_at(boundary->cgroup, "cgroup.kill", "1");
+}
+
+bool os_boundary_empty(const struct boundary *boundary) {
+  char text[256];
+  if (boundary->cgroup < 0) return true;
+  long length = slurp_at(boundary->cgroup, "cgroup.events", text, sizeof text);
+  /* The directory is gone (or unreadable): a removed cgroup holds nobody. */
+  return length < 0 ? errno == ENOENT || errno == ENODEV : strstr(text, "populated 0") != NULL;
+}
+
+bool os_boundary_holds(const struct boundary *boundary, pid_t pid) {
+  char path[PATH_SIZE];
+  size_t length = strlen(boundary->path);
+  if (boundary->cgroup < 0) return true;
+  if (!os_cgroup_of(pid, path, sizeof path)) return false;
+  return strncmp(path, boundary->path, length) == 0 && (path[length] == 0 || path[length] == '/');
+}
+
+int os_boundary_events(const struct boundary *boundary) {
+  return boundary->cgroup < 0 ? -1 : openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
+}
+
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
+  static char text[64 * 1024];
+  if (boundary->cgroup < 0) return 0;
+  if (slurp_at(boundary->cgroup, "cgroup.procs", text, sizeof text) < 0) return -1;
+  long found = parse_pids(text, 0), count = 0;
+  for (long i = 0; i < found && count < max; i++) {
+    if (!os_look(children[i], &out[count])) continue;
+    if (os_boundary_holds(boundary, children[i]) && (out[count].handle < 0 || alive(out[count].handle))) count++;
+    else os_close(&out[count]);
+  }
+  return count;
+}
+
+/* A run may have made cgroups of its own below: they go first. */
+static void remove_tree(int dir) {
+  DIR *entries = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entries == NULL) return;
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    int child = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (child < 0) continue;
+    remove_tree(child);
+    close(child);
+    unlinkat(dir, entry->d_name, AT_REMOVEDIR);
+  }
+  closedir(entries);
+}
+
+void os_boundary_remove(struct boundary *boundary) {
+  char path[PATH_SIZE];
+  if (boundary->cgroup < 0) return;
+  if (join(path, sizeof path, cgroup_root, boundary->path + strlen(cgroup_root_path)) && rmdir(path) != 0 && errno != ENOENT) {
+    remove_tree(boundary->cgroup);
+    rmdir(path);
+  }
+  close(boundary->cgroup);
+  boundary->cgroup = -1;
+}
+
+/* ---- the gated child ---- */
+
+static int open_pty(const struct child_spec *spec, int *slave) {
+  int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+  if (master < 0) return -1;
+  int unlock = 0;
+  struct winsize size = {.ws_row = spec->rows, .ws_col = spec->cols};
+  if (ioctl(master, TIOCSPTLCK, &unlock) == 0 && ioctl(master, TIOCSWINSZ, &size) == 0) {
+    *slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (*slave >= 0) return master;
+  }
+  int error = errno;
+  close(master);
+  errno = error;
+  return -1;
+}
+
+static void report(int fd, enum step step, int error) {
+  struct child_report report = {.step = (int)step, .error = error};
+  (void)!write(fd, &report, sizeof report);
+}
+
+static _Noreturn void fail(int fd, enum step step) {
+  report(fd, step, errno);
+  _exit(127);
+}
+
+static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], int join_cgroup) {
+  struct sigaction action = {.sa_handler = SIG_DFL};
+  for (int signal = 1; signal < 65; signal++) sigaction(signal, &action, NULL);
+  if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
+  if (setsid() < 0) fail(status, STEP_SESSION);
+  if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);
+  /* Our descriptors first go above the standard ones, so that no dup2 closes one that is still needed. */
+  gate = fcntl(gate, F_DUPFD_CLOEXEC, 10);
+  status = fcntl(status, F_DUPFD_CLOEXEC, 10);
+  int up[3];
+  for (int i = 0; i < 3; i++)
+    if ((up[i] = fcntl(io[i], F_DUPFD_CLOEXEC, 10)) < 0) fail(status, STEP_STDIO);
+  for (int i = 0; i < 3; i++)
+    if (dup2(up[i], i) < 0) fail(status, STEP_STDIO);
+  if (spec->cwd[0] != 0 && chdir(spec->cwd) != 0) fail(status, STEP_CWD);
+  if (spec->set_umask) umask(spec->umask);
+  write_at(AT_FDCWD, "/proc/self/oom_score_adj", "100"); /* an easier victim than the anchor above it */
+  report(status, STEP_NONE, 0);
+  char go;
+  ssize_t n;
+  while ((n = read(gate, &go, 1)) < 0 && errno == EINTR) continue;
+  if (n != 1) _exit(127); /* no owner said GO: nothing of the target has run */
+  (void)syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  environ = (char **)spec->env;
+  execvp(spec->argv[0], spec->argv);
+  fail(status, STEP_EXEC);
+}
+
+/* Born inside the cgroup where the kernel can (writing cgroup.procs costs an RCU grace period), joined before the gate where not. */
+static pid_t fork_into(const struct boundary *boundary, int *join_cgroup) {
+  *join_cgroup = -1;
+  if (boundary->cgroup >= 0) {
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)boundary->cgroup};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid >= 0) return pid;
+    *join_cgroup = boundary->cgroup;
+  }
+  return fork();
+}
+
+enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *boundary, struct child *out) {
+  int gate[2] = {-1, -1}, status[2] = {-1, -1}, in[2] = {-1, -1}, po[2] = {-1, -1}, pe[2] = {-1, -1}, io[3];
+  enum step step = STEP_STDIO;
+  *out = (struct child){.gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
+  int error = 0;
+  if (pipe2(gate, O_CLOEXEC) != 0 || pipe2(status, O_CLOEXEC) != 0) goto failed;
+  if (spec->pty) {
+    step = STEP_PTY;
+    if ((out->out = open_pty(spec, &out->slave)) < 0) goto failed;
+    out->in = out->out;
+    io[0] = io[1] = io[2] = out->slave;
+  } else {
+    if (spec->stdin_null ? (in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0 : pipe2(in, O_CLOEXEC) != 0) goto failed;
+    if (pipe2(po, O_CLOEXEC) != 0 || (!spec->merge && pipe2(pe, O_CLOEXEC) != 0)) goto failed;
+    io[0] = in[0];
+    io[1] = po[1];
+    io[2] = spec->merge ? po[1] : pe[1];
+    int ours[3] = {in[1], po[0], pe[0]};
+    for (int i = 0; i < 3; i++)
+      if (ours[i] >= 0 && fcntl(ours[i], F_SETFL, O_NONBLOCK) != 0) goto failed;
+  }
+  step = STEP_FORK;
+  int join_cgroup;
+  pid_t pid = fork_into(boundary, &join_cgroup);
+  if (pid < 0) goto failed;
+  if (pid == 0) {
+    close(gate[1]); /* else the child would hold its own gate open */
+    child_main(spec, gate[0], status[1], io, join_cgroup);
+  }
+  close(gate[0]);
+  close(status[1]);
+  if (!spec->pty) {
+    for (int i = 0; i < 3; i++)
+      if (i < 2 || !spec->merge) close(io[i]);
+    out->in = in[1];
+    out->out = po[0];
+    out->err = pe[0];
+  }
+  out->gate = gate[1];
+  out->status = status[0];
+  struct child_report ready = {.step = STEP_FORK, .error = ECHILD};
+  ssize_t n;
+  while ((n = read(out->status, &ready, sizeof ready)) < 0 && errno == EINTR) continue;
+  if (ready.step == STEP_NONE && os_identity(pid, &out->id)) {
+    fcntl(out->status, F_SETFL, O_NONBLOCK);
+    return STEP_NONE;
+  }
+  int ends[5] = {out->gate, out->status, out->in, out->err, out->slave};
+  for (int i = 0; i < 5; i++)
+    if (ends[i] >= 0) close(ends[i]);
+  if (out->out >= 0 && out->out != out->in) close(out->out);
+  (void)waitpid(pid, NULL, __WALL); /* it leaves: the gate is closed */
+  *out = (struct child){.gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
+  errno = ready.step == STEP_NONE ? ESRCH : ready.error;
+  return ready.step == STEP_NONE ? STEP_FORK : (enum step)ready.step;
+
+failed:
+  error = errno;
+  int all[12] = {gate[0], gate[1], status[0], status[1], in[0], in[1], po[0], po[1], pe[0], pe[1], out->slave, spec->pty ? out->out : -1};
+  for (int i = 0; i < 12; i++)
+    if (all[i] >= 0) close(all[i]);
+  errno = error;
+  return step;
+}

@@ -1,0 +1,46 @@
+/* One binary, five modes: docs/anchor-protocol.md. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "modes.h"
+#include "os.h"
+
+static const char usage[] =
+    "anchor launch --dir DIR --instance ID   start anchors, stay above them\n"
+    "anchor run RUN --dir DIR --fd N         own one run (started by the launcher)\n"
+    "anchor inspect                          identities and evidence, for pids on stdin\n"
+    "anchor reap --pid N --start N ...       verify an identity, end its tree\n"
+    "anchor init -- COMMAND...               PID 1 of a container\n";
+
+static const char *option(int argc, char **argv, const char *name) {
+  for (int i = 0; i + 1 < argc; i++)
+    if (strcmp(argv[i], name) == 0) return argv[i + 1];
+  return NULL;
+}
+
+static bool flag(int argc, char **argv, const char *name) {
+  for (int i = 0; i < argc; i++)
+    if (strcmp(argv[i], name) == 0) return true;
+  return false;
+}
+
+int main(int argc, char **argv) {
+  const char *mode = argc > 1 ? argv[1] : "";
+  int rest = argc - 2;
+  char **words = argv + 2;
+  os_init();
+  if (strcmp(mode, "inspect") == 0 && rest == 0) return inspect_mode();
+  if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);
+  if (strcmp(mode, "init") == 0 && rest >= 2 && strcmp(words[0], "--") == 0) return init_mode(words + 1);
+  const char *dir = option(rest, words, "--dir");
+  if (strcmp(mode, "launch") == 0 && dir != NULL && option(rest, words, "--instance") != NULL)
+    return launch_mode(dir, option(rest, words, "--instance"));
+  if (strcmp(mode, "run") == 0 && rest >= 5 && dir != NULL && option(rest, words, "--fd") != NULL) {
+    const char *note = option(rest, words, "--note");
+    return run_mode(words[0], dir, atoi(option(rest, words, "--fd")), option(rest, words, "--cgroup"), note != NULL ? note : "",
+                    flag(rest, words, "--launched"));
+  }
+  fputs(usage, stderr);
+  return 2;
+}

@@ -1,0 +1,130 @@
+/*
+ * What the core needs of an operating system: identities, boundaries, gated children, and the one function
+ * that signals. linux.c implements it; another system is another file.
+ */
+#ifndef OS_H
+#define OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PATH_SIZE 1024
+#define NOTE_SIZE 256
+#define COMMAND_SIZE 32
+
+/* A process, beyond doubt. `unique` is 0 where the kernel has none. */
+struct identity {
+  pid_t pid;
+  uint64_t start, unique;
+};
+
+/* One live member of a tree, seen through `handle` (-1 on a system without handles: then it is our own child). */
+struct member {
+  struct identity id;
+  int handle;
+  pid_t ppid, pgid, sid;
+  uid_t uid;
+  int threads; /* a zombie with more than one has only lost its first */
+  char state;
+  char command[COMMAND_SIZE];
+};
+
+struct boundary {
+  int cgroup;              /* directory descriptor, -1 when there is none */
+  char path[PATH_SIZE];    /* below the cgroup root */
+  uint64_t inode;
+  char note[NOTE_SIZE];    /* why not stronger; empty when it is as strong as can be */
+};
+
+/* What the test-only switch HOLDFAST_ANCHOR_WEAKEN takes away. */
+struct weaken {
+  bool cgroup, inode, pidfd, children;
+};
+extern struct weaken weaken;
+
+/* Reads the switch, remembers our ancestors (never to be signalled). Call first. */
+void os_init(void);
+uint64_t os_now_ms(void);
+bool os_become_reaper(void);
+/* "unique", "handle" or "number": how sure identities are here. */
+const char *os_strength(void);
+
+bool os_identity(pid_t pid, struct identity *out);
+/* Opens a handle and proves through it that it is `id`; fills `out`. Without a unique id the start time must match,
+   and the caller needs a second fact. */
+bool os_open(const struct identity *id, struct member *out);
+bool os_look(pid_t pid, struct member *out);
+void os_close(struct member *member);
+
+/* The choke point: the only place in Holdfast that signals a process. 0 or errno. */
+int os_signal(const struct member *member, int signal);
+
+/*
+ * Collects the live descendants of `root` (itself not included), parents first, each verified through an open handle:
+ * its parent was a verified member at a moment when it was its child. At most `max`; `skip` (may be NULL) leaves
+ * out a child of `root` and all below. Returns the count; -1 when processes cannot be listed.
+ */
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t));
+/* Ourselves as a root. */
+void os_self(struct member *out);
+
+/* Value of a variable in the target's environment; false when unset or unreadable. */
+bool os_environ(pid_t pid, const char *name, char *out, size_t size);
+/* Path below the cgroup root; false when there is none. */
+bool os_cgroup_of(pid_t pid, char *out, size_t size);
+
+/* The cgroup directory for all runs of an instance, made when it may be; false and a note otherwise. */
+bool os_cgroup_prepare(const char *instance, char *runs, size_t size, char *note, size_t note_size);
+void os_cgroup_leave(const char *runs);
+void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);
+/* One that exists; false when it does not. */
+bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id);
+/* Opens a recorded boundary; false unless path and inode both match. */
+bool os_boundary_reopen(struct boundary *boundary, const char *path, uint64_t inode);
+bool os_boundary_kill(const struct boundary *boundary);
+/* True also when there is no cgroup: then only ancestry speaks. */
+bool os_boundary_empty(const struct boundary *boundary);
+bool os_boundary_holds(const struct boundary *boundary, pid_t pid);
+/* A descriptor that polls POLLPRI when emptiness changes, -1 without cgroup. */
+int os_boundary_events(const struct boundary *boundary);
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max);
+void os_boundary_remove(struct boundary *boundary);
+
+struct child_spec {
+  char *const *argv;
+  char *const *env;
+  const char *cwd;
+  bool set_umask;
+  mode_t umask;
+  bool pty, merge, stdin_null;
+  unsigned short rows, cols;
+};
+
+/* A child that has done everything but exec, and waits at the gate. */
+struct child {
+  struct identity id;
+  int gate;             /* write one byte: go; close: leave */
+  int status;           /* child_report; end of file: exec'd */
+  int in, out, err;     /* our ends; -1 when there is none. A PTY: in == out == master */
+  int slave;            /* of a PTY, kept open so that the kernel keeps what was written */
+};
+
+struct child_report {
+  int step, error;
+};
+/* The steps in order; `none` in a report means: ready at the gate. */
+enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC };
+extern const char *const step_names[];
+
+/* Returns the step that failed (errno set), STEP_NONE when the child waits at the gate. */
+enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *boundary, struct child *out);
+/* No child but this one: when it is a zombie, the tree below us is empty. */
+bool os_only_child(pid_t pid);
+/* Hard to kill for want of memory, where we may be. */
+void os_protect_us(void);
+/* Win the CPU in a fork storm, where we may. */
+void os_prefer_us(void);
+
+#endif

@@ -1,0 +1,345 @@
+/* Connections: who may say what, and what they are told. */
+#include "run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define OUT_SIZE (64u * 1024)
+
+/* ---- sending ---- */
+
+struct out connection_out(struct connection *connection, uint8_t type) {
+  if (connection->out == NULL) connection->out = reserve(OUT_SIZE);
+  struct out out = {.data = connection->out, .size = OUT_SIZE, .used = connection->out_used};
+  out_begin(&out, type);
+  return out;
+}
+
+void connection_flush(struct connection *connection) {
+  while (connection->fd >= 0 && connection->out_sent < connection->out_used) {
+    ssize_t n = send(connection->fd, connection->out + connection->out_sent, connection->out_used - connection->out_sent,
+                     MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) connection->out_sent += (size_t)n;
+    else if (n < 0 && errno == EINTR) continue;
+    else if (n < 0 && errno == EAGAIN) return;
+    else break; /* the reading side will see the end */
+  }
+  connection->out_used = connection->out_sent = 0;
+}
+
+void connection_send(struct connection *connection, struct out *out) {
+  if (!out_end(out)) {
+    connection_drop(connection); /* it does not read what it is told: it can come back and ask */
+    return;
+  }
+  connection->out_used = out->used;
+  connection_flush(connection);
+}
+
+void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data) {
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *connection = &run.connections[i];
+    if (connection->fd < 0 || !connection->greeted) continue;
+    struct out out = connection_out(connection, type);
+    fill(&out, data);
+    connection_send(connection, &out);
+  }
+}
+
+void refuse(struct connection *connection, const char *code, const char *message) {
+  struct out out = connection_out(connection, F_REFUSED);
+  out_text(&out, T_CODE_NAME, code);
+  out_text(&out, T_MESSAGE, message);
+  out_number(&out, T_PROTOCOL, PROTOCOL);
+  out_number(&out, T_EPOCH, run.epoch);
+  connection_send(connection, &out);
+}
+
+void tell_failed(struct connection *connection, enum step step, int error) {
+  struct out out = connection_out(connection, F_FAILED);
+  out_number(&out, T_ERRNO, (uint64_t)error);
+  out_text(&out, T_STEP, step_names[step]);
+  out_text(&out, T_MESSAGE, strerror(error));
+  connection_send(connection, &out);
+}
+
+const char *tier(void) {
+  static char text[64];
+  snprintf(text, sizeof text, "%s%s+%s", run.boundary.path[0] != 0 ? "cgroup" : "subreaper", run.launcher != 0 ? "+launcher" : "",
+           os_strength());
+  return text;
+}
+
+static void put_stream(struct out *out, const struct stream *stream, uint8_t start, uint8_t closed) {
+  out_number(out, start, stream->spool.start);
+  out_number(out, (uint8_t)(start + 1), stream->spool.end);
+  out_number(out, (uint8_t)(start + 2), stream->spool.acked);
+  out_number(out, (uint8_t)(start + 3), stream->spool.dropped);
+  if (stream->fd < 0 && stream->held_used == 0) out_number(out, closed, 1);
+}
+
+void tell_welcome(struct connection *connection) {
+  struct out out = connection_out(connection, F_WELCOME);
+  out_number(&out, T_PROTOCOL, PROTOCOL);
+  out_number(&out, T_EPOCH, run.epoch);
+  out_number(&out, T_PHASE, run.phase);
+  out_number(&out, T_ROOT_PID, (uint64_t)run.child.id.pid);
+  out_number(&out, T_ROOT_START, run.child.id.start);
+  out_number(&out, T_ROOT_UNIQUE, run.child.id.unique);
+  out_number(&out, T_ANCHOR_PID, (uint64_t)run.anchor.pid);
+  out_number(&out, T_ANCHOR_START, run.anchor.start);
+  out_number(&out, T_ANCHOR_UNIQUE, run.anchor.unique);
+  out_text(&out, T_TIER, tier());
+  if (run.boundary.note[0] != 0) out_text(&out, T_TIER_NOTE, run.boundary.note);
+  if (run.boundary.path[0] != 0) {
+    out_text(&out, T_CGROUP, run.boundary.path);
+    out_number(&out, T_CGROUP_INODE, run.boundary.inode);
+  }
+  put_stream(&out, &run.streams[0], T_OUT_START, T_OUT_CLOSED);
+  put_stream(&out, &run.streams[1], T_ERR_START, T_ERR_CLOSED);
+  out_number(&out, T_OFFSET, run.input.accepted);
+  out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
+  if (run.input.closed) out_number(&out, T_CLOSED, 1);
+  if (run.stop.set) {
+    out_text(&out, T_REASON, run.stop.reason);
+    out_text(&out, T_ACTOR, run.stop.actor);
+    out_text(&out, T_REQUEST_ID, run.stop.request);
+  }
+  if (run.leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run.leader_code);
+  if (run.leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run.leader_signal);
+  connection_send(connection, &out);
+}
+
+/* ---- coming and going ---- */
+
+static struct connection *connection_add(int fd) {
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *connection = &run.connections[i];
+    if (connection->fd >= 0) continue;
+    *connection = (struct connection){.fd = fd, .in_size = FRAME_MAX + 4};
+    return connection;
+  }
+  return NULL;
+}
+
+void owner_adopt_first(int fd) {
+  run.owner = connection_add(fd);
+  run.owner->greeted = true;
+}
+
+void connection_drop(struct connection *connection) {
+  if (connection->fd < 0) return;
+  close(connection->fd);
+  if (connection->in != NULL) give_back(connection->in, connection->in_size);
+  if (connection->out != NULL) give_back(connection->out, OUT_SIZE);
+  *connection = (struct connection){.fd = -1};
+  if (connection == run.owner) {
+    run.owner = NULL;
+    run.owner_lost_at = os_now_ms();
+  }
+}
+
+/* The last words must arrive, but nobody may hold us for ever. */
+void connections_finish(uint64_t patience_ms) {
+  uint64_t until = os_now_ms() + patience_ms;
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *connection = &run.connections[i];
+    while (connection->fd >= 0 && connection->out_sent < connection->out_used && os_now_ms() < until) {
+      struct pollfd p = {.fd = connection->fd, .events = POLLOUT};
+      poll(&p, 1, 50);
+      connection_flush(connection);
+    }
+  }
+}
+
+/* A socket that was deleted is made again, and its directory with it. */
+bool listener_open(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s/sock", run.directory) >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return false;
+  }
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  struct stat st;
+  mode_t old = umask(0177);
+  bool ok = fd >= 0 && (unlink(address.sun_path), bind(fd, (struct sockaddr *)&address, sizeof address) == 0) &&
+            listen(fd, 8) == 0 && stat(address.sun_path, &st) == 0;
+  int error = errno;
+  umask(old);
+  if (ok) {
+    if (run.listener >= 0) close(run.listener);
+    run.listener = fd;
+    run.socket_inode = st.st_ino;
+  } else if (fd >= 0) {
+    close(fd);
+  }
+  errno = error;
+  return ok;
+}
+
+void owners_accept(void) {
+  int fd = accept4(run.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  if (connection_add(fd) == NULL) close(fd);
+}
+
+/* ---- what they say ---- */
+
+static bool same_key(const char *a, const char *b) {
+  size_t n = strlen(b);
+  if (strlen(a) != n) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < n; i++) difference |= (unsigned)(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+/* False: refused, and the connection ends. */
+static bool greet(struct connection *connection, const struct frame *frame) {
+  char id[sizeof run.id], key[sizeof run.key];
+  uint64_t protocol = 0, epoch = 0;
+  if (!frame_number(frame, T_PROTOCOL, &protocol) || protocol < 1 || protocol > PROTOCOL) {
+    refuse(connection, "protocol", "this anchor speaks protocol 1");
+    return false;
+  }
+  if (!frame_text(frame, T_KEY, key, sizeof key) || !same_key(key, run.key)) {
+    refuse(connection, "bad-key", "the control key does not match");
+    return false;
+  }
+  if (!frame_text(frame, T_RUN_ID, id, sizeof id) || strcmp(id, run.id) != 0) {
+    refuse(connection, "wrong-run", "this anchor serves another run");
+    return false;
+  }
+  frame_number(frame, T_EPOCH, &epoch);
+  if (epoch != 0 && epoch <= run.epoch) {
+    refuse(connection, "stale-epoch", "a newer owner has been here");
+    return false;
+  }
+  connection->greeted = true;
+  if (epoch != 0) {
+    struct connection *former = run.owner;
+    run.epoch = epoch;
+    run.owner = connection;
+    run.owner_lost_at = 0;
+    if (former != NULL) connection_drop(former);
+  }
+  tell_welcome(connection);
+  return true;
+}
+
+static void put_stop(struct out *out, const void *stop) {
+  (void)stop;
+  out_text(out, T_REASON, run.stop.reason);
+  out_text(out, T_ACTOR, run.stop.actor);
+  out_text(out, T_REQUEST_ID, run.stop.request);
+}
+
+static void stop_asked(struct connection *connection, const struct frame *frame) {
+  char reason[sizeof run.stop.reason], actor[sizeof run.stop.actor], request[sizeof run.stop.request];
+  uint64_t grace = FOREVER;
+  if (!frame_text(frame, T_REASON, reason, sizeof reason) || !frame_text(frame, T_ACTOR, actor, sizeof actor)) {
+    refuse(connection, "bad-frame", "STOP needs REASON and ACTOR");
+    return;
+  }
+  if (!frame_text(frame, T_REQUEST_ID, request, sizeof request)) request[0] = 0;
+  frame_number(frame, T_GRACE_MS, &grace);
+  bool first = !run.stop.set;
+  request_stop(reason, actor, request, grace);
+  if (first) return; /* everybody has been told */
+  struct out out = connection_out(connection, F_STOPPING);
+  put_stop(&out, NULL);
+  connection_send(connection, &out);
+}
+
+static void change_policy(const struct frame *frame) {
+  uint64_t n, now = os_now_ms();
+  if (frame_number(frame, T_OVERALL_MS, &n)) run.policy.overall = n, run.overall_from = now;
+  if (frame_number(frame, T_NO_OUTPUT_MS, &n)) run.policy.no_output = n, run.output_at = now;
+  if (frame_number(frame, T_OWNER_LOSS_MS, &n)) run.policy.owner_loss = n;
+  if (frame_number(frame, T_KIND, &n)) run.policy.service = n == 1;
+  if (frame_number(frame, T_ON_ESCAPE, &n)) run.policy.sweep_escapes = n == 1;
+  if (frame_number(frame, T_GRACE_MS, &n)) run.policy.grace = n;
+}
+
+static void go(struct connection *connection) {
+  if (run.phase != GATED || run.gate_used || run.stop.set || run.leader_done) {
+    refuse(connection, "bad-phase", "the gate is not waiting");
+    return;
+  }
+  run.gate_used = true;
+  (void)!write(run.child.gate, "g", 1);
+  close(run.child.gate);
+  run.child.gate = -1;
+}
+
+static void owner_says(struct connection *connection, const struct frame *frame) {
+  uint64_t a = 0, b = 0;
+  if (connection != run.owner) {
+    refuse(connection, "not-owner", "only the newest owner may steer");
+    return;
+  }
+  switch (frame->type) {
+    case F_GO: go(connection); return;
+    case F_WRITE: {
+      struct field field;
+      size_t at = 0;
+      frame_number(frame, T_OFFSET, &a);
+      while (field_next(frame, &at, &field) > 0)
+        if (field.tag == T_DATA) input_accept(connection, a, field.data, field.length);
+      return;
+    }
+    case F_CLOSE_STDIN:
+      if (frame_number(frame, T_OFFSET, &a)) input_close_at(a);
+      return;
+    case F_RESIZE:
+      if (frame_number(frame, T_ROWS, &a) && frame_number(frame, T_COLS, &b)) input_resize(a, b);
+      return;
+    case F_ACK:
+      if (frame_number(frame, T_STREAM, &a) && (a == 1 || a == 2) && frame_number(frame, T_OFFSET, &b))
+        spool_ack(&run.streams[a - 1].spool, b);
+      return;
+    case F_POLICY: change_policy(frame); return;
+    default: run.output_at = os_now_ms(); return; /* HEARTBEAT */
+  }
+}
+
+static bool handle(struct connection *connection, const struct frame *frame) {
+  if (!frame_well_formed(frame)) return false;
+  if (!connection->greeted) return frame->type == F_HELLO && greet(connection, frame);
+  switch (frame->type) {
+    case F_STOP: stop_asked(connection, frame); break;
+    case F_STATUS: tell_welcome(connection); break;
+    case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT:
+      owner_says(connection, frame);
+      break;
+    default: refuse(connection, "unknown-frame", "this anchor does not know that frame");
+  }
+  return true;
+}
+
+/* False: the connection has ended or broken the protocol. */
+bool connection_read(struct connection *connection) {
+  if (connection->in == NULL) connection->in = reserve(connection->in_size);
+  ssize_t n = recv(connection->fd, connection->in + connection->in_used, connection->in_size - connection->in_used, MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n == 0) return false;
+  connection->in_used += (size_t)n;
+  size_t at = 0;
+  for (;;) {
+    struct frame frame;
+    long taken = frame_take(connection->in + at, connection->in_used - at, FRAME_MAX, &frame);
+    if (taken < 0) return false;
+    if (taken == 0) break;
+    if (!handle(connection, &frame)) return false;
+    if (connection->fd < 0) return true; /* dropped on the way: it did not read its answers */
+    at += (size_t)taken;
+  }
+  connection->in_used -= at;
+  memmove(connection->in, connection->in + at, connection->in_used);
+  return true;
+}

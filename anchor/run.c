@@ -1,0 +1,308 @@
+/* `anchor run`: one anchor, one run. Start-up and the loop; what happens in it is in streams.c, owners.c and ending.c. */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "modes.h"
+
+#define START_PATIENCE_MS 10000
+#define ARGUMENTS_MAX 65536
+
+struct run run;
+
+void *reserve(size_t size) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) abort(); /* our death is visible and cleaned up after; going on blind is not */
+  return memory;
+}
+
+void give_back(void *memory, size_t size) { munmap(memory, size); }
+
+/* ---- START ---- */
+
+/* Reads exactly one frame: what follows belongs to the loop. */
+static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
+  size_t have = 0, want = 4;
+  uint64_t until = os_now_ms() + START_PATIENCE_MS;
+  while (have < want) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint64_t now = os_now_ms();
+    if (now >= until || poll(&p, 1, (int)(until - now)) < 0) return false;
+    ssize_t n = recv(fd, buffer + have, want - have, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    if (n > 0) have += (size_t)n;
+    if (have == 4) {
+      struct frame head;
+      if (frame_take(buffer, have, START_MAX, &head) < 0) return false;
+      want = 4 + ((size_t)buffer[0] | (size_t)buffer[1] << 8 | (size_t)buffer[2] << 16 | (size_t)buffer[3] << 24);
+    }
+  }
+  return frame_take(buffer, have, START_MAX, frame) > 0 && frame->type == F_START && frame_well_formed(frame);
+}
+
+/* A list of C strings in place: the byte after each is the next field's tag or the end, so they are moved together. */
+static char **take_list(const struct frame *frame, uint8_t tag, char *text, char **list, size_t most) {
+  struct field field;
+  size_t at = 0, count = 0;
+  while (field_next(frame, &at, &field) > 0) {
+    if (field.tag != tag) continue;
+    if (count + 1 >= most || memchr(field.data, 0, field.length) != NULL) return NULL;
+    memcpy(text, field.data, field.length);
+    text[field.length] = 0;
+    list[count++] = text;
+    text += field.length + 1;
+  }
+  list[count] = NULL;
+  return list;
+}
+
+static uint64_t number_or(const struct frame *frame, uint8_t tag, uint64_t otherwise) {
+  uint64_t n = otherwise;
+  frame_number(frame, tag, &n);
+  return n;
+}
+
+static void take_policy(const struct frame *frame) {
+  run.policy = (struct policy){
+      .service = number_or(frame, T_KIND, 0) == 1,
+      .sweep_escapes = number_or(frame, T_ON_ESCAPE, 0) == 1,
+      .grace = number_or(frame, T_GRACE_MS, 5000),
+      .settle = number_or(frame, T_SETTLE_MS, 100),
+      .drain = number_or(frame, T_DRAIN_MS, 2000),
+      .kill_report = number_or(frame, T_KILL_REPORT_MS, 2000),
+      .overall = number_or(frame, T_OVERALL_MS, 0),
+      .no_output = number_or(frame, T_NO_OUTPUT_MS, 0),
+      .owner_loss = number_or(frame, T_OWNER_LOSS_MS, 120000),
+      .backstop = number_or(frame, T_BACKSTOP_MS, 2000),
+  };
+}
+
+static bool open_directory(const char *instance_dir) {
+  if ((size_t)snprintf(run.directory, sizeof run.directory, "%s/runs/%s", instance_dir, run.id) >= sizeof run.directory) {
+    errno = ENAMETOOLONG;
+    return false;
+  }
+  if (mkdir(run.directory, 0700) != 0) return false;
+  run.dir = open(run.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  bool ok = run.dir >= 0 && file_save(run.dir, "key", run.key, strlen(run.key)) && listener_open();
+  return ok;
+}
+
+static void remove_directory(void) {
+  char path[PATH_SIZE + 8];
+  int error = errno;
+  snprintf(path, sizeof path, "%s/sock", run.directory);
+  unlink(path);
+  snprintf(path, sizeof path, "%s/key", run.directory);
+  unlink(path);
+  rmdir(run.directory);
+  errno = error;
+}
+
+static void json_identity(struct json *json, const char *key, const struct identity *id) {
+  json_raw(json, key);
+  json_raw(json, "{\"pid\":");
+  json_number(json, (uint64_t)id->pid);
+  json_raw(json, ",\"startTime\":");
+  json_number(json, id->start);
+  json_raw(json, ",\"uniqueId\":\"");
+  json_number(json, id->unique);
+  json_raw(json, "\"}");
+}
+
+/* For whoever finds this directory without a record. */
+static bool save_facts(void) {
+  char text[4096];
+  struct json json = {.data = text, .size = sizeof text};
+  json_raw(&json, "{\"protocol\":1,\"runId\":");
+  json_string(&json, run.id);
+  json_raw(&json, ",\"instanceId\":");
+  json_string(&json, run.instance);
+  json_identity(&json, ",\"anchor\":", &run.anchor);
+  json_identity(&json, ",\"root\":", &run.child.id);
+  json_raw(&json, ",\"tier\":");
+  json_string(&json, tier());
+  json_raw(&json, ",\"cgroup\":");
+  json_string(&json, run.boundary.path);
+  json_raw(&json, ",\"cgroupInode\":\"");
+  json_number(&json, run.boundary.inode);
+  json_raw(&json, "\"}\n");
+  return json_save(run.dir, "anchor.json", &json);
+}
+
+static _Noreturn void give_up(enum step step, int error) {
+  tell_failed(run.owner, step, error);
+  connections_finish(1000);
+  exit(1);
+}
+
+/* Everything up to the gate. */
+static void prepare(int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
+  uint8_t *buffer = reserve(START_MAX + 4);
+  struct frame start;
+  owner_adopt_first(fd);
+  if (!read_start(fd, buffer, &start)) exit(1);
+  if (start.length >= START_MAX / 2) give_up(STEP_SPEC, E2BIG);
+  char *text = reserve(START_MAX), **argv = reserve(ARGUMENTS_MAX * sizeof *argv), **env = reserve(ARGUMENTS_MAX * sizeof *env);
+  char cwd[4096] = "";
+  uint64_t umask_value = 0;
+  bool ok = frame_text(&start, T_RUN_ID, run.id, sizeof run.id) && strcmp(run.id, run_id) == 0 &&
+            number_or(&start, T_PROTOCOL, 0) == PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
+            frame_text(&start, T_KEY, run.key, sizeof run.key) && strlen(run.key) >= 32 &&
+            take_list(&start, T_ARG, text, argv, ARGUMENTS_MAX) != NULL && argv[0] != NULL &&
+            take_list(&start, T_ENV, text + START_MAX / 2, env, ARGUMENTS_MAX) != NULL;
+  frame_text(&start, T_CWD, cwd, sizeof cwd);
+  run.epoch = number_or(&start, T_EPOCH, 0);
+  if (!ok || run.epoch == 0) give_up(STEP_SPEC, EINVAL);
+  take_policy(&start);
+  if (!open_directory(instance_dir)) {
+    int error = errno;
+    if (error != EEXIST) remove_directory();
+    give_up(STEP_DIRECTORY, error);
+  }
+  streams_open(&start);
+  os_boundary_open(&run.boundary, cgroups, run.id, note);
+  struct child_spec spec = {
+      .argv = argv, .env = env, .cwd = cwd,
+      .set_umask = frame_number(&start, T_UMASK, &umask_value), .umask = (mode_t)(umask_value & 0777),
+      .pty = run.pty = number_or(&start, T_PTY, 0) == 1,
+      .merge = number_or(&start, T_MERGE, 0) == 1,
+      .stdin_null = number_or(&start, T_STDIN, 1) == 0,
+      .rows = (unsigned short)number_or(&start, T_ROWS, 24), .cols = (unsigned short)number_or(&start, T_COLS, 80),
+  };
+  enum step step = os_spawn_gated(&spec, &run.boundary, &run.child);
+  if (step != STEP_NONE || !save_facts()) {
+    int error = errno;
+    if (step == STEP_NONE) close(run.child.gate); /* the child leaves: no GO will come */
+    os_boundary_remove(&run.boundary);
+    remove_directory();
+    give_up(step == STEP_NONE ? STEP_DIRECTORY : step, error);
+  }
+  run.streams[0].fd = run.child.out;
+  run.streams[1].fd = run.child.err;
+  run.input = (struct input){.fd = run.child.in, .closed = run.child.in < 0};
+  give_back(buffer, START_MAX + 4);
+  give_back(text, START_MAX);
+  give_back(argv, ARGUMENTS_MAX * sizeof *argv);
+  give_back(env, ARGUMENTS_MAX * sizeof *env);
+}
+
+/* ---- the loop ---- */
+
+static void put_nothing(struct out *out, const void *unused) {
+  (void)out;
+  (void)unused;
+}
+
+/* After GO: a report means that exec failed, the end of the pipe that it went through. */
+static void read_status(void) {
+  struct child_report report;
+  ssize_t n = read(run.child.status, &report, sizeof report);
+  if (n < 0) return;
+  close(run.child.status);
+  run.child.status = -1;
+  if (!run.gate_used) return;
+  if (n == (ssize_t)sizeof report) {
+    run.failure = report;
+    for (int i = 0; i < CONNECTIONS; i++)
+      if (run.connections[i].fd >= 0 && run.connections[i].greeted)
+        tell_failed(&run.connections[i], (enum step)report.step, report.error);
+    return;
+  }
+  run.executed = true;
+  run.phase = RUNNING;
+  run.started_at = run.overall_from = run.output_at = os_now_ms();
+  tell_all(F_STARTED, put_nothing, NULL);
+  input_write();
+}
+
+static void read_signals(int fd) {
+  struct signalfd_siginfo info;
+  while (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    if (info.ssi_signo == SIGCHLD) continue;
+    char actor[64];
+    snprintf(actor, sizeof actor, "signal:%s pid:%u",
+             info.ssi_signo == SIGTERM ? "TERM" : info.ssi_signo == SIGINT ? "INT" : "HUP", info.ssi_pid);
+    request_stop("manual-cancel", actor, "", FOREVER);
+  }
+}
+
+enum { P_SIGNALS, P_LISTENER, P_STATUS, P_OUT, P_ERR, P_IN, P_BOUNDARY, P_CONNECTIONS, P_COUNT = P_CONNECTIONS + CONNECTIONS };
+
+static void fill(struct pollfd *p, int signals) {
+  for (int i = 0; i < P_COUNT; i++) p[i] = (struct pollfd){.fd = -1};
+  p[P_SIGNALS] = (struct pollfd){.fd = signals, .events = POLLIN};
+  p[P_LISTENER] = (struct pollfd){.fd = run.listener, .events = POLLIN};
+  p[P_STATUS] = (struct pollfd){.fd = run.child.status, .events = POLLIN};
+  for (int i = 0; i < 2; i++)
+    if (stream_wants_read(&run.streams[i])) p[P_OUT + i] = (struct pollfd){.fd = run.streams[i].fd, .events = POLLIN};
+  /* Without events poll still tells POLLERR: the last reader of a pipe has gone. */
+  if (run.phase != GATED && (!run.pty || input_wants_write()))
+    p[P_IN] = (struct pollfd){.fd = run.input.fd, .events = input_wants_write() ? POLLOUT : 0};
+  if (run.leader_done || run.terminating) p[P_BOUNDARY] = (struct pollfd){.fd = run.boundary_events, .events = POLLPRI};
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *c = &run.connections[i];
+    p[P_CONNECTIONS + i] = (struct pollfd){.fd = c->fd, .events = (short)(POLLIN | (c->out_used > c->out_sent ? POLLOUT : 0))};
+  }
+}
+
+/* One round. Order matters: what the child wrote and reported comes before its death, and that before new requests. */
+static void turn(int signals) {
+  struct pollfd p[P_COUNT];
+  fill(p, signals);
+  uint64_t wait = next_deadline(os_now_ms());
+  if (poll(p, P_COUNT, wait > 60000 ? 60000 : (int)wait) < 0 && errno != EINTR) abort();
+  if (p[P_STATUS].revents != 0) read_status();
+  for (int i = 0; i < 2; i++)
+    if (p[P_OUT + i].revents != 0) stream_read(&run.streams[i]);
+  if ((p[P_IN].revents & POLLERR) != 0 && !run.pty) input_reader_gone();
+  else if ((p[P_IN].revents & POLLOUT) != 0) input_write();
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *c = &run.connections[i];
+    short revents = p[P_CONNECTIONS + i].revents;
+    if (c->fd < 0 || c->fd != p[P_CONNECTIONS + i].fd) continue;
+    if ((revents & POLLOUT) != 0) connection_flush(c);
+    if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !connection_read(c)) connection_drop(c);
+  }
+  if (p[P_LISTENER].revents != 0) owners_accept();
+  if (p[P_SIGNALS].revents != 0) read_signals(signals);
+  if (p[P_BOUNDARY].revents != 0) (void)!pread(run.boundary_events, (char[256]){0}, 256, 0);
+  if (p[P_SIGNALS].revents != 0 || p[P_BOUNDARY].revents != 0 || run.terminating) reap();
+  uint64_t now = os_now_ms();
+  streams_settle(now);
+  advance(now);
+}
+
+int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched) {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGCHLD);
+  sigaddset(&mask, SIGTERM);
+  sigaddset(&mask, SIGINT);
+  sigaddset(&mask, SIGHUP);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
+  signal(SIGPIPE, SIG_IGN);
+  int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals < 0 || !os_become_reaper()) return 1;
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  run = (struct run){.dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1, .phase = GATED,
+                     .leader_code = -1, .leader_signal = -1, .kill_mode = "none", .launcher = launched ? getppid() : 0};
+  for (int i = 0; i < CONNECTIONS; i++) run.connections[i].fd = -1;
+  if (!os_identity(getpid(), &run.anchor)) return 1;
+  prepare(fd, run_id, instance_dir, cgroups, note);
+  run.boundary_events = os_boundary_events(&run.boundary);
+  run.check_at = os_now_ms();
+  tell_welcome(run.owner);
+  for (;;) turn(signals);
+}

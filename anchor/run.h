@@ -1,0 +1,147 @@
+/*
+ * One anchor's state. A run goes
+ *
+ *     gated ──GO──▶ running ──STOP, deadline, owner loss, leftovers──▶ exiting ──tree empty, output drained──▶ the end
+ *
+ * and ends only when its whole tree is gone.
+ */
+#ifndef RUN_H
+#define RUN_H
+
+#include "json.h"
+#include "os.h"
+#include "spool.h"
+#include "wire.h"
+
+#define CONNECTIONS 16
+#define RESIDUE_KEPT 64
+#define STDIN_BUFFER (64u * 1024)
+#define FOREVER UINT64_MAX
+
+enum phase { GATED = 1, RUNNING, EXITING };
+
+struct stop {
+  bool set;
+  char reason[32], actor[256], request[128];
+};
+
+struct policy {
+  bool service, sweep_escapes;
+  uint64_t grace, settle, drain, kill_report, overall, no_output, owner_loss, backstop; /* 0 overall or no_output: none */
+};
+
+struct stream {
+  int number; /* 1 stdout, 2 stderr */
+  int fd;     /* -1: ended, or never was */
+  struct spool spool;
+  uint8_t *held; /* read but not yet stored: the file system refuses */
+  size_t held_used;
+  bool dirty, closed_told;
+  uint64_t told_at, retry_at;
+};
+
+struct input {
+  int fd;
+  bool closed, end_asked;
+  uint64_t accepted, written, end_at;
+  uint8_t *buffer; /* a ring of STDIN_BUFFER bytes */
+  uint8_t last;
+};
+
+struct connection {
+  int fd;
+  bool greeted;
+  uint8_t *in, *out;
+  size_t in_used, in_size, out_used, out_sent;
+};
+
+struct residue {
+  struct identity id;
+  const char *kind;
+  char command[COMMAND_SIZE];
+};
+
+struct run {
+  char id[64], instance[64], key[80], directory[PATH_SIZE];
+  int dir;
+  int listener;
+  ino_t socket_inode;
+  enum phase phase;
+  struct policy policy;
+  struct child child;
+  struct identity anchor;
+  pid_t launcher; /* 0: none, or it died */
+  struct boundary boundary;
+  int boundary_events;
+  struct stream streams[2];
+  struct input input;
+  bool pty;
+
+  struct connection connections[CONNECTIONS];
+  struct connection *owner;
+  uint64_t epoch;
+
+  struct stop stop;
+  bool executed, gate_used;
+  struct child_report failure;
+
+  bool leader_done, leader_zombie;
+  int leader_code, leader_signal; /* -1: not this one */
+  bool empty;
+
+  struct residue residue[RESIDUE_KEPT];
+  uint64_t residue_count, processes, reaped;
+  bool escaped;
+  const char *kill_mode;
+  uint64_t cpu_ms, peak_kb;
+
+  uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
+      check_at, save_at;
+  bool terminating, more_to_reap;
+  int sweeps;
+};
+
+extern struct run run;
+
+/* streams.c */
+void streams_open(const struct frame *start);
+bool stream_wants_read(const struct stream *stream);
+void stream_read(struct stream *stream);
+void streams_settle(uint64_t now);
+bool streams_ended(void);
+void streams_abandon(void);
+void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
+void input_close_at(uint64_t offset);
+bool input_wants_write(void);
+void input_write(void);
+void input_reader_gone(void);
+void input_resize(uint64_t rows, uint64_t cols);
+
+/* owners.c */
+void owners_accept(void);
+void owner_adopt_first(int fd);
+bool connection_read(struct connection *connection);
+void connection_flush(struct connection *connection);
+void connection_drop(struct connection *connection);
+void connections_finish(uint64_t patience_ms);
+struct out connection_out(struct connection *connection, uint8_t type);
+void connection_send(struct connection *connection, struct out *out);
+void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data);
+void tell_failed(struct connection *connection, enum step step, int error);
+void tell_welcome(struct connection *connection);
+void refuse(struct connection *connection, const char *code, const char *message);
+bool listener_open(void);
+const char *tier(void);
+
+/* ending.c */
+void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);
+void reap(void);
+void advance(uint64_t now);
+uint64_t next_deadline(uint64_t now);
+_Noreturn void leave(void);
+
+/* Memory that costs nothing until it is touched; the anchor ends when there is none. */
+void *reserve(size_t size);
+void give_back(void *memory, size_t size);
+
+#endif

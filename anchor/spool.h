@@ -1,0 +1,31 @@
+/* One stream's output on disk: segment files named by the offset of their first byte. */
+#ifndef SPOOL_H
+#define SPOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct spool {
+  const char *name;     /* "stdout" */
+  int dir;              /* the run directory */
+  int segment;          /* descriptor of the newest segment, -1 when there is none */
+  bool back_pressure;   /* otherwise: keep newest */
+  bool unbounded;       /* the final drain must not wait for anybody */
+  uint64_t bound;       /* bytes kept */
+  uint64_t segment_size;
+  uint64_t segment_base; /* offset of the newest segment's first byte */
+  uint64_t start, end;  /* what can be read now */
+  uint64_t acked, dropped;
+  int error;            /* errno of the last failed write, 0 when the last one went through */
+};
+
+void spool_open(struct spool *spool, const char *name, int dir, uint64_t bound, bool back_pressure);
+/* How many bytes may be appended now without breaking the bound (keep newest: always all). */
+size_t spool_room(const struct spool *spool, size_t want);
+/* Bytes stored. Less than `length` only under back-pressure, when the file system refuses: `error` says why. */
+size_t spool_append(struct spool *spool, const void *data, size_t length);
+void spool_ack(struct spool *spool, uint64_t offset);
+void spool_close(struct spool *spool);
+
+#endif

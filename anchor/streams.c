@@ -1,0 +1,209 @@
+/* Output into spools, input from the owner. */
+#include "run.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define READ_SIZE (64u * 1024)
+#define READS_PER_TURN 16  /* one noisy stream must not keep us from owners and signals */
+#define TELL_EVERY_MS 2
+#define RETRY_MS 200
+
+void streams_open(const struct frame *start) {
+  static const char *const names[2] = {"stdout", "stderr"};
+  static const uint8_t bounds[2] = {T_OUT_BOUND, T_ERR_BOUND}, policies[2] = {T_OUT_POLICY, T_ERR_POLICY};
+  for (int i = 0; i < 2; i++) {
+    uint64_t bound = 8u << 20, policy = 0;
+    frame_number(start, bounds[i], &bound);
+    frame_number(start, policies[i], &policy);
+    run.streams[i] = (struct stream){.number = i + 1, .fd = -1};
+    spool_open(&run.streams[i].spool, names[i], run.dir, bound, policy == 1);
+  }
+}
+
+bool stream_wants_read(const struct stream *stream) {
+  return stream->fd >= 0 && stream->held_used == 0 && spool_room(&stream->spool, 1) > 0;
+}
+
+static void stream_end(struct stream *stream) {
+  if (stream->fd >= 0 && !run.pty) close(stream->fd);
+  stream->fd = -1;
+  stream->dirty = true;
+  spool_close(&stream->spool);
+}
+
+/* The drain has taken long enough: a stranger holds the other end. */
+void streams_abandon(void) {
+  for (int i = 0; i < 2; i++)
+    if (run.streams[i].fd >= 0) stream_end(&run.streams[i]);
+}
+
+static void store(struct stream *stream, const uint8_t *data, size_t length) {
+  size_t done = spool_append(&stream->spool, data, length);
+  stream->dirty = true;
+  if (done == length) return;
+  if (stream->held == NULL) stream->held = reserve(READ_SIZE);
+  memmove(stream->held, data + done, length - done);
+  stream->held_used = length - done;
+  stream->retry_at = os_now_ms() + RETRY_MS;
+}
+
+void stream_read(struct stream *stream) {
+  static uint8_t buffer[READ_SIZE];
+  for (int i = 0; i < READS_PER_TURN && stream_wants_read(stream); i++) {
+    ssize_t n = read(stream->fd, buffer, spool_room(&stream->spool, sizeof buffer));
+    if (n > 0) {
+      run.output_at = os_now_ms();
+      store(stream, buffer, (size_t)n);
+    } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return;
+    } else { /* end of file; EIO on a PTY whose last slave is closed */
+      stream_end(stream);
+    }
+  }
+}
+
+static void tell_output(struct stream *stream, uint64_t now) {
+  bool closed = stream->fd < 0 && stream->held_used == 0;
+  if (run.owner != NULL) {
+    struct out out = connection_out(run.owner, F_OUTPUT);
+    out_number(&out, T_STREAM, (uint64_t)stream->number);
+    out_number(&out, T_START, stream->spool.start);
+    out_number(&out, T_END, stream->spool.end);
+    out_number(&out, T_DROPPED, stream->spool.dropped);
+    if (closed) out_number(&out, T_CLOSED, 1);
+    if (stream->spool.error != 0) out_number(&out, T_ERRNO, (uint64_t)stream->spool.error);
+    connection_send(run.owner, &out);
+  }
+  stream->dirty = false;
+  stream->told_at = now;
+}
+
+/* Once per turn: retry what the file system refused, tell the owner what is new, keep the no-output clock honest. */
+void streams_settle(uint64_t now) {
+  bool withheld = false;
+  for (int i = 0; i < 2; i++) {
+    struct stream *stream = &run.streams[i];
+    if (stream->held_used > 0 && now >= stream->retry_at) {
+      size_t length = stream->held_used;
+      stream->held_used = 0;
+      store(stream, stream->held, length);
+    }
+    if (stream->fd >= 0 && !stream_wants_read(stream)) withheld = true;
+    if (stream->dirty && (now - stream->told_at >= TELL_EVERY_MS || stream->fd < 0)) tell_output(stream, now);
+  }
+  if (withheld && run.withheld_since == 0) run.withheld_since = now;
+  if (!withheld && run.withheld_since != 0) {
+    run.output_at += now - run.withheld_since; /* we were not listening: that was no silence */
+    run.withheld_since = 0;
+  }
+}
+
+bool streams_ended(void) {
+  return run.streams[0].fd < 0 && run.streams[1].fd < 0 && run.streams[0].held_used == 0 && run.streams[1].held_used == 0;
+}
+
+/* ---- input ---- */
+
+static void tell_input(struct connection *connection) {
+  if (connection == NULL) return;
+  struct out out = connection_out(connection, F_STDIN);
+  out_number(&out, T_OFFSET, run.input.accepted);
+  out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
+  if (run.input.closed) out_number(&out, T_CLOSED, 1);
+  connection_send(connection, &out);
+}
+
+void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length) {
+  struct input *input = &run.input;
+  if (offset > input->accepted) {
+    refuse(from, "stdin-gap", "bytes before this offset are missing; send from the accepted offset");
+    return;
+  }
+  uint64_t end = offset + length;
+  if (!input->closed && end > input->written + STDIN_BUFFER) {
+    refuse(from, "stdin-limit", "more than the limit allows; wait for credit");
+    return;
+  }
+  for (uint64_t at = input->accepted; at < end; at++) { /* what lies before is a repeat */
+    if (!input->closed) {
+      if (input->buffer == NULL) input->buffer = reserve(STDIN_BUFFER);
+      input->buffer[at % STDIN_BUFFER] = data[at - offset];
+    }
+    input->accepted = at + 1;
+  }
+  if (input->closed) input->written = input->accepted;
+  input_write();
+  tell_input(from);
+}
+
+/* On a terminal the end of input is a character; after an unfinished line it takes two. */
+static void send_eof_character(void) {
+  struct termios t;
+  if (tcgetattr(run.input.fd, &t) != 0 || (t.c_lflag & ICANON) == 0) return;
+  uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
+  size_t count = run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
+  (void)!write(run.input.fd, eof, count);
+}
+
+static void input_finish(void) {
+  if (run.pty) send_eof_character();
+  else if (run.input.fd >= 0) close(run.input.fd);
+  if (!run.pty) run.input.fd = -1;
+  run.input.end_asked = false;
+  run.input.closed = !run.pty;
+}
+
+void input_close_at(uint64_t offset) {
+  if (run.input.closed || run.input.fd < 0) return;
+  run.input.end_asked = true;
+  run.input.end_at = offset;
+  input_write();
+}
+
+bool input_wants_write(void) { return run.input.fd >= 0 && run.input.written < run.input.accepted && run.phase != GATED; }
+
+void input_reader_gone(void) {
+  if (run.input.fd < 0) return;
+  if (!run.pty) close(run.input.fd);
+  run.input.fd = -1;
+  run.input.closed = true;
+  run.input.written = run.input.accepted;
+  tell_input(run.owner);
+}
+
+void input_write(void) {
+  struct input *input = &run.input;
+  bool progress = false;
+  while (input_wants_write()) {
+    size_t at = input->written % STDIN_BUFFER, left = (size_t)(input->accepted - input->written);
+    size_t length = left < STDIN_BUFFER - at ? left : STDIN_BUFFER - at;
+    ssize_t n = write(input->fd, input->buffer + at, length);
+    if (n > 0) {
+      input->last = input->buffer[at + (size_t)n - 1];
+      input->written += (uint64_t)n;
+      progress = true;
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else if (n < 0 && errno == EAGAIN) {
+      break;
+    } else {
+      input_reader_gone();
+      return;
+    }
+  }
+  if (input->end_asked && input->written >= input->end_at && input->written == input->accepted && run.phase != GATED) {
+    input_finish();
+    progress = true;
+  }
+  if (progress) tell_input(run.owner);
+}
+
+void input_resize(uint64_t rows, uint64_t cols) {
+  struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
+  if (run.pty && run.streams[0].fd >= 0 && rows > 0 && rows < 10000 && cols > 0 && cols < 10000)
+    (void)ioctl(run.streams[0].fd, TIOCSWINSZ, &size); /* the kernel signals SIGWINCH itself */
+}

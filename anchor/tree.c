@@ -1,0 +1,35 @@
+#include "tree.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#define STOP_ROUNDS 32
+
+struct member members[MEMBERS_MAX];
+
+long tree_max(void) {
+  struct rlimit limit;
+  long most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (long)limit.rlim_cur - 128 : 256;
+  return most < 64 ? 64 : most < MEMBERS_MAX ? most : MEMBERS_MAX;
+}
+
+void tree_release(long count) {
+  for (long i = 0; i < count; i++) os_close(&members[i]);
+}
+
+bool tree_dead(const struct member *member) { return (member->state == 'Z' && member->threads <= 1) || member->state == 'X'; }
+
+long tree_kill(long (*collect)(void)) {
+  long count = 0, before = -1;
+  for (int round = 0; round < STOP_ROUNDS; round++) {
+    tree_release(count);
+    count = collect();
+    for (long i = 0; i < count; i++)
+      if (!tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], SIGSTOP);
+    if (count <= before) break; /* everyone here has been told before, and nobody came */
+    before = count;
+  }
+  for (long i = 0; i < count; i++)
+    if (!tree_dead(&members[i])) os_signal(&members[i], SIGKILL);
+  return count;
+}

@@ -1,0 +1,22 @@
+/* Killing a tree that may be growing. */
+#ifndef TREE_H
+#define TREE_H
+
+#include "os.h"
+
+#define MEMBERS_MAX 16384
+
+/* One tree is looked at at a time; memory is touched only then. */
+extern struct member members[MEMBERS_MAX];
+
+/* How many handles we can hold at once. */
+long tree_max(void);
+void tree_release(long count);
+bool tree_dead(const struct member *member);
+/*
+ * Stop everyone until nobody new appears, then kill: a fork storm cannot outrun it. `collect` fills `members`.
+ * Returns their count; their handles stay open.
+ */
+long tree_kill(long (*collect)(void));
+
+#endif

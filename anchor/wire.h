@@ -1,0 +1,72 @@
+/* Frames and fields: docs/anchor-protocol.md. Pure functions over memory. */
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PROTOCOL 1
+#define FRAME_MAX (128u * 1024)
+#define START_MAX (8u * 1024 * 1024)
+#define FRAME_HEAD 5u
+
+enum frame_type {
+  F_HOLD = 1, F_START, F_HELLO, F_GO, F_STOP, F_WRITE, F_CLOSE_STDIN, F_RESIZE, F_ACK, F_POLICY, F_HEARTBEAT, F_STATUS,
+  F_WELCOME = 64, F_STARTED, F_FAILED, F_OUTPUT, F_STDIN, F_LEADER, F_STOPPING, F_SURVIVORS, F_EXITED, F_REFUSED,
+  F_LAUNCHER, F_ANCHOR_LOST,
+};
+
+enum tag {
+  T_PROTOCOL = 1, T_RUN_ID, T_INSTANCE_ID, T_INCARNATION, T_EPOCH, T_KEY, T_PHASE,
+  T_ROOT_PID, T_ROOT_START, T_ROOT_UNIQUE, T_ANCHOR_PID, T_ANCHOR_START, T_ANCHOR_UNIQUE,
+  T_TIER, T_TIER_NOTE, T_CGROUP, T_CGROUP_INODE, T_STREAM, T_OFFSET,
+  T_START = 21, T_END, T_DROPPED, T_CLOSED, T_DATA, T_LIMIT, T_REASON, T_ACTOR, T_REQUEST_ID, T_GRACE_MS,
+  T_CODE, T_SIGNAL, T_ERRNO, T_STEP, T_MESSAGE, T_CODE_NAME, T_JSON, T_ROWS, T_COLS,
+  T_ARG = 48, T_ENV, T_CWD, T_UMASK, T_PTY, T_MERGE, T_STDIN, T_KIND, T_ON_ESCAPE, T_SETTLE_MS, T_DRAIN_MS,
+  T_KILL_REPORT_MS, T_OVERALL_MS, T_NO_OUTPUT_MS, T_OWNER_LOSS_MS, T_BACKSTOP_MS,
+  T_OUT_BOUND, T_OUT_POLICY, T_ERR_BOUND, T_ERR_POLICY,
+  T_OUT_START = 70, T_OUT_END, T_OUT_ACKED, T_OUT_DROPPED, T_ERR_START, T_ERR_END, T_ERR_ACKED, T_ERR_DROPPED,
+  T_OUT_CLOSED, T_ERR_CLOSED,
+};
+
+struct frame {
+  uint8_t type;
+  const uint8_t *fields;
+  size_t length;
+};
+
+struct field {
+  uint8_t tag;
+  const uint8_t *data;
+  uint32_t length;
+};
+
+/* Bytes taken from `data`; 0: incomplete; -1: malformed, the connection is beyond repair. */
+long frame_take(const uint8_t *data, size_t have, size_t max, struct frame *out);
+/* 1: a field; 0: the end; -1: malformed. `at` starts at 0. */
+int field_next(const struct frame *frame, size_t *at, struct field *out);
+bool frame_well_formed(const struct frame *frame);
+/* False when the value is not 8 bytes. */
+bool field_number(const struct field *field, uint64_t *out);
+/* Copies text, NUL-terminated. False when too long or with a NUL inside. */
+bool field_text(const struct field *field, char *out, size_t size);
+/* The first field of that tag. */
+bool frame_number(const struct frame *frame, uint8_t tag, uint64_t *out);
+bool frame_text(const struct frame *frame, uint8_t tag, char *out, size_t size);
+
+/* Building frames. Overflow is remembered, and the frame then not sent. */
+struct out {
+  uint8_t *data;
+  size_t size, used, frame_at;
+  bool overflow;
+};
+
+void out_begin(struct out *out, uint8_t type);
+void out_bytes(struct out *out, uint8_t tag, const void *data, size_t length);
+void out_number(struct out *out, uint8_t tag, uint64_t value);
+void out_text(struct out *out, uint8_t tag, const char *text);
+/* False, and the frame withdrawn, when it did not fit. */
+bool out_end(struct out *out);
+
+#endif

@@ -1,0 +1,263 @@
+import type { ProcessIdentity, Residue } from "../store/run-record.js";
+
+/** Where processes live. An identity means nothing without it. */
+export interface MachineIdentity {
+  readonly hostId: string;
+  readonly bootId: string;
+  readonly pidNamespace: string;
+}
+
+export type StreamName = "stdout" | "stderr";
+
+/** What a stream's spool does when it is full: forget the oldest bytes, or let the program wait. */
+export type SpoolPolicy = "keep-newest" | "back-pressure";
+
+export interface SpoolSpec {
+  readonly boundBytes: number;
+  readonly policy: SpoolPolicy;
+}
+
+/** Everything an anchor needs to know to prepare one run. */
+export interface StartSpec {
+  readonly runId: string;
+  readonly epoch: number;
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  readonly umask: number | null;
+  readonly io: "pipe" | "pty";
+  readonly size: TerminalSize;
+  readonly merge: boolean;
+  readonly stdin: "pipe" | "null";
+  readonly stdout: SpoolSpec;
+  readonly stderr: SpoolSpec;
+  readonly policy: AnchorPolicy;
+}
+
+export interface TerminalSize {
+  readonly rows: number;
+  readonly cols: number;
+}
+
+export interface AnchorPolicy {
+  readonly kind: "task" | "service";
+  readonly onEscape: "fail" | "sweep";
+  readonly graceMs: number;
+  readonly settleMs: number;
+  readonly drainMs: number;
+  readonly killReportMs: number;
+  /** Null: no such deadline. */
+  readonly overallMs: number | null;
+  readonly noOutputMs: number | null;
+  readonly ownerLossMs: number;
+  /** How long after a deadline the anchor acts although an owner is connected. */
+  readonly backstopMs: number;
+}
+
+export interface StopRequest {
+  readonly reason: string;
+  readonly actor: string;
+  readonly requestId: string;
+  /** Null: the run's own grace. A later stop can only shorten it. */
+  readonly graceMs: number | null;
+}
+
+export interface FirstStop {
+  readonly reason: string;
+  readonly actor: string;
+  readonly requestId: string;
+}
+
+export type LeaderStatus =
+  | { readonly code: number; readonly signal: null }
+  | { readonly code: null; readonly signal: number };
+
+export interface SpoolRange {
+  readonly start: number;
+  readonly end: number;
+  readonly acked: number;
+  readonly dropped: number;
+  readonly closed: boolean;
+}
+
+export interface BoundaryFacts {
+  readonly tier: string;
+  readonly tierNote: string | null;
+  readonly cgroup: string | null;
+  readonly cgroupInode: string | null;
+}
+
+/** The whole state of an anchor, as it answers HELLO, START and STATUS. */
+export interface Welcome {
+  readonly protocol: number;
+  readonly highestEpoch: number;
+  readonly phase: "gated" | "running" | "exiting";
+  readonly root: ProcessIdentity;
+  readonly anchor: ProcessIdentity;
+  readonly boundary: BoundaryFacts;
+  readonly stdout: SpoolRange;
+  readonly stderr: SpoolRange;
+  readonly stdinAccepted: number;
+  readonly stdinLimit: number;
+  readonly stdinClosed: boolean;
+  readonly firstStop: FirstStop | null;
+  readonly leader: LeaderStatus | null;
+}
+
+export interface SpawnFailure {
+  readonly errno: number;
+  readonly step: string;
+  readonly message: string;
+}
+
+/** The content of `exit.json`. */
+export interface AnchorExit {
+  readonly runId: string;
+  readonly executed: boolean;
+  readonly reason: string;
+  readonly actor: string;
+  readonly requestId: string;
+  readonly leader: LeaderStatus | null;
+  readonly spawnError: SpawnFailure | null;
+  readonly residue: readonly Residue[];
+  readonly residueCount: number;
+  readonly killMode: "none" | "pid" | "cgroup";
+  readonly emptiness: "proven";
+  readonly stdout: { readonly start: number; readonly end: number; readonly dropped: number };
+  readonly stderr: { readonly start: number; readonly end: number; readonly dropped: number };
+  readonly processes: number;
+  readonly usage: { readonly cpuMs: number; readonly peakKb: number };
+  readonly durationMs: number;
+}
+
+export interface Survivor {
+  readonly pid: number;
+  readonly startTime: number;
+  readonly kind: string;
+  readonly command: string;
+}
+
+export type AnchorEvent =
+  | { readonly type: "started" }
+  | { readonly type: "failed"; readonly failure: SpawnFailure }
+  | {
+      readonly type: "output";
+      readonly stream: StreamName;
+      readonly start: number;
+      readonly end: number;
+      readonly dropped: number;
+      readonly closed: boolean;
+    }
+  | { readonly type: "stdin"; readonly accepted: number; readonly limit: number; readonly closed: boolean }
+  | { readonly type: "leader"; readonly status: LeaderStatus }
+  | { readonly type: "stopping"; readonly stop: FirstStop }
+  | { readonly type: "survivors"; readonly survivors: readonly Survivor[] }
+  | { readonly type: "exited"; readonly exit: AnchorExit }
+  | {
+      readonly type: "refused";
+      readonly code: string;
+      readonly message: string;
+      readonly epoch: number | null;
+    }
+  /** The connection is gone. Always the last event. */
+  | { readonly type: "closed" };
+
+/** One connection to one anchor. Sending on a closed link is a no-op: `closed` has been or will be reported. */
+export interface AnchorLink {
+  readonly welcome: Welcome;
+  /** Events that came before this call are delivered to the listener first, in order. One listener. */
+  listen(listener: (event: AnchorEvent) => void): void;
+  go(): void;
+  stop(stop: StopRequest): void;
+  write(offset: number, data: Uint8Array): void;
+  closeStdin(offset: number): void;
+  resize(size: TerminalSize): void;
+  ack(stream: StreamName, offset: number): void;
+  policy(change: Partial<AnchorPolicy>): void;
+  heartbeat(): void;
+  /** Leave without a word: to the anchor this is owner loss, if this was the owner. */
+  close(): void;
+}
+
+export interface OutputSlice {
+  /** Offset of the first byte of `bytes`: above the one asked for when older bytes were dropped. */
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface ProcessEvidence {
+  readonly identity: ProcessIdentity;
+  readonly alive: boolean;
+  /** Live evidence equals the identity that was asked for (true when only a pid was given and it lives). */
+  readonly matches: boolean;
+  readonly state: string;
+  readonly parentPid: number;
+  readonly processGroupId: number;
+  readonly sessionId: number;
+  readonly uid: number;
+  readonly cgroup: string | null;
+  readonly command: string;
+  readonly leaseId: string | null;
+  readonly runId: string | null;
+  readonly descendants: readonly {
+    readonly identity: ProcessIdentity;
+    readonly parentPid: number;
+    readonly sessionId: number;
+    readonly command: string;
+    readonly state: string;
+  }[];
+}
+
+export interface ReapRequest {
+  readonly root: ProcessIdentity | null;
+  readonly cgroup: { readonly path: string; readonly inode: string } | null;
+  readonly sessionId: number | null;
+  readonly leaseId: string | null;
+  readonly graceMs: number;
+}
+
+export interface ReapResult {
+  /** False: live evidence did not match; nothing was signalled. */
+  readonly verified: boolean;
+  readonly why: string;
+  readonly killed: number;
+  readonly survivors: readonly Survivor[];
+  readonly emptiness: "proven" | "unproven";
+}
+
+/** What `swept.json` says: the launcher cleaned up after a dead anchor. */
+export interface Swept {
+  readonly anchorSignal: number | null;
+  readonly killed: number;
+  readonly emptiness: "proven" | "unproven";
+}
+
+/** What is left of a run on disk when nobody answers its socket. */
+export interface RunRemains {
+  readonly exit: AnchorExit | null;
+  readonly leader: LeaderStatus | null;
+  readonly firstStop: FirstStop | null;
+  readonly swept: Swept | null;
+}
+
+/**
+ * The only way to start, inspect or signal a process. The native host talks to the anchor binary;
+ * a simulated one has processes, crashes and clocks of its own.
+ */
+export interface AnchorHost extends AsyncDisposable {
+  readonly machine: MachineIdentity;
+  readonly anchorPath: string;
+  /** Prepare a run: resolves with the gate closed. Rejects with SpawnFailed when it cannot be. */
+  start(spec: StartSpec): Promise<AnchorLink>;
+  /** Null when no anchor answers. Rejects with StaleEpoch when a higher epoch has been seen. Epoch 0 observes. */
+  attach(runId: string, epoch: number): Promise<AnchorLink | null>;
+  /** Bytes of a spool by offset; consumes nothing. Empty when there is nothing at or after `offset`. */
+  readOutput(runId: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
+  remains(runId: string): Promise<RunRemains>;
+  /** Ids of all run directories of this instance. */
+  runIds(): Promise<readonly string[]>;
+  inspect(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]>;
+  reap(request: ReapRequest): Promise<ReapResult>;
+  /** Remove the run's directory. Only after its terminal record is committed. */
+  discard(runId: string): Promise<void>;
+}

@@ -1,0 +1,67 @@
+/** Every default number of the product, each with its reason. Milliseconds and bytes unless the name says otherwise. */
+export const defaults = {
+  /** TERM to KILL. Five seconds is what the field uses; most agents need up to two to shut down. */
+  graceMs: 5_000,
+  /** How long processes that outlived their leader may finish by themselves before they are residue. Shell pipelines and helpers end within a few ms of their parent. */
+  settleMs: 100,
+  /** Output that is still in flight when the tree is empty. It is all in kernel buffers by then; this bounds a pipe held by a stranger. */
+  drainMs: 2_000,
+  /** After KILL, when to tell the waiting caller who is still there. A killed process that can die does so within milliseconds. */
+  killReportMs: 2_000,
+  /** A task without an owner: long enough for a gateway restart or upgrade. */
+  ownerLossMs: 120_000,
+  /** A foreground `holdfast run` hosts its own supervisor; nobody will come back for it. */
+  foregroundOwnerLossMs: 2_000,
+  /** The anchor enforces a deadline itself this long after the owner should have: an owner that is stopped must not make a run immortal. */
+  backstopMs: 2_000,
+  /** Lease: renewed three times before it expires; far above the worst wait for a busy store. */
+  leaseMs: 30_000,
+  renewMs: 10_000,
+  /** A supervisor that could not renew stops steering here, well before the lease expires. */
+  selfFenceMs: 20_000,
+  /** Bytes kept per stream. About 40 times what agents show, small enough for 500 runs on a laptop. */
+  spoolBytes: 8 * 1024 * 1024,
+  /** One output event per run at most this often: enough to see life, few enough to keep. */
+  outputHeartbeatMs: 5_000,
+  /** Events kept in the store; the oldest go first. */
+  eventsKept: 100_000,
+  /** Terminal size when nobody says. */
+  rows: 24,
+  cols: 80,
+  /** Wait for a busy store this long: above any transaction of ours, below the lease. */
+  storeBusyMs: 5_000,
+  /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */
+  launcherReadyMs: 10_000,
+  /** After an anchor died, how long the launcher may take to kill what it left and say so. It kills a thousand processes in well under a second. */
+  sweptWaitMs: 3_000,
+  /** How often to look for the launcher's word: it comes within a few milliseconds, and a look is one failing open. */
+  sweptPollMs: 20,
+  /** A lost connection to a live anchor is retried this often, with growing pauses (about 3 s in all): it re-creates a deleted socket within a second. */
+  reattachTries: 8,
+  reattachPauseMs: 25,
+  /** A write the store refused is repeated after this, doubling up to the second: quick after a lock, gentle on a full disk. */
+  storeRetryMs: 50,
+  storeRetryMaxMs: 5_000,
+  /** When the leader is gone, the end usually follows within a millisecond; only a longer wait is worth recording as `exiting`. */
+  exitingNoteMs: 20,
+  /** Beyond grace, kill report and drain: what close() allows for the last messages to arrive. */
+  closeSlackMs: 2_000,
+  /** Records looked into at the same time after a restart: sockets and files, so a few dozen keep everything busy. */
+  recoverAtOnce: 32,
+  /** One read of a follower: large enough that the disk, not the loop, is the limit. */
+  followBytes: 256 * 1024,
+  /** One WRITE frame: half of what a frame may be. */
+  stdinFrameBytes: 64 * 1024,
+  /** Of a command line, kept for display: enough to recognise any of them, little enough for a table and a record. */
+  displayCommandChars: 500,
+} as const;
+
+/**
+ * No-output limit for CLI agents: clamp(ratio × overall timeout, min, max), at least `floorMs`,
+ * at most the timeout less a second. A resumed agent has its context and speaks sooner.
+ */
+export const watchdogProfiles = {
+  fresh: { ratio: 0.8, minMs: 180_000, maxMs: 600_000 },
+  resume: { ratio: 0.3, minMs: 60_000, maxMs: 180_000 },
+} as const;
+export const watchdogFloorMs = 1_000;

@@ -1,0 +1,124 @@
+/** Every error a caller can meet has a stable code; the sentence says what the system will and will not do now. */
+export class HoldfastError extends Error {
+  readonly code: string;
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+    this.code = code;
+  }
+}
+
+/** The request cannot be carried out as written. Nothing was recorded, nothing was started. */
+export class BadInput extends HoldfastError {
+  readonly field: string;
+  constructor(field: string, message: string) {
+    super("BAD_INPUT", message);
+    this.field = field;
+  }
+}
+
+export class LeaseLost extends HoldfastError {
+  readonly runId: string;
+  readonly epoch: number;
+  constructor(runId: string, epoch: number) {
+    super("LEASE_LOST", `run ${runId} is no longer held under epoch ${epoch}; this supervisor will not touch it`);
+    this.runId = runId;
+    this.epoch = epoch;
+  }
+}
+
+export class RunExists extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string) {
+    super("RUN_EXISTS", `run ${runId} is already recorded; nothing was started`);
+    this.runId = runId;
+  }
+}
+
+/** The command could not be started. The record says so too; no instruction of it ran. */
+export class SpawnFailed extends HoldfastError {
+  readonly runId: string;
+  readonly errno: number;
+  readonly step: string;
+  constructor(
+    runId: string,
+    errno: number,
+    step: string,
+    message: string,
+  ) {
+    super("SPAWN_FAILED", message);
+    this.runId = runId;
+    this.errno = errno;
+    this.step = step;
+  }
+}
+
+export class StaleEpoch extends HoldfastError {
+  readonly runId: string;
+  readonly highestEpoch: number;
+  constructor(runId: string, highestEpoch: number) {
+    super("STALE_EPOCH", `run ${runId} has a newer owner (epoch ${highestEpoch}); this supervisor will not steer it`);
+    this.runId = runId;
+    this.highestEpoch = highestEpoch;
+  }
+}
+
+/** The state directory, its store or its lock cannot be used. */
+export class StateUnusable extends HoldfastError {
+  readonly path: string;
+  constructor(path: string, message: string, options?: ErrorOptions) {
+    super("STATE_UNUSABLE", message, options);
+    this.path = path;
+  }
+}
+
+export class InstanceLocked extends HoldfastError {
+  readonly instanceId: string;
+  constructor(instanceId: string) {
+    super("INSTANCE_LOCKED", `instance ${instanceId} is in use by another live supervisor; nothing was changed`);
+    this.instanceId = instanceId;
+  }
+}
+
+export class AnchorUnusable extends HoldfastError {
+  readonly path: string;
+  constructor(path: string, message: string, options?: ErrorOptions) {
+    super("ANCHOR_UNUSABLE", message, options);
+    this.path = path;
+  }
+}
+
+export class RunNotFound extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string) {
+    super("RUN_NOT_FOUND", `no run ${runId}`);
+    this.runId = runId;
+  }
+}
+
+/** Input that can no longer reach the program. What the anchor accepted before has reached it or its pipe. */
+export class StdinClosed extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("STDIN_CLOSED", `run ${runId}: ${why}; the input was not delivered`);
+    this.runId = runId;
+  }
+}
+
+/** This supervisor may watch and stop the run, but not steer it now. */
+export class NotSteering extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOT_STEERING", `run ${runId} cannot be steered: ${why}; stopping it and reading its output still work`);
+    this.runId = runId;
+  }
+}
+
+/** The supervisor has been closed. What it says of its runs is in the message. */
+export class SupervisorClosed extends HoldfastError {
+  readonly instanceId: string;
+  constructor(instanceId: string, message: string) {
+    super("SUPERVISOR_CLOSED", `supervisor ${instanceId} is closed: ${message}`);
+    this.instanceId = instanceId;
+  }
+}

@@ -1,0 +1,26 @@
+/** Something that happened to a run. `at` is wall-clock milliseconds; `seq` orders all events of a store without gaps in reading order. */
+interface EventFacts {
+  readonly runId: string;
+  readonly at: number;
+  /** Null before the root exists. */
+  readonly rootPid: number | null;
+  /** How many descendants of the root had been seen by then. */
+  readonly descendants: number;
+}
+
+export type NewRunEvent = EventFacts &
+  (
+    | { readonly type: "spawn"; readonly data: { readonly tier: string; readonly command: string } }
+    /** The run is producing output; at most one per `outputHeartbeatMs`. */
+    | { readonly type: "output"; readonly data: { readonly stdout: number; readonly stderr: number } }
+    | { readonly type: "cancel"; readonly data: { readonly reason: string; readonly actor: string; readonly requestId: string } }
+    | { readonly type: "exit"; readonly data: { readonly reason: string; readonly actor: string; readonly code: number | null; readonly signal: string | null; readonly emptiness: string } }
+    /** Processes were killed that outlived the leader, or that would not go. */
+    | { readonly type: "cleanup"; readonly data: { readonly mode: string; readonly residue: number; readonly survivors: number } }
+    | { readonly type: "escape"; readonly data: { readonly residue: readonly { readonly pid: number; readonly kind: string; readonly command: string }[] } }
+    /** A supervisor took the run up again after a restart. */
+    | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
+  );
+
+export type RunEvent = NewRunEvent & { readonly seq: number };
+export type RunEventType = RunEvent["type"];

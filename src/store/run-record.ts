@@ -1,0 +1,119 @@
+/** A process, beyond doubt: the number alone is reused, number and start time collide within a clock tick. */
+export interface ProcessIdentity {
+  readonly pid: number;
+  /** Clock ticks since boot. */
+  readonly startTime: number;
+  /** The pidfd inode, unique per boot; null where the kernel has none. */
+  readonly uniqueId: string | null;
+}
+
+export type RunStateName = "starting" | "running" | "exiting" | "exited";
+export type RunKind = "task" | "service";
+export type RunIo = "pipe" | "pty";
+export type OnEscape = "fail" | "sweep";
+export type Emptiness = "proven" | "unproven";
+
+export const END_REASONS = [
+  "exit",
+  "signal",
+  "spawn-error",
+  "manual-cancel",
+  "overall-timeout",
+  "no-output-timeout",
+  "ownership-escape",
+  "owner-lost",
+  "lost",
+  "shutdown",
+] as const;
+export type EndReason = (typeof END_REASONS)[number];
+
+/** A process that outlived its leader. */
+export interface Residue {
+  readonly pid: number;
+  readonly startTime: number;
+  readonly kind: "background" | "detached" | "migrated" | "foreign-uid" | "unkillable";
+  readonly command: string;
+}
+
+export interface RunExit {
+  readonly reason: EndReason;
+  /** Who asked for the end: `cli:alice`, `deadline`, `anchor`, …; empty when the command ended by itself. */
+  readonly actor: string;
+  /** The leader's own status, whatever the reason. */
+  readonly code: number | null;
+  readonly signal: string | null;
+  /** Where the status comes from: the anchor's connection, its exit file, the leader file, or nowhere. */
+  readonly source: "anchor" | "exit-file" | "leader-file" | "none";
+  /** One sentence for a person, when code and reason do not say it all. */
+  readonly detail: string | null;
+  readonly errno: number | null;
+}
+
+export interface RunPolicy {
+  readonly graceMs: number;
+  readonly settleMs: number;
+  readonly drainMs: number;
+  readonly killReportMs: number;
+  readonly ownerLossMs: number;
+  readonly onEscape: OnEscape;
+}
+
+export interface RunDeadlines {
+  readonly overallMs: number | null;
+  readonly noOutputMs: number | null;
+}
+
+export interface RunBoundary {
+  readonly cgroup: string | null;
+  readonly cgroupInode: string | null;
+  /** Why a stronger boundary was not to be had. */
+  readonly note: string | null;
+}
+
+export interface RunUsage {
+  readonly cpuMs: number;
+  readonly peakKb: number;
+  readonly processes: number;
+}
+
+/** The durable answer to: what is running, who owns it, how did it end. Times are wall-clock milliseconds. */
+export interface RunRecord {
+  readonly runId: string;
+  readonly leaseId: string;
+  readonly sessionKey: string | null;
+  readonly backendId: string | null;
+  readonly agentId: string | null;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly kind: RunKind;
+  readonly io: RunIo;
+  /** For display: secrets redacted. */
+  readonly command: string;
+  readonly commandHash: string;
+  readonly cwd: string;
+  readonly hostId: string;
+  readonly bootId: string;
+  readonly pidNamespace: string;
+  readonly anchorPath: string;
+  readonly anchor: ProcessIdentity | null;
+  readonly root: ProcessIdentity | null;
+  readonly processGroupId: number | null;
+  readonly boundary: RunBoundary | null;
+  readonly tier: string | null;
+  readonly state: RunStateName;
+  readonly ownerInstanceId: string;
+  readonly leaseEpoch: number;
+  /** On the store's clock, not the wall's. */
+  readonly leaseExpiresAt: number;
+  readonly deadlines: RunDeadlines;
+  readonly policy: RunPolicy;
+  readonly createdAt: number;
+  readonly startedAt: number | null;
+  readonly lastOutputAt: number | null;
+  readonly updatedAt: number;
+  readonly endedAt: number | null;
+  readonly exit: RunExit | null;
+  readonly residue: readonly Residue[];
+  readonly residueCount: number;
+  readonly usage: RunUsage | null;
+  readonly emptiness: Emptiness | null;
+}

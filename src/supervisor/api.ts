@@ -1,0 +1,127 @@
+import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import type { RunEvent } from "../store/run-event.js";
+import type { EndReason, OnEscape, RunKind, RunRecord, RunStateName } from "../store/run-record.js";
+import type { EventFilter, RunFilter } from "../store/store.js";
+
+/** What to run: exactly one of three shapes. `ptyCommand` goes verbatim to `shell -c`; it is never rebuilt from argv. */
+export type CommandInput =
+  | { readonly io: "pipe"; readonly argv: readonly string[] }
+  | { readonly io: "pty"; readonly argv: readonly string[] }
+  | { readonly io: "pty"; readonly ptyCommand: string; readonly shell?: string };
+
+export interface SpawnOptions {
+  /** Defaults to this process's. Injection variables set here are refused unless listed in `allowEnv`. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** True: start from an empty environment instead of this process's. */
+  readonly clearEnv?: boolean;
+  readonly allowEnv?: readonly string[];
+  readonly cwd?: string;
+  readonly umask?: number;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly kind?: RunKind;
+  readonly onEscape?: OnEscape;
+  /** 0 or absent: no deadline. */
+  readonly timeoutMs?: number;
+  readonly noOutputTimeoutMs?: number;
+  readonly graceMs?: number;
+  readonly ownerLossMs?: number;
+  readonly merge?: boolean;
+  readonly stdin?: "pipe" | "null";
+  readonly size?: TerminalSize;
+  readonly stdout?: Partial<SpoolSpec>;
+  readonly stderr?: Partial<SpoolSpec>;
+  readonly sessionKey?: string;
+  readonly agentId?: string;
+  readonly backendId?: string;
+  /** Aborting cancels the run. */
+  readonly signal?: AbortSignal;
+}
+
+export interface CancelOptions {
+  readonly reason?: Extract<EndReason, "manual-cancel" | "overall-timeout" | "no-output-timeout" | "shutdown">;
+  readonly actor?: string;
+  readonly requestId?: string;
+  /** 0: kill at once. */
+  readonly graceMs?: number;
+}
+
+export interface OutputChunk {
+  readonly stream: StreamName;
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface ReadOptions {
+  /** Start here instead of at the oldest byte kept. */
+  readonly offset?: number;
+  readonly maxBytes?: number;
+}
+
+export interface FollowOptions {
+  readonly streams?: readonly StreamName[];
+  readonly offsets?: Partial<Record<StreamName, number>>;
+  /** Free what has been yielded as soon as the next chunk is asked for (back-pressure streams). */
+  readonly ack?: boolean;
+  /** Aborting ends the iteration, without an error. */
+  readonly signal?: AbortSignal;
+}
+
+/** One run under supervision. */
+export interface Run {
+  readonly runId: string;
+  readonly state: RunStateName;
+  readonly rootPid: number | null;
+  /** The first stop asked for, as the anchor holds it. */
+  readonly firstStop: FirstStop | null;
+  readonly survivors: readonly Survivor[];
+  /** Resolves with the terminal record, once it is committed. */
+  wait(): Promise<RunRecord>;
+  /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
+  cancel(options?: CancelOptions): Promise<void>;
+  /** Resolves when the anchor holds every byte. */
+  write(data: Uint8Array | string): Promise<void>;
+  closeStdin(): Promise<void>;
+  resize(size: TerminalSize): void;
+  /** The caller vouches that the run is making progress: re-arms the no-output deadline. */
+  heartbeat(): void;
+  read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
+  /** Live output until the run's streams end. Two followers see the same bytes. */
+  follow(options?: FollowOptions): AsyncIterable<OutputChunk>;
+  ack(stream: StreamName, offset: number): void;
+}
+
+export interface SupervisorOptions {
+  /** The state directory. Default: `$HOLDFAST_HOME`, else the platform's convention. */
+  readonly home?: string;
+  /** A stable instance to continue; absent: a fresh, ephemeral one, removed at close. */
+  readonly instanceId?: string;
+  /** Who is named as actor when nobody else is. */
+  readonly actor?: string;
+  /** Remove a run's directory (its output) as soon as it has ended and its followers are done. Default false: at close, or by retention. */
+  readonly discardOutput?: boolean;
+  /** Told of what goes wrong behind the calls: a store that refuses writes, survivors, a lost lease. Must not throw. */
+  readonly onProblem?: (problem: Problem) => void;
+}
+
+/** Something an operator should know. Holdfast goes on as the message says. */
+export interface Problem {
+  /** Null: it concerns the supervisor as a whole. */
+  readonly runId: string | null;
+  readonly message: string;
+  readonly cause: unknown;
+}
+
+export interface Supervisor extends AsyncDisposable {
+  readonly instanceId: string;
+  readonly home: string;
+  spawn(input: CommandInput, options?: SpawnOptions): Promise<Run>;
+  /** Null: not one of this supervisor's live runs. */
+  run(runId: string): Run | null;
+  /** Re-attach to this instance's live anchors, finalize what ended meanwhile. */
+  recover(): Promise<readonly Run[]>;
+  getRun(runId: string): Promise<RunRecord | null>;
+  listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
+  listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
+  /** Cancel everything (`shutdown`) and wait, or with `leaveRuns` just let go. */
+  close(options?: { readonly leaveRuns?: boolean; readonly actor?: string }): Promise<void>;
+}

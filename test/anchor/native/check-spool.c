@@ -1,0 +1,82 @@
+/* The spool against a model in memory, with random appends, acks and bounds: check-spool DIRECTORY SEED ROUNDS. */
+#include "../../../anchor/spool.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t state;
+
+static uint64_t next_random(void) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
+/* What a byte of the stream must be, by its offset. */
+static uint8_t byte_at(uint64_t offset) { return (uint8_t)(offset * 31 + (offset >> 8)); }
+
+static void fail(const char *what, uint64_t offset) {
+  fprintf(stderr, "check-spool: %s at %llu\n", what, (unsigned long long)offset);
+  exit(1);
+}
+
+/* Reads every segment on disk and compares it with what was written. Returns the bytes kept. */
+static uint64_t check(const struct spool *spool, const char *directory) {
+  DIR *entries = opendir(directory);
+  uint64_t kept = 0;
+  if (entries == NULL) fail("no directory", 0);
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (strncmp(entry->d_name, "stdout.", 7) != 0) continue;
+    uint64_t at = strtoull(entry->d_name + 7, NULL, 10);
+    if (at < spool->start || at > spool->end) fail("a segment outside the range", at);
+    int fd = openat(spool->dir, entry->d_name, O_RDONLY);
+    uint8_t bytes[4096];
+    for (ssize_t n; (n = read(fd, bytes, sizeof bytes)) > 0;)
+      for (ssize_t i = 0; i < n; i++, at++, kept++)
+        if (bytes[i] != byte_at(at)) fail("a wrong byte", at);
+    close(fd);
+  }
+  closedir(entries);
+  if (kept != spool->end - spool->start) fail("the range on disk is not the range told", spool->start);
+  return kept;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) return 2;
+  state = strtoull(argv[2], NULL, 10) * 2654435761u + 1;
+  int dir = open(argv[1], O_RDONLY | O_DIRECTORY);
+  if (dir < 0) return 2;
+  for (unsigned long round = strtoul(argv[3], NULL, 10); round > 0; round--) {
+    struct spool spool;
+    uint64_t bound = 4096 + next_random() % 100000;
+    bool wait = next_random() % 2;
+    spool_open(&spool, "stdout", dir, bound, wait);
+    for (int step = 0; step < 60; step++) {
+      static uint8_t data[20000];
+      size_t want = spool_room(&spool, next_random() % sizeof data);
+      for (size_t i = 0; i < want; i++) data[i] = byte_at(spool.end + i);
+      if (spool_append(&spool, data, want) != want) fail("a short append", spool.end);
+      if (wait && spool.end - spool.acked > spool.bound) fail("the bound was passed", spool.end);
+      if (wait && spool.start > spool.acked) fail("bytes were freed that nobody acknowledged", spool.acked);
+      if (!wait && spool.end - spool.start > spool.bound) fail("more was kept than the bound", spool.end);
+      if (!wait && spool.dropped != spool.start) fail("a dropped byte was not counted", spool.start);
+      if (!wait && spool.end > spool.bound && spool.end - spool.start < spool.bound - spool.segment_size) fail("too much was dropped", spool.start);
+      if (next_random() % 3 == 0) spool_ack(&spool, spool.acked + next_random() % (spool.end - spool.acked + 10));
+      check(&spool, argv[1]);
+    }
+    spool_close(&spool);
+    for (uint64_t at = spool.start; at <= spool.end; at += spool.segment_size) {
+      char name[64];
+      snprintf(name, sizeof name, "stdout.%020llu", (unsigned long long)at);
+      unlinkat(dir, name, 0);
+    }
+  }
+  close(dir);
+  puts("ok");
+  return 0;
+}

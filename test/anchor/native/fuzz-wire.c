@@ -1,0 +1,80 @@
+/*
+ * The wire parser against anything. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Without: a driver of its own that
+ * mutates well-formed frames from a seed: fuzz-wire SEED ROUNDS.
+ */
+#include "../../../anchor/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Every byte the parser hands out is read: an address outside the input is the sanitizer's to find. */
+static uint64_t touch(const uint8_t *data, size_t length) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < length; i++) sum += data[i];
+  return sum;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  uint8_t *exact = malloc(size > 0 ? size : 1); /* exactly as long as it is, so that one byte more is noticed */
+  if (exact == NULL) abort();
+  if (size > 0) memcpy(exact, data, size);
+  volatile uint64_t sum = 0;
+  size_t at = 0;
+  struct frame frame;
+  for (long taken; (taken = frame_take(exact + at, size - at, FRAME_MAX, &frame)) > 0; at += (size_t)taken) {
+    if ((size_t)taken > size - at) abort();
+    bool well = frame_well_formed(&frame);
+    struct field field;
+    size_t next = 0;
+    int r;
+    while ((r = field_next(&frame, &next, &field)) > 0) sum += touch(field.data, field.length);
+    if (well != (r == 0)) abort();
+    char text[16];
+    uint64_t number = 0;
+    for (int tag = 0; tag < 256; tag++) {
+      if (frame_number(&frame, (uint8_t)tag, &number)) sum += number;
+      if (frame_text(&frame, (uint8_t)tag, text, sizeof text) && strlen(text) >= sizeof text) abort();
+    }
+  }
+  free(exact);
+  return 0;
+}
+
+#ifndef LIBFUZZER
+static uint64_t state;
+
+static uint64_t next_random(void) { /* xorshift */
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3) return 2;
+  state = strtoull(argv[1], NULL, 10) * 2654435761u + 1;
+  unsigned long rounds = strtoul(argv[2], NULL, 10);
+  static uint8_t memory[4096];
+  for (unsigned long i = 0; i < rounds; i++) {
+    struct out out = {.data = memory, .size = 64 + next_random() % (sizeof memory - 64)};
+    for (int frames = (int)(next_random() % 4); frames >= 0; frames--) {
+      out_begin(&out, (uint8_t)next_random());
+      for (int fields = (int)(next_random() % 6); fields > 0; fields--) {
+        uint8_t bytes[64] = {0};
+        if (next_random() % 2) out_number(&out, (uint8_t)next_random(), next_random());
+        else out_bytes(&out, (uint8_t)next_random(), bytes, next_random() % sizeof bytes);
+      }
+      out_end(&out);
+    }
+    size_t size = out.used;
+    for (int hits = (int)(next_random() % 8); hits > 0 && size > 0; hits--) memory[next_random() % size] ^= (uint8_t)next_random();
+    if (next_random() % 4 == 0 && size > 0) size = next_random() % size;
+    LLVMFuzzerTestOneInput(memory, size);
+  }
+  printf("%lu inputs\n", rounds);
+  return 0;
+}
+#endif
