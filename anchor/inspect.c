@@ -145,12 +145,14 @@ static bool verify(const struct request *request, char *why, size_t size) {
     snprintf(why, size, "the recorded process is gone");
     return false;
   }
+  bool marked = os_environ(reap_root.id.pid, "HOLDFAST_LEASE_ID", lease, sizeof lease);
   if (tree_dead(&reap_root)) snprintf(why, size, "the recorded process is a zombie");
   else if (request->root.unique != 0 && reap_root.id.unique == request->root.unique) snprintf(why, size, "unique id matches");
   else if (reap_boundary.cgroup >= 0 && os_boundary_holds(&reap_boundary, reap_root.id.pid)) snprintf(why, size, "start time and cgroup match");
-  else if (request->lease != NULL && os_environ(reap_root.id.pid, "HOLDFAST_LEASE_ID", lease, sizeof lease) && strcmp(lease, request->lease) == 0)
-    snprintf(why, size, "start time and lease marker match");
-  else if (request->session != 0 && (uint64_t)reap_root.sid == request->session) snprintf(why, size, "start time and session match");
+  else if (marked && request->lease != NULL && strcmp(lease, request->lease) == 0) snprintf(why, size, "start time and lease marker match");
+  /* Every stranger that leads a session has its own number as session id: it counts only for one without any environment. */
+  else if (!os_has_environ(reap_root.id.pid) && request->session != 0 && (uint64_t)reap_root.sid == request->session)
+    snprintf(why, size, "start time and session match");
   else {
     snprintf(why, size, "start time matches but no second fact does: left alone");
     os_close(&reap_root);

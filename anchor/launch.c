@@ -326,7 +326,8 @@ int launch_mode(const char *instance_dir, const char *instance) {
   sigfillset(&mask);
   sigprocmask(SIG_SETMASK, &mask, NULL);
   int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  umask(0077);
+  for (int number = 1; number < 65; number++) signal(number, SIG_DFL);
+  mode_t callers = umask(0077);
   for (int i = 0; i < GUESTS; i++) guests[i].fd = -1;
   snprintf(path, sizeof path, "%.900s/runs", instance_dir);
   int listener = -1;
@@ -338,6 +339,7 @@ int launch_mode(const char *instance_dir, const char *instance) {
     fprintf(stdout, "{\"ready\":false,\"message\":\"%s: %s\"}\n", step == path ? "the runs directory" : step, strerror(errno));
     return 1;
   }
+  umask(callers); /* the commands' own, unless a run says otherwise */
   (void)!chdir("/");
   have_cgroup = os_cgroup_prepare(instance, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
   os_protect_us();

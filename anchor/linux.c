@@ -118,8 +118,10 @@ static uint64_t unique_of(int handle) {
 static bool alive(int handle) { return syscall(SYS_pidfd_send_signal, handle, 0, NULL, 0) == 0 || errno == EPERM; }
 
 const char *os_strength(void) {
+  static const char *strength;
+  if (strength != NULL) return strength;
   int handle = open_handle(getpid());
-  const char *strength = handle < 0 ? "number" : unique_of(handle) != 0 ? "unique" : "handle";
+  strength = handle < 0 ? "number" : unique_of(handle) != 0 ? "unique" : "handle";
   if (handle >= 0) close(handle);
   return strength;
 }
@@ -133,9 +135,18 @@ void os_init(void) {
     weaken.children = strstr(less, "children") != NULL;
   }
   self = getpid();
+}
+
+/* Looked up when the first signal is sent: most runs never need one. */
+static bool is_ancestor(pid_t pid) {
+  static bool known;
   struct stat_line line;
-  for (pid_t pid = self; ancestor_count < ANCESTORS && read_stat(pid, &line) && line.ppid > 0; pid = line.ppid)
+  for (pid_t at = self; !known && ancestor_count < ANCESTORS && read_stat(at, &line) && line.ppid > 0; at = line.ppid)
     ancestors[ancestor_count++] = line.ppid;
+  known = true;
+  for (int i = 0; i < ancestor_count; i++)
+    if (pid == ancestors[i]) return true;
+  return pid == getppid();
 }
 
 /* Without a handle the facts are two readings that agree: enough to report, never to signal. */
@@ -192,9 +203,7 @@ void os_self(struct member *out) {
 
 int os_signal(const struct member *member, int signal) {
   pid_t pid = member->id.pid;
-  if (pid <= 1 || pid == self || getpgid(pid) == getpgrp()) return EINVAL;
-  for (int i = 0; i < ancestor_count; i++)
-    if (pid == ancestors[i]) return EINVAL;
+  if (pid <= 1 || pid == self || is_ancestor(pid) || getpgid(pid) == getpgrp()) return EINVAL;
   if (member->handle >= 0)
     return syscall(SYS_pidfd_send_signal, member->handle, signal, NULL, 0) == 0 ? 0 : errno;
   /* No handles on this kernel: only a child of ours may be signalled, whose number nobody can have before we wait. */
@@ -309,13 +318,20 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
   return count;
 }
 
-bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
-  static char env[256 * 1024];
+static char environment[256 * 1024];
+
+static long read_environ(pid_t pid) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/environ", pid);
-  long length = slurp(path, env, sizeof env);
+  return slurp(path, environment, sizeof environment);
+}
+
+bool os_has_environ(pid_t pid) { return read_environ(pid) > 0; }
+
+bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
+  long length = read_environ(pid);
   size_t name_length = strlen(name);
-  for (char *p = env; length > 0 && p < env + length; p += strlen(p) + 1)
+  for (char *p = environment; length > 0 && p < environment + length; p += strlen(p) + 1)
     if (strncmp(p, name, name_length) == 0 && p[name_length] == '=') {
       snprintf(out, size, "%s", p + name_length + 1);
       return true;
@@ -556,8 +572,7 @@ static _Noreturn void fail(int fd, enum step step) {
 }
 
 static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], int join_cgroup) {
-  struct sigaction action = {.sa_handler = SIG_DFL};
-  for (int signal = 1; signal < 65; signal++) sigaction(signal, &action, NULL);
+  signal(SIGPIPE, SIG_DFL); /* the launcher has reset all others */
   if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
   if (setsid() < 0) fail(status, STEP_SESSION);
   if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);

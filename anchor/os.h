@@ -44,7 +44,7 @@ struct weaken {
 };
 extern struct weaken weaken;
 
-/* Reads the switch, remembers our ancestors (never to be signalled). Call first. */
+/* Reads the switch. Call first. */
 void os_init(void);
 uint64_t os_now_ms(void);
 bool os_become_reaper(void);
@@ -72,6 +72,8 @@ void os_self(struct member *out);
 
 /* Value of a variable in the target's environment; false when unset or unreadable. */
 bool os_environ(pid_t pid, const char *name, char *out, size_t size);
+/* False when it is empty or unreadable. */
+bool os_has_environ(pid_t pid);
 /* Path below the cgroup root; false when there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 

@@ -36,7 +36,7 @@ export const defaults = {
   sweptWaitMs: 3_000,
   /** How often to look for the launcher's word: it comes within a few milliseconds, and a look is one failing open. */
   sweptPollMs: 20,
-  /** A lost connection to a live anchor is retried this often, with growing pauses (about 3 s in all): it re-creates a deleted socket within a second. */
+  /** A lost connection to a live anchor is retried this often, with growing pauses (about 6 s in all): it looks after its socket every 5 s. */
   reattachTries: 8,
   reattachPauseMs: 25,
   /** A write the store refused is repeated after this, doubling up to the second: quick after a lock, gentle on a full disk. */

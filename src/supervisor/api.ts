@@ -38,7 +38,10 @@ export interface SpawnOptions {
 }
 
 export interface CancelOptions {
-  readonly reason?: Extract<EndReason, "manual-cancel" | "overall-timeout" | "no-output-timeout" | "shutdown">;
+  readonly reason?: Extract<
+    EndReason,
+    "manual-cancel" | "overall-timeout" | "no-output-timeout" | "shutdown"
+  >;
   readonly actor?: string;
   readonly requestId?: string;
   /** 0: kill at once. */

@@ -1,0 +1,22 @@
+// Everything side by side in one run: npm run bench. Ratios carry over between machines, absolute figures do not.
+import { spawnSync } from "node:child_process";
+import { arch, cpus, release } from "node:os";
+
+const parts = [
+  ["spawn.mjs", "400"],
+  ["spawn.mjs", "100", "1024"],
+  ["kill.mjs"],
+  ["output.mjs"],
+  ["idle.mjs", "500"],
+];
+
+console.log(`Linux ${release()} ${arch()}, ${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);
+for (const [script, ...args] of parts) {
+  const path = new URL(script, import.meta.url).pathname;
+  const { status, stdout } = spawnSync(process.execPath, [path, ...args], {
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  if (status !== 0) process.exit(1);
+  console.table(JSON.parse(stdout));
+}

@@ -1,0 +1,173 @@
+// What `npm test` runs: build, check, then vitest, where possible in a PID namespace of its own, so that
+// "no process outlives the suite" is a fact about /proc and not a guess.
+//
+// Usage: npm test [-- <vitest arguments>]     e.g. npm test -- test/store
+//        npm run soak                         the same with HOLDFAST_SOAK=1: larger counts
+//
+// The last line is always "N passed, N failed, N skipped".
+
+import { spawn, spawnSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+/** A launcher notices that its last anchor and supervisor are gone within milliseconds; this is a loaded machine. */
+const settleMs = 3_000;
+
+const script = fileURLToPath(import.meta.url);
+const given = process.argv.slice(2);
+const inside = given[0] === "--inside";
+const soak = given.includes("--soak");
+const vitestArguments = given.filter((argument) => argument !== "--inside" && argument !== "--soak");
+
+process.chdir(join(script, "../.."));
+process.exitCode = inside ? await runVitest() : await buildCheckAndTest();
+
+async function buildCheckAndTest() {
+  for (const step of ["build", "check"]) {
+    const { status } = spawnSync("npm", ["run", "--silent", step], { stdio: "inherit" });
+    if (status !== 0)
+      return report({ passed: 0, failed: 0, skipped: 0 }, [`npm run ${step} failed; no test was run`]);
+  }
+  const namespace = findNamespace();
+  const env = { ...process.env };
+  // The suite may itself be run under Holdfast, or by someone with a state directory of their own.
+  for (const name of Object.keys(env)) if (/^HOLDFAST_(?!SOAK$|ANCHOR_WEAKEN$)/.test(name)) delete env[name];
+  env.HOLDFAST_TEST_NAMESPACE = namespace.name;
+  env.SUITE_MARKER = randomUUID();
+  if (soak) env.HOLDFAST_SOAK = "1";
+  // A shell as PID 1, because it reaps orphans and Node does not. It must not exec its last command.
+  const [command, ...rest] =
+    namespace.unshare === null
+      ? [process.execPath, script, "--inside", ...vitestArguments]
+      : [
+          ...namespace.unshare,
+          ...["sh", "-c", '"$@"; exit $?', "sh"],
+          ...[process.execPath, script, "--inside", ...vitestArguments],
+        ];
+  if (namespace.unshare === null)
+    console.log("no PID namespace to be had here: looking for survivors by an environment marker instead");
+  const child = spawn(command, rest, { stdio: "inherit", env });
+  // Ctrl-C reaches the whole group; vitest stops by itself and the count is still printed.
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
+  const { promise, resolve } = withResolvers();
+  child.on("error", (error) => {
+    console.error(String(error));
+    resolve(1);
+  });
+  child.on("exit", (code) => resolve(code ?? 1));
+  return promise;
+}
+
+async function runVitest() {
+  const directory = mkdtempSync(join(tmpdir(), "holdfast-suite-"));
+  const results = join(directory, "results.json");
+  const child = spawn(
+    process.execPath,
+    [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      "--reporter=default",
+      "--reporter=json",
+      `--outputFile.json=${results}`,
+      ...vitestArguments,
+    ],
+    { stdio: "inherit" },
+  );
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
+  const { promise, resolve } = withResolvers();
+  child.on("exit", (code) => resolve(code ?? 1));
+  const code = await promise;
+  const survivors = await waitForNobody();
+  const complaints = survivors.map((survivor) => `still alive after the suite: ${survivor}`);
+  const counts = countTests(results, complaints);
+  rmSync(directory, { recursive: true });
+  if (code !== 0 && counts.failed === 0) complaints.push(`vitest ended with ${code} although no test failed`);
+  if (survivors.length > 0) counts.failed += 1;
+  return report(counts, complaints);
+}
+
+function report(counts, complaints) {
+  for (const complaint of complaints) console.error(complaint);
+  console.log(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
+  return complaints.length > 0 || counts.failed > 0 ? 1 : 0;
+}
+
+function countTests(file, complaints) {
+  if (!existsSync(file)) {
+    complaints.push("vitest left no results");
+    return { passed: 0, failed: 0, skipped: 0 };
+  }
+  const results = JSON.parse(readFileSync(file, "utf8"));
+  // A file that could not even be loaded has no tests to count; it is one failure all the same.
+  const unloaded = results.testResults.filter(
+    (one) => one.status === "failed" && one.assertionResults.length === 0,
+  );
+  return {
+    passed: results.numPassedTests,
+    failed: results.numFailedTests + unloaded.length,
+    skipped: results.numPendingTests + results.numTodoTests,
+  };
+}
+
+/** The strongest isolation this machine allows. Inside, the name is in HOLDFAST_TEST_NAMESPACE. */
+function findNamespace() {
+  const isolate = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+  const candidates =
+    process.getuid?.() === 0
+      ? [{ name: "root", unshare: isolate }]
+      : [{ name: "user", unshare: [...isolate, "--user", "--map-root-user"] }];
+  for (const candidate of candidates) {
+    const [command, ...rest] = candidate.unshare;
+    if (process.platform === "linux" && spawnSync(command, [...rest, "true"]).status === 0) return candidate;
+  }
+  return { name: "none", unshare: null };
+}
+
+async function waitForNobody() {
+  const deadline = performance.now() + settleMs;
+  for (;;) {
+    const survivors = findSurvivors();
+    if (survivors.length === 0 || performance.now() > deadline) return survivors;
+    await sleep(50);
+  }
+}
+
+function findSurvivors() {
+  if (process.platform !== "linux") return [];
+  const wholeNamespace = process.env.HOLDFAST_TEST_NAMESPACE !== "none";
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && name !== "1" && name !== String(process.pid))
+    .map((pid) => describe(pid, wholeNamespace))
+    .filter((line) => line !== null);
+}
+
+function describe(pid, wholeNamespace) {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const [state, parent] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    // A zombie of PID 1 is being reaped; one of a survivor is named by its parent.
+    if (state === "Z") return null;
+    if (!wholeNamespace && Number(pid) === process.ppid) return null;
+    if (
+      !wholeNamespace &&
+      !readFileSync(`/proc/${pid}/environ`, "latin1").includes(`SUITE_MARKER=${process.env.SUITE_MARKER}`)
+    )
+      return null;
+    const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
+    return `pid ${pid} (parent ${parent}, state ${state}): ${command || stat.slice(stat.indexOf("("), stat.lastIndexOf(")") + 1)}`;
+  } catch {
+    return null; // Gone meanwhile, or another user's.
+  }
+}
+
+function withResolvers() {
+  let resolve;
+  const promise = new Promise((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}

@@ -1,0 +1,45 @@
+import { spawn } from "node:child_process";
+import { AnchorUnusable } from "../errors.js";
+import { anchorEnv } from "./launcher-process.js";
+
+/** Far above what thousands of processes take; beyond it, the answer is not one. */
+const ANSWER_MAX = 256 * 1024 * 1024;
+
+/** Run a mode of the binary that answers and leaves. Returns its lines. */
+export function askAnchor(
+  anchorPath: string,
+  args: readonly string[],
+  input: string,
+): Promise<readonly string[]> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(anchorPath, args, { stdio: ["pipe", "pipe", "pipe"], env: anchorEnv(), cwd: "/" });
+    const answer: Buffer[] = [];
+    let size = 0;
+    let complaint = "";
+    const fail = (why: string, cause?: Error): void => {
+      reject(new AnchorUnusable(anchorPath, `\`anchor ${args[0] ?? ""}\` failed: ${why}`, { cause }));
+    };
+    child.on("error", (error) => fail(error.message, error));
+    child.stdout.on("data", (part: Buffer) => {
+      size += part.length;
+      if (size <= ANSWER_MAX) answer.push(part);
+    });
+    child.stderr.setEncoding("utf8").on("data", (part: string) => {
+      if (complaint.length < 1000) complaint += part;
+    });
+    // It may leave without reading everything; its status tells then.
+    child.stdin.on("error", () => {});
+    child.stdin.end(input);
+    child.on("close", (code, signal) => {
+      if (signal !== null) return fail(`it was killed by ${signal}`);
+      if (code !== 0) return fail(complaint.trim() || `it ended with status ${code}`);
+      if (size > ANSWER_MAX) return fail("its answer is too long");
+      resolve(
+        Buffer.concat(answer)
+          .toString("utf8")
+          .split("\n")
+          .filter((line) => line !== ""),
+      );
+    });
+  });
+}

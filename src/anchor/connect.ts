@@ -1,0 +1,34 @@
+import { closeSync, constants, openSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { basename, dirname } from "node:path";
+import { errorCode } from "./error-code.js";
+
+/** `sun_path` holds 108 bytes with the final NUL. */
+const LONGEST_PATH = 107;
+
+/**
+ * Connect to a socket file. A state directory can lie deeper than a socket address is long; then the
+ * way leads through a descriptor of the directory, whose name is always short.
+ * The connect itself happens within this call, so the descriptor need not outlive it.
+ */
+export function connectTo(path: string): Socket {
+  if (Buffer.byteLength(path) <= LONGEST_PATH) return connect({ path });
+  let directory: number;
+  try {
+    directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
+  } catch {
+    // Its absence is the connection's error like any other, and is reported where those are.
+    return connect({ path: `/proc/self/fd/-1/${basename(path)}` });
+  }
+  try {
+    return connect({ path: `/proc/self/fd/${directory}/${basename(path)}` });
+  } finally {
+    closeSync(directory);
+  }
+}
+
+/** Nobody listens there: the file is gone, or whoever made it is. */
+export function nobodyListens(error: unknown): boolean {
+  const code = errorCode(error);
+  return code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
+}

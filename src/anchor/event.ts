@@ -1,0 +1,78 @@
+import { explainFailure, type Attempt } from "./failure.js";
+import { MalformedFrame } from "./frame.js";
+import type { AnchorEvent, StreamName } from "./host.js";
+import type { Message } from "./message.js";
+import { parseExit, parseSurvivors } from "./run-json.js";
+import { toLeaderStatus } from "./welcome.js";
+
+/** What a message from an anchor means to the run's supervisor; null for those that are not events. */
+export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent | null {
+  switch (message.name) {
+    case "started":
+      return { type: "started" };
+    case "failed": {
+      const { errno, step } = message;
+      return { type: "failed", failure: { errno, step, message: explainFailure(message, attempt) } };
+    }
+    case "output": {
+      const { start, end, dropped, closed } = message;
+      return { type: "output", stream: streamName(message.stream), start, end, dropped, closed };
+    }
+    case "stdin":
+      return { type: "stdin", accepted: message.offset, limit: message.limit, closed: message.closed };
+    case "leader":
+      return {
+        type: "leader",
+        status: present(toLeaderStatus(message), "a leader message without a status"),
+      };
+    case "stopping": {
+      const { reason, actor, requestId } = message;
+      return { type: "stopping", stop: { reason, actor, requestId } };
+    }
+    case "survivors":
+      return {
+        type: "survivors",
+        survivors: present(parseSurvivors(message.json), "a list of survivors that cannot be read"),
+      };
+    case "exited":
+      return { type: "exited", exit: present(parseExit(message.json), "an end that cannot be read") };
+    case "refused":
+      return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
+    // The answer to START, HELLO or STATUS: the state as a whole, not something that happened.
+    case "welcome":
+      return null;
+    // Between supervisor and launcher only.
+    case "launcher":
+    case "anchorLost":
+      return null;
+    // Never said by an anchor.
+    case "hold":
+    case "start":
+    case "hello":
+    case "go":
+    case "stop":
+    case "write":
+    case "closeStdin":
+    case "resize":
+    case "ack":
+    case "policy":
+    case "heartbeat":
+    case "status":
+      return null;
+  }
+}
+
+export function streamName(stream: number): StreamName {
+  if (stream === 1) return "stdout";
+  if (stream === 2) return "stderr";
+  throw new MalformedFrame(`an unknown stream (${stream})`);
+}
+
+export function streamNumber(stream: StreamName): number {
+  return stream === "stdout" ? 1 : 2;
+}
+
+function present<T>(value: T | null, what: string): T {
+  if (value === null) throw new MalformedFrame(what);
+  return value;
+}

@@ -1,0 +1,80 @@
+import { AnchorUnusable, BadInput } from "../errors.js";
+import type { ProcessIdentity } from "../store/run-record.js";
+import { askAnchor } from "./ask.js";
+import type { ProcessEvidence } from "./host.js";
+import { array, boolean, type Facts, nullable, parseShape, record, string, whole } from "./shape.js";
+
+/** Live evidence about processes, one for each asked for, in the same order. */
+export async function inspect(
+  anchorPath: string,
+  wanted: readonly (ProcessIdentity | number)[],
+): Promise<readonly ProcessEvidence[]> {
+  if (wanted.length === 0) return [];
+  const lines = await askAnchor(anchorPath, ["inspect"], wanted.map(question).join(""));
+  const answers = lines.map((line) => parseShape(line, evidence));
+  if (answers.length !== wanted.length || answers.includes(null)) {
+    throw new AnchorUnusable(
+      anchorPath,
+      `\`anchor inspect\` answered ${lines.length} of ${wanted.length} questions, or not as agreed; nothing was concluded from it`,
+    );
+  }
+  return answers as readonly ProcessEvidence[];
+}
+
+function question(wanted: ProcessIdentity | number): string {
+  if (typeof wanted === "number") return `${mustBePid(wanted)}\n`;
+  const { pid, startTime, uniqueId } = wanted;
+  const unique = uniqueId === null ? "" : ` ${mustBeDigits(uniqueId)}`;
+  return `${mustBePid(pid)} ${mustBeWhole(startTime)}${unique}\n`;
+}
+
+export function mustBePid(value: number): number {
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new BadInput("pid", `${value} cannot be a process; nothing was touched`);
+}
+
+export function mustBeWhole(value: number): number {
+  if (Number.isSafeInteger(value) && value >= 0) return value;
+  throw new BadInput("number", `${value} is not a whole number from 0 up; nothing was touched`);
+}
+
+export function mustBeDigits(value: string): string {
+  if (/^\d{1,20}$/.test(value)) return value;
+  throw new BadInput("uniqueId", `${JSON.stringify(value)} cannot be an inode; nothing was touched`);
+}
+
+function evidence(value: unknown): ProcessEvidence {
+  const facts = record(value);
+  return {
+    identity: identity(facts),
+    alive: boolean(facts["alive"]),
+    matches: boolean(facts["matches"]),
+    state: string(facts["state"]),
+    parentPid: whole(facts["ppid"]),
+    processGroupId: whole(facts["pgid"]),
+    sessionId: whole(facts["sid"]),
+    uid: whole(facts["uid"]),
+    cgroup: nullable(string, facts["cgroup"]),
+    command: string(facts["command"]),
+    leaseId: nullable(string, facts["leaseId"]),
+    runId: nullable(string, facts["runId"]),
+    descendants: array(facts["descendants"]).map((item) => {
+      const descendant = record(item);
+      return {
+        identity: identity(descendant),
+        parentPid: whole(descendant["ppid"]),
+        sessionId: whole(descendant["sid"]),
+        command: string(descendant["command"]),
+        state: string(descendant["state"]),
+      };
+    }),
+  };
+}
+
+function identity(facts: Facts): ProcessIdentity {
+  return {
+    pid: whole(facts["pid"]),
+    startTime: whole(facts["startTime"]),
+    uniqueId: nullable(string, facts["uniqueId"]),
+  };
+}

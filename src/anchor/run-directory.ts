@@ -1,0 +1,84 @@
+import { lstat, readdir, readFile, rm, rmdir, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { BadInput } from "../errors.js";
+import { errorCode } from "./error-code.js";
+import type { AnchorExit, RunRemains } from "./host.js";
+import { parseExit, parseLeader, parseStop, parseSwept } from "./run-json.js";
+
+/** Becomes a file name, part of a cgroup path and a word of a command line: it must mean nothing but itself in any. */
+const RUN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
+
+export function isRunId(text: string): boolean {
+  return RUN_ID.test(text);
+}
+
+/** The run directories of one instance. */
+export class RunDirectories {
+  readonly path: string;
+
+  constructor(instanceDir: string) {
+    this.path = join(instanceDir, "runs");
+  }
+
+  of(runId: string): string {
+    if (!isRunId(runId))
+      throw new BadInput("runId", `${JSON.stringify(runId)} is no run id; nothing was touched`);
+    return join(this.path, runId);
+  }
+
+  async list(): Promise<readonly string[]> {
+    try {
+      const entries = await readdir(this.path, { withFileTypes: true });
+      return entries.filter((entry) => entry.isDirectory() && isRunId(entry.name)).map((entry) => entry.name);
+    } catch (error) {
+      if (errorCode(error) === "ENOENT") return [];
+      throw error;
+    }
+  }
+
+  /** Null when the anchor never got as far as writing it, or the directory is gone. */
+  async key(runId: string): Promise<string | null> {
+    return readIfThere(join(this.of(runId), "key"), (text) => text.trim());
+  }
+
+  async exit(runId: string): Promise<AnchorExit | null> {
+    return readIfThere(join(this.of(runId), "exit.json"), parseExit);
+  }
+
+  async remains(runId: string): Promise<RunRemains> {
+    const directory = this.of(runId);
+    const [exit, leader, firstStop, swept] = await Promise.all([
+      this.exit(runId),
+      readIfThere(join(directory, "leader.json"), parseLeader),
+      readIfThere(join(directory, "stop.json"), parseStop),
+      readIfThere(join(directory, "swept.json"), parseSwept),
+    ]);
+    return { exit, leader, firstStop, swept };
+  }
+
+  async remove(runId: string): Promise<void> {
+    const directory = this.of(runId);
+    // Flat, so this is several times faster than the recursive removal that follows when it is not enough.
+    const names = (await isPlainDirectory(directory)) ? await readdir(directory).catch(() => []) : [];
+    await Promise.allSettled(names.map((name) => unlink(join(directory, name))));
+    await rmdir(directory).catch(() => rm(directory, { recursive: true, force: true }));
+  }
+}
+
+/** Not for a link: what it points to is not ours to empty. */
+async function isPlainDirectory(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
+
+async function readIfThere<T>(path: string, parse: (text: string) => T | null): Promise<T | null> {
+  try {
+    return parse(await readFile(path, "utf8"));
+  } catch (error) {
+    const code = errorCode(error);
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,108 @@
+import type { AnchorExit, FirstStop, LeaderStatus, SpawnFailure, Survivor, Swept } from "./host.js";
+import type { Residue } from "../store/run-record.js";
+import { array, boolean, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
+
+const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "unkillable"] as const;
+export const EMPTINESS = ["proven", "unproven"] as const;
+
+/** `exit.json`, also as sent with EXITED. Null when it is not one: as if the file were not there. */
+export function parseExit(text: string): AnchorExit | null {
+  return parseShape(text, (value) => {
+    const exit = record(value);
+    const usage = record(exit["usage"]);
+    return {
+      runId: string(exit["runId"]),
+      executed: boolean(exit["executed"]),
+      reason: string(exit["reason"]),
+      actor: string(exit["actor"]),
+      requestId: string(exit["requestId"]),
+      leader: nullable(leaderStatus, exit["leader"]),
+      spawnError: nullable(spawnFailure, exit["spawnError"]),
+      residue: array(exit["residue"]).map(residue),
+      residueCount: whole(exit["residueCount"]),
+      killMode: oneOf(["none", "pid", "cgroup"], exit["killMode"]),
+      emptiness: oneOf(["proven"], exit["emptiness"]),
+      stdout: spoolEnd(exit["stdout"]),
+      stderr: spoolEnd(exit["stderr"]),
+      processes: whole(exit["processes"]),
+      usage: { cpuMs: whole(usage["cpuMs"]), peakKb: whole(usage["peakKb"]) },
+      durationMs: whole(exit["durationMs"]),
+    };
+  });
+}
+
+/** `leader.json` */
+export function parseLeader(text: string): LeaderStatus | null {
+  return parseShape(text, leaderStatus);
+}
+
+/** `stop.json` */
+export function parseStop(text: string): FirstStop | null {
+  return parseShape(text, (value) => {
+    const stop = record(value);
+    return {
+      reason: string(stop["reason"]),
+      actor: string(stop["actor"]),
+      requestId: string(stop["requestId"]),
+    };
+  });
+}
+
+/** `swept.json` */
+export function parseSwept(text: string): Swept | null {
+  return parseShape(text, (value) => {
+    const swept = record(value);
+    return {
+      anchorSignal: nullable(whole, swept["anchorSignal"]),
+      killed: whole(swept["killed"]),
+      emptiness: oneOf(EMPTINESS, swept["emptiness"]),
+    };
+  });
+}
+
+export function parseSurvivors(text: string): readonly Survivor[] | null {
+  return parseShape(text, survivors);
+}
+
+export function survivors(value: unknown): readonly Survivor[] {
+  return array(value).map((item) => {
+    const process = record(item);
+    return {
+      pid: whole(process["pid"]),
+      startTime: whole(process["startTime"]),
+      kind: string(process["kind"]),
+      command: string(process["command"]),
+    };
+  });
+}
+
+function leaderStatus(value: unknown): LeaderStatus {
+  const status = record(value);
+  const signal = nullable(whole, status["signal"]);
+  if (signal !== null) return { code: null, signal };
+  return { code: whole(status["code"]), signal: null };
+}
+
+function spawnFailure(value: unknown): SpawnFailure {
+  const failure = record(value);
+  return {
+    errno: whole(failure["errno"]),
+    step: string(failure["step"]),
+    message: string(failure["message"]),
+  };
+}
+
+function residue(value: unknown): Residue {
+  const process = record(value);
+  return {
+    pid: whole(process["pid"]),
+    startTime: whole(process["startTime"]),
+    kind: oneOf(RESIDUE_KINDS, process["kind"]),
+    command: string(process["command"]),
+  };
+}
+
+function spoolEnd(value: unknown): AnchorExit["stdout"] {
+  const range = record(value);
+  return { start: whole(range["start"]), end: whole(range["end"]), dropped: whole(range["dropped"]) };
+}

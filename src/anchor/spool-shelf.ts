@@ -1,0 +1,51 @@
+import { join } from "node:path";
+import type { OutputSlice } from "./host.js";
+import { Spool } from "./spool.js";
+
+/** Open descriptors kept for readers. More runs than this may be read at once; those just reopen. */
+const KEPT = 64;
+
+/** The spools of all runs of an instance, each kept open while it is among the most recently read. */
+export class SpoolShelf implements AsyncDisposable {
+  readonly #runsDir: string;
+  /** In order of use, the least recent first. */
+  readonly #spools = new Map<string, Spool>();
+
+  constructor(runsDir: string) {
+    this.#runsDir = runsDir;
+  }
+
+  async read(runId: string, stream: string, offset: number, maxBytes: number): Promise<OutputSlice> {
+    const key = shelfKey(runId, stream);
+    const spool = this.#spools.get(key) ?? new Spool(join(this.#runsDir, runId), stream);
+    this.#spools.delete(key);
+    this.#spools.set(key, spool);
+    const [slice] = await Promise.all([spool.read(offset, maxBytes), this.#dropExcess()]);
+    return slice;
+  }
+
+  /** Close what is open of a run, before its directory goes. */
+  async putAway(runId: string): Promise<void> {
+    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(shelfKey(runId, stream))));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#spools.keys()].map((key) => this.#close(key)));
+  }
+
+  async #dropExcess(): Promise<void> {
+    if (this.#spools.size <= KEPT) return;
+    const [oldest] = this.#spools.keys();
+    if (oldest !== undefined) await this.#close(oldest);
+  }
+
+  async #close(key: string): Promise<void> {
+    const spool = this.#spools.get(key);
+    this.#spools.delete(key);
+    await spool?.[Symbol.asyncDispose]();
+  }
+}
+
+function shelfKey(runId: string, stream: string): string {
+  return `${runId}/${stream}`;
+}

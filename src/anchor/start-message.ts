@@ -1,0 +1,122 @@
+import { isAbsolute } from "node:path";
+import { BadInput } from "../errors.js";
+import type { AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
+import { encodeMessage } from "./message.js";
+import { PROTOCOL } from "./protocol.js";
+
+/** Who speaks: the same on every connection of one supervisor. */
+export interface Speaker {
+  readonly instanceId: string;
+  readonly incarnation: string;
+}
+
+/** An ordinary environment is 2 to 8 KiB; growing the buffer in steps would copy it several times. */
+const START_SIZE_HINT = 8 * 1024;
+
+const PATH_MAX = 4096;
+/** What an anchor has room for. */
+const STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
+
+export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buffer {
+  const { policy } = spec;
+  return encodeMessage(
+    "start",
+    {
+      runId: spec.runId,
+      protocol: PROTOCOL,
+      instanceId: speaker.instanceId,
+      incarnation: speaker.incarnation,
+      epoch: spec.epoch,
+      key,
+      args: spec.argv,
+      env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
+      cwd: mustBePlace(spec.cwd),
+      umask: spec.umask,
+      pty: spec.io === "pty" ? 1 : 0,
+      merge: spec.merge ? 1 : 0,
+      stdin: spec.stdin === "pipe" ? 1 : 0,
+      rows: spec.size.rows,
+      cols: spec.size.cols,
+      kind: kindNumber(policy.kind),
+      onEscape: escapeNumber(policy.onEscape),
+      graceMs: wholeMs(policy.graceMs),
+      settleMs: wholeMs(policy.settleMs),
+      drainMs: wholeMs(policy.drainMs),
+      killReportMs: wholeMs(policy.killReportMs),
+      overallMs: deadline(policy.overallMs),
+      noOutputMs: deadline(policy.noOutputMs),
+      ownerLossMs: wholeMs(policy.ownerLossMs),
+      backstopMs: wholeMs(policy.backstopMs),
+      outBound: spec.stdout.boundBytes,
+      outPolicy: spoolNumber(spec.stdout.policy),
+      errBound: spec.stderr.boundBytes,
+      errPolicy: spoolNumber(spec.stderr.policy),
+    },
+    START_SIZE_HINT,
+  );
+}
+
+export function helloFrame(runId: string, epoch: number, speaker: Speaker, key: string): Buffer {
+  return encodeMessage("hello", { protocol: PROTOCOL, runId, ...speaker, epoch, key });
+}
+
+/** Who asks for a stop must get it, so what would be refused as too long is cut instead. */
+export function stopFrame(stop: StopRequest): Buffer {
+  const { reason, actor, requestId, graceMs } = stop;
+  return encodeMessage("stop", {
+    reason: clip(reason, STOP_BYTES.reason),
+    actor: clip(actor, STOP_BYTES.actor),
+    requestId: clip(requestId, STOP_BYTES.requestId),
+    graceMs: graceMs === null ? null : wholeMs(graceMs),
+  });
+}
+
+/** What is not in `change` stays as it is. Settle, drain, report and backstop times are fixed at START. */
+export function policyFrame(change: Partial<AnchorPolicy>): Buffer {
+  const { overallMs, noOutputMs, ownerLossMs, kind, onEscape, graceMs } = change;
+  return encodeMessage("policy", {
+    overallMs: overallMs === undefined ? null : deadline(overallMs),
+    noOutputMs: noOutputMs === undefined ? null : deadline(noOutputMs),
+    ownerLossMs: ownerLossMs === undefined ? null : wholeMs(ownerLossMs),
+    kind: kind === undefined ? null : kindNumber(kind),
+    onEscape: onEscape === undefined ? null : escapeNumber(onEscape),
+    graceMs: graceMs === undefined ? null : wholeMs(graceMs),
+  });
+}
+
+/** The anchor has a working directory of its own, which no run may end up in by accident. */
+function mustBePlace(cwd: string): string {
+  if (isAbsolute(cwd) && Buffer.byteLength(cwd) < PATH_MAX) return cwd;
+  throw new BadInput(
+    "cwd",
+    `the working directory must be an absolute path below ${PATH_MAX} bytes; nothing was started`,
+  );
+}
+
+function kindNumber(kind: AnchorPolicy["kind"]): number {
+  return kind === "service" ? 1 : 0;
+}
+
+function escapeNumber(onEscape: AnchorPolicy["onEscape"]): number {
+  return onEscape === "sweep" ? 1 : 0;
+}
+
+function spoolNumber(policy: SpoolPolicy): number {
+  return policy === "back-pressure" ? 1 : 0;
+}
+
+function clip(text: string, bytes: number): string {
+  let clipped = text.replaceAll("\0", "").slice(0, bytes);
+  while (Buffer.byteLength(clipped) > bytes) clipped = clipped.slice(0, -1);
+  return clipped;
+}
+
+/** Derived times are often fractions; the wire has whole milliseconds. */
+function wholeMs(ms: number): number {
+  return Math.ceil(ms);
+}
+
+/** On the wire, 0 is "none"; a deadline that was asked for never becomes none by rounding. */
+function deadline(ms: number | null): number {
+  return ms === null ? 0 : Math.max(1, wholeMs(ms));
+}

@@ -1,0 +1,67 @@
+import { defaults } from "../defaults.js";
+import { AnchorUnusable, SpawnFailed, StaleEpoch } from "../errors.js";
+import { nobodyListens } from "./connect.js";
+import { errorCode } from "./error-code.js";
+import { explainFailure, type Attempt } from "./failure.js";
+import type { Answer } from "./handshake.js";
+
+/** EOF, or the ways in which a connection to a process that is just ending breaks. */
+export function isGone(error: Error | null): boolean {
+  return (
+    error === null ||
+    nobodyListens(error) ||
+    errorCode(error) === "ECONNRESET" ||
+    errorCode(error) === "EPIPE"
+  );
+}
+
+export function startFailure(runId: string, answer: Answer, attempt: Attempt): SpawnFailed {
+  const never = "the command did not run";
+  switch (answer.type) {
+    case "failed":
+      return new SpawnFailed(
+        runId,
+        answer.failure.errno,
+        answer.failure.step,
+        explainFailure(answer.failure, attempt),
+      );
+    case "refused":
+      return new SpawnFailed(
+        runId,
+        0,
+        "anchor",
+        `the anchor refused the run (${answer.refusal.codeName}): ${answer.refusal.message}; ${never}`,
+      );
+    case "silent":
+      return new SpawnFailed(
+        runId,
+        0,
+        "anchor",
+        `no anchor answered within ${defaults.launcherReadyMs} ms; ${never}`,
+      );
+    case "closed":
+    case "answered": {
+      const why = answer.type === "closed" && answer.error !== null ? ` (${answer.error.message})` : "";
+      return new SpawnFailed(runId, 0, "anchor", `the anchor ended before it was ready${why}; ${never}`);
+    }
+  }
+}
+
+export function attachFailure(runId: string, path: string, answer: Answer): Error {
+  if (answer.type === "refused") {
+    const { codeName, message, epoch } = answer.refusal;
+    if (codeName === "stale-epoch") return new StaleEpoch(runId, epoch ?? 0);
+    return new AnchorUnusable(
+      path,
+      `the anchor of run ${runId} refused the connection (${codeName}): ${message}`,
+    );
+  }
+  if (answer.type === "silent") {
+    return new AnchorUnusable(
+      path,
+      `the anchor of run ${runId} does not answer; it may be stopped (SIGSTOP) or starved`,
+    );
+  }
+  const why = answer.type === "closed" && answer.error !== null ? answer.error.message : answer.type;
+  return new AnchorUnusable(path, `cannot attach to the anchor of run ${runId}: ${why}`);
+}

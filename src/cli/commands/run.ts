@@ -1,0 +1,133 @@
+import { resolve } from "node:path";
+import { Option, type Command } from "commander";
+import { defaults } from "../../defaults.js";
+import type { OnEscape } from "../../store/run-record.js";
+import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { formatDuration, parseDuration } from "../duration.js";
+import { collectPairs, collectWords, optionValue } from "../option-value.js";
+import type { Finish } from "../program.js";
+import { formatSize, parseSize } from "../size.js";
+import { currentUmask } from "../umask.js";
+
+interface RunFlags {
+  readonly pty?: true;
+  readonly timeout?: number;
+  readonly noOutputTimeout?: number;
+  readonly grace: number;
+  readonly label: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly clearEnv?: true;
+  readonly allowEnv: readonly string[];
+  readonly merge?: true;
+  readonly onEscape: OnEscape;
+  readonly buffer: number;
+  readonly json?: true;
+}
+
+const examples = `
+Exit status: the command's own; otherwise
+  128+n  signal n ended it; 130 after Ctrl-C, 141 when nobody reads its output
+  120    it succeeded, but left detached processes behind
+  124    it was stopped by a timeout
+  125    holdfast itself failed
+  126    it cannot be executed
+  127    it cannot be found
+  2      a mistake in holdfast's own options
+
+Ctrl-C once asks the command and everything it started to terminate, twice
+kills them. With --pty, Ctrl-C is a key for the command like any other.
+
+Examples:
+  holdfast run -- npm test
+  holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
+  holdfast run --pty -- bash
+  holdfast run --label ticket=42 --env CI=1 --json -- make check
+`;
+
+export function addRunCommand(program: Command, finish: Finish): void {
+  const duration = optionValue(parseDuration);
+  program
+    .command("run")
+    .summary("run a command and own every process it starts until each is gone")
+    .description(
+      "Run a command and own every process it starts, background and detached ones included, until each is provably gone. Input and output pass through unchanged.",
+    )
+    .usage("[options] -- command [argument…]")
+    .argument("<command...>", "what to run, with its own options")
+    .option("--pty", "give the command a terminal of its own")
+    .option("--timeout <duration>", "stop it after this long: 30m, 1h30m, 10s, 500ms; 0 for never", duration)
+    .addOption(noOutputOption())
+    .option("--grace <duration>", "from asking to terminate to killing", duration, defaults.graceMs)
+    .option("--label <key=value>", "put a label on the run's record (repeatable)", collectPairs, {})
+    .option("--cwd <directory>", "start it there")
+    .option("--env <key=value>", "set an environment variable (repeatable)", collectPairs, {})
+    .option("--clear-env", "start from an empty environment instead of this one")
+    .option("--allow-env <name>", "let --env set a variable that injects code (repeatable)", collectWords, [])
+    .option("--merge", "one pipe for stdout and stderr: their order is exact, and all goes to stdout")
+    .addOption(
+      new Option("--on-escape <policy>", "when a successful command leaves detached processes")
+        .choices(["fail", "sweep"])
+        .default("fail"),
+    )
+    .option(
+      "--buffer <size>",
+      "output held for a slow reader before the command has to wait",
+      optionValue(parseSize),
+      defaults.spoolBytes,
+    )
+    .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
+    .passThroughOptions()
+    .configureHelp({
+      optionDescription: ({ description, argChoices, defaultValue, long }) => {
+        if (long === "--grace") return `${description} (default: ${formatDuration(defaults.graceMs)})`;
+        if (long === "--buffer") return `${description} (default: ${formatSize(defaults.spoolBytes)})`;
+        return argChoices === undefined
+          ? description
+          : `${description}: ${argChoices.join(" or ")} (default: ${String(defaultValue)})`;
+      },
+    })
+    .addHelpText("after", examples)
+    .action(async (argv: string[], flags: RunFlags) => {
+      const { runInForeground } = await import("../foreground/foreground.js");
+      const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
+      finish(
+        await runInForeground({
+          input,
+          options: spawnOptions(flags),
+          json: flags.json === true,
+        }),
+      );
+    });
+}
+
+/** Commander would take `--no-…` for a switch that turns `--output-timeout` off; this one takes a value. */
+function noOutputOption(): Option {
+  const option = new Option(
+    "--no-output-timeout <duration>",
+    "stop it when it is silent for this long; 0 for never",
+  );
+  option.negate = false;
+  return option.argParser(optionValue(parseDuration));
+}
+
+function spawnOptions(flags: RunFlags): SpawnOptions {
+  const umask = currentUmask();
+  const spool = { boundBytes: flags.buffer, policy: "back-pressure" } as const;
+  return {
+    cwd: resolve(flags.cwd ?? "."),
+    env: flags.env,
+    clearEnv: flags.clearEnv === true,
+    allowEnv: flags.allowEnv,
+    ...(umask === undefined ? {} : { umask }),
+    labels: flags.label,
+    onEscape: flags.onEscape,
+    timeoutMs: flags.timeout ?? 0,
+    noOutputTimeoutMs: flags.noOutputTimeout ?? 0,
+    graceMs: flags.grace,
+    ownerLossMs: defaults.foregroundOwnerLossMs,
+    merge: flags.merge === true,
+    stdout: spool,
+    stderr: spool,
+  };
+}

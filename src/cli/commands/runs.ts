@@ -1,0 +1,72 @@
+import { Option, type Command } from "commander";
+import type { RunStateName } from "../../store/run-record.js";
+import { collectPairs, wholeNumber } from "../option-value.js";
+import type { Finish } from "../program.js";
+
+const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
+
+interface ListFlags {
+  readonly all?: true;
+  readonly state?: RunStateName;
+  readonly label: Readonly<Record<string, string>>;
+  readonly limit: number;
+  readonly json?: true;
+}
+
+/** Enough for a screen or two; the newest come first. */
+const listed = 100;
+
+const listExamples = `
+Only reads: it starts nothing, changes nothing and creates nothing.
+
+Examples:
+  holdfast runs list
+  holdfast runs list --all --label ticket=42
+  holdfast runs list --state exited --limit 10 --json | jq '.[].exit'
+`;
+
+const showExamples = `
+Only reads: it starts nothing, changes nothing and creates nothing.
+
+Examples:
+  holdfast runs show run_4k2m
+  holdfast runs show 4k2m --json | jq .exit
+`;
+
+export function addRunsCommand(program: Command, finish: Finish): void {
+  const runs = program
+    .command("runs")
+    .summary("what is running, who owns it, how it ended")
+    .description("What is running, who owns it, how it ended.");
+
+  runs
+    .command("list")
+    .summary("the runs that are alive, newest first")
+    .description("The runs that are alive, newest first.")
+    .option("--all", "those that have ended, too")
+    .addOption(new Option("--state <state>", "only those in this state").choices(states))
+    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs, {})
+    .option("--limit <n>", "at most this many", wholeNumber, listed)
+    .option("--json", "the records as a JSON array")
+    .addHelpText("after", listExamples)
+    .action(async ({ all, state, label, limit, json }: ListFlags) => {
+      const { listRuns } = await import("../runs/list.js");
+      const wanted =
+        state !== undefined ? [state] : all === true ? states : states.filter((each) => each !== "exited");
+      finish(await listRuns({ states: wanted, labels: label, limit, json: json === true }));
+    });
+
+  runs
+    .command("show")
+    .summary("everything about one run")
+    .description(
+      "Everything about one run: how it stands or ended, its processes now, guarantees, leftovers, events.",
+    )
+    .argument("<run>", "its id, or the beginning of it")
+    .option("--json", "the record as JSON, with its processes and events")
+    .addHelpText("after", showExamples)
+    .action(async (run: string, { json }: { readonly json?: true }) => {
+      const { showRun } = await import("../runs/show.js");
+      finish(await showRun(run, json === true));
+    });
+}

@@ -1,0 +1,64 @@
+import { constants } from "node:os";
+import type { RunRecord } from "../store/run-record.js";
+import { signalNumber } from "../supervisor/signal-name.js";
+
+/** What `holdfast` exits with when it is not the command's own code. As timeout(1), env(1) and shells do. */
+export const exitCodes = {
+  /** What was asked about does not exist. */
+  notThere: 1,
+  /** The command line cannot be understood. */
+  usage: 2,
+  /** The command succeeded but left processes behind that had detached themselves, under `--on-escape fail`. */
+  escape: 120,
+  timeout: 124,
+  /** Holdfast itself failed, or cannot say how the command ended. */
+  failure: 125,
+  /** Found, but not executable. */
+  notExecutable: 126,
+  notFound: 127,
+  /** Plus the signal's number. */
+  signal: 128,
+} as const;
+
+/** The exit code of `holdfast run` for a run that has ended. */
+export function exitCode({ exit }: Pick<RunRecord, "exit">): number {
+  if (exit === null) return exitCodes.failure;
+  switch (exit.reason) {
+    case "exit":
+    case "signal":
+      return ownCode(exit) ?? exitCodes.failure;
+    case "spawn-error":
+      return spawnErrorCode(exit.errno, "exec");
+    case "overall-timeout":
+    case "no-output-timeout":
+      return exitCodes.timeout;
+    case "ownership-escape":
+      return ownCode(exit) || exitCodes.escape;
+    case "manual-cancel":
+    case "shutdown":
+    case "owner-lost":
+      // It was told to terminate. One that then said "success" was still cut short.
+      return ownCode(exit) || exitCodes.signal + constants.signals.SIGTERM;
+    case "lost":
+      // A code may have been noted, but nobody saw the tree empty: not a result to build on.
+      return exitCodes.failure;
+  }
+}
+
+/** As a shell answers when it cannot run a command. Any step but `exec` is Holdfast's failure, not the command's. */
+export function spawnErrorCode(errno: number | null, step: string): number {
+  if (step !== "exec" || errno === null) return exitCodes.failure;
+  return errno === constants.errno.ENOENT ? exitCodes.notFound : exitCodes.notExecutable;
+}
+
+function ownCode({
+  code,
+  signal,
+}: {
+  readonly code: number | null;
+  readonly signal: string | null;
+}): number | null {
+  if (signal === null) return code;
+  const number = signalNumber(signal);
+  return number === null ? null : exitCodes.signal + number;
+}

@@ -1,0 +1,47 @@
+import type { RunRecord } from "../../store/run-record.js";
+import type { Survivor } from "../../anchor/host.js";
+import { exitCode, exitCodes } from "../exit-code.js";
+import { interruptCode, type Interrupt } from "./interrupts.js";
+import type { OutletFailed } from "./outlet.js";
+import { verdict } from "./verdict.js";
+
+/** Everything that decides what `holdfast run` says and exits with. */
+export interface Ending {
+  /** As it stands when we leave: `exited`, unless some processes cannot be killed or the user would not wait. */
+  readonly record: RunRecord;
+  readonly survivors: readonly Survivor[];
+  readonly interrupt: Interrupt | null;
+  readonly outletFailure: OutletFailed | null;
+}
+
+export interface Conclusion {
+  readonly code: number;
+  /** One line for stderr. */
+  readonly message: string | null;
+}
+
+/** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
+const pipeClosed = exitCodes.signal + 13;
+
+export function conclude({ record, survivors, interrupt, outletFailure }: Ending): Conclusion {
+  if (record.state !== "exited") {
+    const code = interrupt === null ? exitCodes.failure : interruptCode(interrupt);
+    return { code, message: leftBehind(record, survivors) };
+  }
+  // `holdfast run -- yes | head -1`: the reader has all it wanted. That is no failure to talk about.
+  if (outletFailure !== null && record.exit?.reason === "manual-cancel")
+    return outletFailure.gone
+      ? { code: pipeClosed, message: null }
+      : { code: exitCodes.failure, message: `${outletFailure.message}; the command was cancelled` };
+  const interrupted = interrupt !== null && record.exit?.reason === "manual-cancel";
+  return {
+    code: interrupted ? interruptCode(interrupt) : exitCode(record),
+    message: verdict(record, interrupted),
+  };
+}
+
+function leftBehind({ runId }: RunRecord, survivors: readonly Survivor[]): string {
+  if (survivors.length === 0) return `left run ${runId} to its anchor, which goes on terminating it`;
+  const named = survivors.map(({ pid, command, kind }) => `${command} (pid ${pid}, ${kind})`).join(", ");
+  return `could not kill ${named}; the anchor of run ${runId} stays and goes on trying`;
+}

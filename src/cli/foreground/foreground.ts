@@ -1,0 +1,122 @@
+import { userInfo } from "node:os";
+import { setTimeout } from "node:timers/promises";
+import { isatty } from "node:tty";
+import { defaults } from "../../defaults.js";
+import { SpawnFailed } from "../../errors.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import { openSupervisor } from "../../supervisor/open.js";
+import { line } from "../complain.js";
+import { conclude } from "./conclude.js";
+import { dieOf, Interrupts } from "./interrupts.js";
+import { Outlet, type OutletFailed } from "./outlet.js";
+import { passInput } from "./pass-input.js";
+import { passOutput } from "./pass-output.js";
+import { takeTerminal, terminalSize } from "./terminal.js";
+
+export interface ForegroundRequest {
+  readonly input: CommandInput;
+  readonly options: SpawnOptions;
+  /** The command's output all goes to stderr; stdout gets the record. */
+  readonly json: boolean;
+}
+
+/** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
+const survivorsLookMs = 100;
+
+/** `holdfast run`: host a supervisor, run one command, be a good pipe or terminal for it. Returns the exit code. */
+export async function runInForeground(request: ForegroundRequest): Promise<number> {
+  const out = new Outlet(1);
+  const err = new Outlet(2);
+  const actor = `cli:${userName()}`;
+  const say = (message: string): void => {
+    // A terminal in raw mode does not return the carriage by itself. Whether anybody reads it is not our concern.
+    err.write(`${line(message, "yellow")}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
+  };
+  using interrupts = new Interrupts(actor, say);
+  const supervisor = await openSupervisor({ actor, discardOutput: true });
+  let left = false;
+  try {
+    const run = await spawn(supervisor, request, out);
+    interrupts.attach(run);
+    const { record, outletFailure } = await follow(run, supervisor, request, interrupts, out, err);
+    left = record.state !== "exited";
+    const { survivors } = run;
+    const { code, message } = conclude({ record, survivors, interrupt: interrupts.first, outletFailure });
+    if (message !== null) say(message);
+    if (request.json) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
+    await Promise.race([err.idle(), patience(interrupts)]);
+    return code;
+  } finally {
+    await supervisor.close({ leaveRuns: left, actor });
+    // A normal exit would wait for the write that hangs.
+    if ((out.stuck || err.stuck) && interrupts.first !== null) dieOf(interrupts.first);
+  }
+}
+
+async function spawn(
+  supervisor: Supervisor,
+  { input, options, json }: ForegroundRequest,
+  out: Outlet,
+): Promise<Run> {
+  const size = input.io === "pty" ? terminalSize() : null;
+  try {
+    return await supervisor.spawn(input, { ...options, ...(size === null ? {} : { size }) });
+  } catch (error) {
+    if (json && error instanceof SpawnFailed) {
+      const record = await supervisor.getRun(error.runId);
+      if (record !== null) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
+    }
+    throw error;
+  }
+}
+
+/** Until the run has ended and its output is written, or nobody should wait any longer. */
+async function follow(
+  run: Run,
+  supervisor: Supervisor,
+  { input, json }: ForegroundRequest,
+  interrupts: Interrupts,
+  out: Outlet,
+  err: Outlet,
+): Promise<{ readonly record: RunRecord; readonly outletFailure: OutletFailed | null }> {
+  let outletFailure: OutletFailed | null = null;
+  const onFailure = (failure: OutletFailed): void => {
+    outletFailure ??= failure;
+    void run.cancel({ actor: "cli:output-closed" });
+  };
+  using _terminal = input.io === "pty" ? takeTerminal(process.stdin, (size) => run.resize(size)) : null;
+  using _input = passInput(run, process.stdin);
+  const output = Promise.all([
+    passOutput(run, "stdout", json ? err : out, onFailure),
+    passOutput(run, "stderr", err, onFailure),
+  ]);
+  // Awaited only after the run has ended; it may fail before.
+  output.catch(() => {});
+  const ended = await Promise.race([run.wait(), interrupts.insisted, unkillable(run)]);
+  const record = ended ?? (await supervisor.getRun(run.runId));
+  if (record === null) throw new Error(`run ${run.runId} has no record any more`);
+  // A slow reader is waited for, but not for the rest of a run that will not end.
+  await Promise.race([output, ended === undefined ? setTimeout(defaults.drainMs) : patience(interrupts)]);
+  return { record, outletFailure };
+}
+
+/** Resolves when some processes of a run that is being stopped cannot be killed. */
+async function unkillable(run: Run): Promise<undefined> {
+  while (run.survivors.length === 0) await setTimeout(survivorsLookMs, undefined, { ref: false });
+}
+
+/** Who has interrupted does not want to wait for ever. */
+async function patience({ requested, insisted }: Interrupts): Promise<void> {
+  await requested;
+  await Promise.race([insisted, setTimeout(defaults.drainMs)]);
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // A uid without an entry in the password file, as in many containers.
+    return `uid-${process.getuid?.() ?? "unknown"}`;
+  }
+}

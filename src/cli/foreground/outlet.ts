@@ -1,0 +1,72 @@
+import { write } from "node:fs";
+import { setTimeout } from "node:timers/promises";
+
+/** The descriptor was made non-blocking by somebody who shares it; this is how often to try again. */
+const againMs = { first: 1, most: 20 } as const;
+
+/** Nobody reads any more: the pipe is closed, or the terminal has hung up. */
+const goneCodes: ReadonlySet<string> = new Set(["EPIPE", "EIO", "ECONNRESET", "ENXIO"]);
+
+export class OutletFailed extends Error {
+  readonly gone: boolean;
+  constructor(fd: number, cause: NodeJS.ErrnoException) {
+    super(`cannot write ${fd === 1 ? "stdout" : "stderr"}: ${cause.message}`, { cause });
+    this.gone = goneCodes.has(cause.code ?? "");
+  }
+}
+
+/**
+ * Writes a descriptor of ours in order, whole, and never blocks the event loop: with a reader that has stalled,
+ * deadlines, leases and Ctrl-C must go on working. `process.stdout` is no help, because it blocks on pipes and
+ * terminals; making the descriptor non-blocking would change it for everybody who shares it.
+ */
+export class Outlet {
+  readonly #fd: 1 | 2;
+  #last: Promise<void> = Promise.resolve();
+  #pending = 0;
+
+  constructor(fd: 1 | 2) {
+    this.#fd = fd;
+  }
+
+  /** A write has not returned: a thread hangs in it, and a normal exit would wait for that thread. */
+  get stuck(): boolean {
+    return this.#pending > 0;
+  }
+
+  /** Resolves when everything asked for so far has been written or has failed. */
+  idle(): Promise<void> {
+    return this.#last;
+  }
+
+  /** Resolves when the system has every byte. Rejects with OutletFailed. */
+  write(data: Uint8Array | string): Promise<void> {
+    const bytes = typeof data === "string" ? Buffer.from(data) : data;
+    this.#pending += 1;
+    const done = this.#last.then(() => this.#writeAll(bytes));
+    this.#last = done.catch(() => {}).finally(() => (this.#pending -= 1));
+    return done;
+  }
+
+  async #writeAll(bytes: Uint8Array): Promise<void> {
+    let wait: number = againMs.first;
+    for (let at = 0; at < bytes.length;) {
+      const written = await writeSome(this.#fd, bytes, at);
+      if (typeof written === "number") {
+        at += written;
+        wait = againMs.first;
+      } else if (written.code === "EAGAIN") {
+        await setTimeout(wait);
+        wait = Math.min(wait * 2, againMs.most);
+      } else {
+        throw new OutletFailed(this.#fd, written);
+      }
+    }
+  }
+}
+
+function writeSome(fd: number, bytes: Uint8Array, at: number): Promise<number | NodeJS.ErrnoException> {
+  return new Promise((resolve) => {
+    write(fd, bytes, at, bytes.length - at, null, (error, written) => resolve(error ?? written));
+  });
+}

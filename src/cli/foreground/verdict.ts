@@ -1,0 +1,59 @@
+import type { Residue, RunRecord } from "../../store/run-record.js";
+import { formatDuration } from "../duration.js";
+
+/** Named in the line; the rest is counted. `runs show` has them all. */
+const residueNamed = 3;
+
+/**
+ * What a person must know about an end beside its exit code, in one line; null when there is nothing to tell.
+ * Who has just pressed Ctrl-C need not be told that the run was cancelled, but what it took.
+ */
+export function verdict(record: RunRecord, interrupted: boolean): string | null {
+  const parts = [interrupted ? null : why(record), cleanedUp(record), doubt(record)].filter(
+    (part) => part !== null,
+  );
+  return parts.length === 0 ? null : parts.join("; ");
+}
+
+function why({ exit, deadlines }: RunRecord): string | null {
+  if (exit === null) return null;
+  switch (exit.reason) {
+    case "exit":
+    case "signal":
+      return null;
+    case "overall-timeout":
+      return `stopped: still running after ${duration(deadlines.overallMs)} (--timeout)`;
+    case "no-output-timeout":
+      return `stopped: no output for ${duration(deadlines.noOutputMs)} (--no-output-timeout)`;
+    case "ownership-escape":
+      return "the command left detached processes behind (--on-escape sweep accepts that)";
+    case "spawn-error":
+      return exit.detail ?? "the command could not be started";
+    case "manual-cancel":
+    case "shutdown":
+    case "owner-lost":
+      return `cancelled${exit.actor === "" ? "" : ` by ${exit.actor}`}`;
+    case "lost":
+      return `the run was lost: ${exit.detail ?? "nobody saw how it ended"}`;
+  }
+}
+
+function cleanedUp({ residue, residueCount }: RunRecord): string | null {
+  if (residueCount === 0) return null;
+  const named = residue.slice(0, residueNamed).map(nameOf);
+  const more = residueCount - named.length;
+  if (more > 0) named.push(`${more} more`);
+  return `cleaned up ${residueCount} leftover ${residueCount === 1 ? "process" : "processes"}: ${named.join(", ")}`;
+}
+
+function nameOf({ command, pid, kind }: Residue): string {
+  return `${command === "" ? "?" : command} (pid ${pid}, ${kind})`;
+}
+
+function doubt({ emptiness }: RunRecord): string | null {
+  return emptiness === "unproven" ? "that nothing is left could not be proven" : null;
+}
+
+function duration(ms: number | null): string {
+  return ms === null ? "its limit" : formatDuration(ms);
+}

@@ -1,0 +1,57 @@
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { addRunCommand } from "./commands/run.js";
+import { addRunsCommand } from "./commands/runs.js";
+import { line } from "./complain.js";
+import { exitCodes } from "./exit-code.js";
+
+/** Given to every command: what `holdfast` will exit with. */
+export type Finish = (code: number) => void;
+
+/** Parse a command line, do what it says, return the exit code. */
+export async function runProgram(argv: readonly string[]): Promise<number> {
+  let code = 0;
+  const program = buildProgram((finished) => {
+    code = finished;
+  });
+  try {
+    await program.parseAsync([...argv]);
+    return code;
+  } catch (error) {
+    // Help and version end here too, with 0.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
+    throw error;
+  }
+}
+
+function buildProgram(finish: Finish): Command {
+  const program = new Command("holdfast")
+    .description("Own every process your agents start, until each is provably gone.")
+    .version(version(), "-V, --version", "print the version")
+    .helpOption("-h, --help", "print help")
+    .helpCommand("help [command]", "print help for a command")
+    // Options of the commands that are run belong to them, so our own must come before them.
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({
+      outputError: (text, write) => write(`${line(oneLine(text), "red")}\n`),
+    })
+    .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
+  addRunCommand(program, finish);
+  addRunsCommand(program, finish);
+  return program;
+}
+
+/** Commander says `error: …` and puts its suggestion on a line of its own. */
+function oneLine(text: string): string {
+  return text
+    .trim()
+    .replace(/^error: /, "")
+    .replace(/\n\(Did you mean/, " (did you mean")
+    .replaceAll(/\s*\n\s*/g, " ");
+}
+
+function version(): string {
+  const file = new URL("../../package.json", import.meta.url);
+  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
+}

@@ -1,0 +1,141 @@
+import type { ProcessEvidence } from "../../anchor/host.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import type { RunEvent } from "../../store/run-event.js";
+import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
+import { formatDuration } from "../duration.js";
+import type { Palette } from "../palette.js";
+import { formatSize } from "../size.js";
+import { eventText } from "./event-text.js";
+import { processTree } from "./process-tree.js";
+import { moodOf, statusOf } from "./status.js";
+
+/** Live evidence of a run's anchor and first process, or why there is none. */
+export type Look =
+  | { readonly anchor: ProcessEvidence | null; readonly root: ProcessEvidence | null; readonly why: null }
+  | { readonly anchor: null; readonly root: null; readonly why: string };
+
+type Field = readonly [name: string, value: string | null];
+
+/** Everything about a run, for a person. */
+export function describeRun(
+  record: RunRecord,
+  look: Look,
+  events: readonly RunEvent[],
+  now: number,
+  palette: Palette,
+): string[] {
+  const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
+  const section = (title: string, lines: readonly string[]): string[] =>
+    lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
+  return [
+    `${palette.bold(record.runId)}  ${colours[moodOf(record)](statusOf(record))}  ${sanitizeLine(record.command)}`,
+    ...section("run", fields(aboutRun(record, now))),
+    ...section("exit", fields(aboutExit(record))),
+    ...section("ownership", fields(aboutOwnership(record, look))),
+    ...section("processes", aboutProcesses(record, look)),
+    ...section(`leftovers (${record.residueCount})`, aboutResidue(record)),
+    ...section("events", aboutEvents(events)),
+  ];
+}
+
+function aboutRun(record: RunRecord, now: number): readonly Field[] {
+  const { startedAt, endedAt, lastOutputAt, deadlines, policy, usage } = record;
+  const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
+  return [
+    ["cwd", record.cwd],
+    ["kind", `${record.kind}, ${record.io}`],
+    ["labels", labels.length === 0 ? null : labels.join(" ")],
+    ["session", record.sessionKey],
+    ["agent", record.agentId],
+    ["backend", record.backendId],
+    ["created", time(record.createdAt)],
+    ["started", startedAt === null ? null : time(startedAt)],
+    ["last output", lastOutputAt === null ? null : time(lastOutputAt)],
+    ["ended", endedAt === null ? null : time(endedAt)],
+    ["took", startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt))],
+    ["timeout", deadlines.overallMs === null ? null : formatDuration(deadlines.overallMs)],
+    ["no-output timeout", deadlines.noOutputMs === null ? null : formatDuration(deadlines.noOutputMs)],
+    ["policy", `grace ${formatDuration(policy.graceMs)}, on escape ${policy.onEscape}`],
+    ["usage", usage === null ? null : usageText(usage)],
+  ];
+}
+
+function usageText({ cpuMs, peakKb, processes }: NonNullable<RunRecord["usage"]>): string {
+  return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} at its peak, processes seen: ${processes}`;
+}
+
+function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
+  if (exit === null) return [];
+  const status = exit.signal ?? (exit.code === null ? null : String(exit.code));
+  return [
+    ["reason", exit.reason],
+    ["asked by", exit.actor === "" ? null : exit.actor],
+    ["status", status === null ? "not known" : `${status} (from ${exit.source})`],
+    ["detail", exit.detail],
+    ["emptiness", emptiness],
+  ];
+}
+
+function aboutOwnership(record: RunRecord, look: Look): readonly Field[] {
+  const { boundary, root, anchor } = record;
+  return [
+    ["tier", record.tier],
+    ["note", boundary?.note ?? null],
+    ["owner", `${record.ownerInstanceId}, epoch ${record.leaseEpoch}`],
+    ["lease", record.leaseId],
+    ["cgroup", boundary?.cgroup ?? null],
+    ["cgroup inode", boundary?.cgroupInode ?? null],
+    ["root", root === null ? null : `${identityText(root)}${verified(look.root)}`],
+    ["anchor", anchor === null ? null : `${identityText(anchor)}${verified(look.anchor)}`],
+    ["anchor path", record.anchorPath],
+    ["command hash", record.commandHash],
+    ["host", `${record.hostId}, boot ${record.bootId}, ${record.pidNamespace}`],
+  ];
+}
+
+function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
+  return `pid ${pid}, start ${startTime}${uniqueId === null ? "" : `, unique ${uniqueId}`}`;
+}
+
+/** What the system says now of an identity on record. */
+function verified(evidence: ProcessEvidence | null): string {
+  if (evidence === null) return "";
+  if (!evidence.alive) return ": gone";
+  return evidence.matches ? ": alive, verified" : ": gone; a stranger has its number now";
+}
+
+function aboutProcesses({ state, root }: RunRecord, look: Look): readonly string[] {
+  if (state === "exited") return [];
+  if (look.why !== null) return [`not looked at: ${sanitizeLine(look.why)}`];
+  // Below the anchor is everything, orphans included; below the root only what still has its parents.
+  const top =
+    [look.anchor, look.root].find((evidence) => evidence?.alive === true && evidence.matches) ?? null;
+  return top === null ? ["none is alive"] : processTree(top, root?.pid ?? null);
+}
+
+function aboutResidue({ residue, residueCount }: RunRecord): readonly string[] {
+  const lines = residue.map(({ pid, kind, command }) => `${pid} ${sanitizeLine(command)} (${kind})`);
+  return residueCount > residue.length ? [...lines, `and ${residueCount - residue.length} more`] : lines;
+}
+
+/** Of the many that only say "it has written something", the last is enough. */
+function aboutEvents(events: readonly RunEvent[]): readonly string[] {
+  const lastOutput = events.findLast(({ type }) => type === "output");
+  return events
+    .filter((event) => event.type !== "output" || event === lastOutput)
+    .map((event) => `${time(event.at)}  ${event.type.padEnd(7)}  ${sanitizeLine(eventText(event))}`);
+}
+
+function fields(all: readonly Field[]): string[] {
+  const given = all.filter((field): field is [string, string] => field[1] !== null);
+  const width = Math.max(0, ...given.map(([name]) => name.length));
+  return given.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}`);
+}
+
+/** Local time, as people read their clocks; JSON has milliseconds. */
+function time(at: number): string {
+  const date = new Date(at);
+  const two = (number: number): string => String(number).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}

@@ -1,0 +1,45 @@
+import type { ProcessEvidence } from "../../anchor/host.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+
+interface Node {
+  readonly pid: number;
+  readonly label: string;
+}
+
+/** Processes as a tree, one line each, children under their parents. */
+export function processTree(top: ProcessEvidence, rootPid: number | null): string[] {
+  const children = new Map<number, Node[]>();
+  for (const { identity, parentPid, sessionId, command, state } of top.descendants) {
+    const marks = [
+      identity.pid === rootPid ? "the command" : null,
+      // Another session than the command's: it has detached itself.
+      rootPid !== null && sessionId !== rootPid ? `session ${sessionId}` : null,
+      stateNames[state] ?? null,
+    ].filter((mark) => mark !== null);
+    const label = `${sanitizeLine(command)}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
+    const siblings = children.get(parentPid) ?? [];
+    siblings.push({ pid: identity.pid, label });
+    children.set(parentPid, siblings);
+  }
+  const lines = [`${top.identity.pid} ${sanitizeLine(top.command)}`];
+  const below = (parent: number, indent: string): void => {
+    const nodes = children.get(parent) ?? [];
+    // Taken out, so that not even nonsense evidence can lead round in a circle.
+    children.delete(parent);
+    for (const [at, { pid, label }] of nodes.entries()) {
+      const last = at === nodes.length - 1;
+      lines.push(`${indent}${last ? "└─" : "├─"} ${pid} ${label}`);
+      below(pid, `${indent}${last ? "   " : "│  "}`);
+    }
+  };
+  below(top.identity.pid, "");
+  return lines;
+}
+
+/** Only what is worth a word: sleeping and running are what processes do. */
+const stateNames: Readonly<Record<string, string>> = {
+  D: "uninterruptible",
+  T: "stopped",
+  t: "traced",
+  Z: "zombie",
+};

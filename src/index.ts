@@ -1,0 +1,36 @@
+/** The public library: own every process a command starts, until each is provably gone. */
+export { openSupervisor } from "./supervisor/open.js";
+export type {
+  CancelOptions,
+  CommandInput,
+  FollowOptions,
+  OutputChunk,
+  ReadOptions,
+  Run,
+  SpawnOptions,
+  Supervisor,
+  SupervisorOptions,
+} from "./supervisor/api.js";
+export type { FirstStop, SpoolPolicy, SpoolSpec, StreamName, Survivor, TerminalSize } from "./anchor/host.js";
+export type { RunEvent, RunEventType } from "./store/run-event.js";
+export { END_REASONS } from "./store/run-record.js";
+export type {
+  Emptiness,
+  EndReason,
+  OnEscape,
+  ProcessIdentity,
+  Residue,
+  RunBoundary,
+  RunDeadlines,
+  RunExit,
+  RunIo,
+  RunKind,
+  RunPolicy,
+  RunRecord,
+  RunStateName,
+  RunUsage,
+} from "./store/run-record.js";
+export type { EventFilter, RunFilter } from "./store/store.js";
+export * from "./errors.js";
+export { defaults, watchdogProfiles } from "./defaults.js";
+export { noOutputLimit, type WatchdogProfile } from "./supervisor/watchdog.js";

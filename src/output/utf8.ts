@@ -1,0 +1,42 @@
+/**
+ * UTF-8 to text, across chunk borders: the same text as from all bytes at once, however they were cut.
+ * A chunk is decoded up to the first character that it does not complete. A lead byte begins a new
+ * character in any state, so cutting before one never changes what the bytes mean, valid or not.
+ */
+export class Utf8Decoder {
+  #carry: Buffer = Buffer.alloc(0);
+
+  push(chunk: Uint8Array): string {
+    const view = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    const bytes = this.#carry.length === 0 ? view : Buffer.concat([this.#carry, view]);
+    const whole = bytes.length - unfinished(bytes);
+    // Copied: the chunk belongs to the caller, who may use it again.
+    this.#carry = whole === bytes.length ? EMPTY : Buffer.from(bytes.subarray(whole));
+    return bytes.toString("utf8", 0, whole);
+  }
+
+  /** What a stream that ends in mid-character leaves: replacement characters. */
+  end(): string {
+    const rest = this.#carry.toString("utf8");
+    this.#carry = EMPTY;
+    return rest;
+  }
+}
+
+const EMPTY = Buffer.alloc(0);
+const LONGEST = 4;
+
+/** How many bytes at the end are the beginning of a character that needs more. */
+function unfinished(bytes: Uint8Array): number {
+  for (let back = 1; back < LONGEST && back <= bytes.length; back += 1) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if (byte < 0x80) return 0;
+    if (byte >= 0xc0) return back < lengthFrom(byte) ? back : 0;
+  }
+  return 0;
+}
+
+function lengthFrom(lead: number): number {
+  if (lead < 0xe0) return 2;
+  return lead < 0xf0 ? 3 : 4;
+}

@@ -1,0 +1,5 @@
+/** The system's name for what went wrong (`ENOENT`), or null when it was not the system. */
+export function errnoOf(error: unknown): string | null {
+  if (!(error instanceof Error) || !("code" in error) || typeof error.code !== "string") return null;
+  return error.code;
+}

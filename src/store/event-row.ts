@@ -1,0 +1,27 @@
+import type { Insertable, Selectable } from "kysely";
+import type { NewRunEvent, RunEvent } from "./run-event.js";
+import type { EventTable } from "./schema.js";
+
+export function toEventRow(event: NewRunEvent): Insertable<EventTable> {
+  return {
+    run_id: event.runId,
+    type: event.type,
+    at: event.at,
+    root_pid: event.rootPid,
+    descendants: event.descendants,
+    data: JSON.stringify(event.data),
+  };
+}
+
+export function toRunEvent(row: Selectable<EventTable>): RunEvent {
+  return {
+    seq: row.seq,
+    runId: row.run_id,
+    type: row.type,
+    at: row.at,
+    rootPid: row.root_pid,
+    descendants: row.descendants,
+    data: JSON.parse(row.data) as unknown,
+    // Type and data were written together by `toEventRow`, and rows of events never change.
+  } as RunEvent;
+}

@@ -1,0 +1,73 @@
+import { createHash, randomUUID } from "node:crypto";
+import { link, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { MachineIdentity } from "../anchor/host.js";
+import { StateUnusable } from "../errors.js";
+import { errnoOf } from "./errno.js";
+
+/**
+ * Where this process lives. For supervisors: where the system has no machine id, one is made and
+ * kept in the state directory. What `known` says is taken as it is.
+ */
+export async function readMachineIdentity(
+  home: string,
+  known: Partial<MachineIdentity> = {},
+): Promise<MachineIdentity> {
+  return {
+    hostId: known.hostId ?? (await systemHostId()) ?? (await keptHostId(home)),
+    bootId: known.bootId ?? (await fromKernel("boot id", "/proc/sys/kernel/random/boot_id", readText)),
+    pidNamespace: known.pidNamespace ?? (await fromKernel("pid namespace", "/proc/self/ns/pid", readlink)),
+  };
+}
+
+/** Hashed, as machine-id(5) asks: the id itself is confidential. */
+async function systemHostId(): Promise<string | null> {
+  const id = await readText("/etc/machine-id").catch(() => "");
+  // Empty in a fresh image, `uninitialized` during the first boot.
+  if (!/^[0-9a-f]{32}$/.test(id)) return null;
+  return createHash("sha256").update(`holdfast ${id}`).digest("hex").slice(0, 32);
+}
+
+/** Made once, for systems without a machine id. */
+export async function keptHostId(home: string): Promise<string> {
+  const path = join(home, "host-id");
+  const draft = join(home, `host-id.${randomUUID()}`);
+  try {
+    const kept = await readText(path).catch(() => "");
+    if (kept !== "") return kept;
+    await writeFile(draft, `${randomUUID().replaceAll("-", "")}\n`, { mode: 0o600, flag: "wx" });
+    // A link, not a rename: of several that start at once the first wins, and the file is never half written.
+    await link(draft, path).catch((error: unknown) => {
+      if (errnoOf(error) !== "EEXIST") throw error;
+    });
+    return await readText(path);
+  } catch (error) {
+    throw new StateUnusable(
+      path,
+      `this system has no /etc/machine-id, and a host id could not be kept at ${path}; nothing is started, because runs could not be told from another machine's.`,
+      { cause: error },
+    );
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+async function fromKernel(
+  what: string,
+  path: string,
+  read: (path: string) => Promise<string>,
+): Promise<string> {
+  try {
+    return await read(path);
+  } catch (error) {
+    throw new StateUnusable(
+      path,
+      `this system does not tell its ${what} (${path}); nothing is started, because a process could not be told from one of another boot or container.`,
+      { cause: error },
+    );
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  return (await readFile(path, "utf8")).trim();
+}

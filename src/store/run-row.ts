@@ -1,0 +1,97 @@
+import type { Insertable } from "kysely";
+import type { ProcessIdentity, RunExit, RunRecord } from "./run-record.js";
+import type { RunRow } from "./schema.js";
+import type { NewRun } from "./store.js";
+
+/** What is known at the start; the rest is null until a step says it. */
+export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow> {
+  return {
+    run_id: run.runId,
+    lease_id: run.leaseId,
+    session_key: run.sessionKey,
+    backend_id: run.backendId,
+    agent_id: run.agentId,
+    labels: JSON.stringify(run.labels),
+    kind: run.kind,
+    io: run.io,
+    command: run.command,
+    command_hash: run.commandHash,
+    cwd: run.cwd,
+    host_id: run.hostId,
+    boot_id: run.bootId,
+    pid_namespace: run.pidNamespace,
+    anchor_path: run.anchorPath,
+    state: "starting",
+    owner_instance_id: run.ownerInstanceId,
+    lease_epoch: run.leaseEpoch,
+    lease_expires_at: leaseExpiresAt,
+    deadlines: JSON.stringify(run.deadlines),
+    policy: JSON.stringify(run.policy),
+    created_at: run.createdAt,
+    updated_at: run.createdAt,
+    residue: "[]",
+    residue_count: 0,
+  };
+}
+
+export function toRunRecord(row: RunRow): RunRecord {
+  return {
+    runId: row.run_id,
+    leaseId: row.lease_id,
+    sessionKey: row.session_key,
+    backendId: row.backend_id,
+    agentId: row.agent_id,
+    labels: JSON.parse(row.labels) as RunRecord["labels"],
+    kind: row.kind,
+    io: row.io,
+    command: row.command,
+    commandHash: row.command_hash,
+    cwd: row.cwd,
+    hostId: row.host_id,
+    bootId: row.boot_id,
+    pidNamespace: row.pid_namespace,
+    anchorPath: row.anchor_path,
+    anchor: identity(row.anchor_pid, row.anchor_start_time, row.anchor_unique_id),
+    root: identity(row.root_pid, row.root_start_time, row.root_unique_id),
+    processGroupId: row.process_group_id,
+    boundary: row.boundary === null ? null : (JSON.parse(row.boundary) as RunRecord["boundary"]),
+    tier: row.tier,
+    state: row.state,
+    ownerInstanceId: row.owner_instance_id,
+    leaseEpoch: row.lease_epoch,
+    leaseExpiresAt: row.lease_expires_at,
+    deadlines: JSON.parse(row.deadlines) as RunRecord["deadlines"],
+    policy: JSON.parse(row.policy) as RunRecord["policy"],
+    createdAt: row.created_at,
+    startedAt: row.started_at,
+    lastOutputAt: row.last_output_at,
+    updatedAt: row.updated_at,
+    endedAt: row.ended_at,
+    exit: exitOf(row),
+    residue: JSON.parse(row.residue) as RunRecord["residue"],
+    residueCount: row.residue_count,
+    usage: row.usage === null ? null : (JSON.parse(row.usage) as RunRecord["usage"]),
+    emptiness: row.emptiness,
+  };
+}
+
+function identity(
+  pid: number | null,
+  startTime: number | null,
+  uniqueId: string | null,
+): ProcessIdentity | null {
+  return pid === null || startTime === null ? null : { pid, startTime, uniqueId };
+}
+
+function exitOf(row: RunRow): RunExit | null {
+  if (row.exit_reason === null || row.exit_actor === null || row.exit_source === null) return null;
+  return {
+    reason: row.exit_reason,
+    actor: row.exit_actor,
+    code: row.exit_code,
+    signal: row.exit_signal,
+    source: row.exit_source,
+    detail: row.exit_detail,
+    errno: row.exit_errno,
+  };
+}

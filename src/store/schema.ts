@@ -1,0 +1,75 @@
+import type { Generated } from "kysely";
+import type { RunEventType } from "./run-event.js";
+import type { Emptiness, EndReason, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
+
+/** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
+export interface Schema {
+  readonly runs: RunRow;
+  readonly run_events: EventTable;
+}
+
+export interface RunRow {
+  run_id: string;
+  lease_id: string;
+  session_key: string | null;
+  backend_id: string | null;
+  agent_id: string | null;
+  /** JSON */
+  labels: string;
+  kind: RunKind;
+  io: RunIo;
+  command: string;
+  command_hash: string;
+  cwd: string;
+  host_id: string;
+  boot_id: string;
+  pid_namespace: string;
+  anchor_path: string;
+  anchor_pid: number | null;
+  anchor_start_time: number | null;
+  anchor_unique_id: string | null;
+  root_pid: number | null;
+  root_start_time: number | null;
+  root_unique_id: string | null;
+  process_group_id: number | null;
+  /** JSON */
+  boundary: string | null;
+  tier: string | null;
+  state: RunStateName;
+  owner_instance_id: string;
+  lease_epoch: number;
+  lease_expires_at: number;
+  /** JSON */
+  deadlines: string;
+  /** JSON */
+  policy: string;
+  created_at: number;
+  started_at: number | null;
+  last_output_at: number | null;
+  updated_at: number;
+  ended_at: number | null;
+  exit_reason: EndReason | null;
+  exit_actor: string | null;
+  exit_code: number | null;
+  exit_signal: string | null;
+  exit_source: RunExit["source"] | null;
+  exit_detail: string | null;
+  exit_errno: number | null;
+  /** JSON */
+  residue: string;
+  residue_count: number;
+  /** JSON */
+  usage: string | null;
+  emptiness: Emptiness | null;
+}
+
+export interface EventTable {
+  seq: Generated<number>;
+  run_id: string;
+  type: RunEventType;
+  at: number;
+  root_pid: number | null;
+  descendants: number;
+  /** JSON */
+  data: string;
+}

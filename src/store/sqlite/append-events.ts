@@ -1,0 +1,32 @@
+import type { Kysely } from "kysely";
+import { toEventRow } from "../event-row.js";
+import type { NewRunEvent } from "../run-event.js";
+import type { Schema } from "../schema.js";
+import type { SqliteConnection } from "./connection.js";
+
+/** Rows deleted at a time: few enough that the unlucky write is not noticed. */
+const PRUNED_AT_ONCE = 100;
+
+/** Within a transaction: insert, and now and then forget the oldest, so that never more than `kept` are committed. */
+export function appendEvents(
+  connection: SqliteConnection,
+  db: Kysely<Schema>,
+  events: readonly NewRunEvent[],
+  kept: number,
+): void {
+  if (events.length === 0) return;
+  const { insertId } = connection.execute(
+    db.insertInto("run_events").values(events.map(toEventRow)).compile(),
+  );
+  const last = Number(insertId);
+  const step = Math.max(1, Math.min(PRUNED_AT_ONCE, Math.floor(kept / 100)));
+  // Counted by sequence number, not by process: many short-lived supervisors share one table.
+  const due = Math.floor(last / step) > Math.floor((last - events.length) / step);
+  if (!due) return;
+  connection.execute(
+    db
+      .deleteFrom("run_events")
+      .where("seq", "<=", last - kept + step - 1)
+      .compile(),
+  );
+}

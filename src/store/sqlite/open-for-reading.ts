@@ -1,0 +1,99 @@
+import type { Kysely } from "kysely";
+import { StateUnusable } from "../../errors.js";
+import type { RunEvent } from "../run-event.js";
+import type { RunRecord } from "../run-record.js";
+import type { Schema } from "../schema.js";
+import type { EventFilter, RunFilter, Store } from "../store.js";
+import { hostMonotonicMs } from "./clock.js";
+import { fingerprint, same } from "./fingerprint.js";
+import type { Fingerprint } from "./fingerprint.js";
+import * as read from "./read.js";
+import { ReadOnlyView } from "./read-only-view.js";
+
+/** The part of a store that changes nothing. */
+export type ReadStore = Pick<
+  Store,
+  "getRun" | "findRuns" | "listRuns" | "listEvents" | "now" | typeof Symbol.asyncDispose
+>;
+
+/** A writer would have to start and finish inside every one of these reads. */
+const ATTEMPTS = 20;
+
+/** Open without changing anything, not even by creating a file. Null when nothing has been stored yet. */
+export async function openSqliteStoreForReading(path: string): Promise<ReadStore | null> {
+  const reader = new SqliteReader(path);
+  try {
+    return (await reader.hasSchema()) ? reader : null;
+  } catch (error) {
+    await reader[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+class SqliteReader implements ReadStore {
+  readonly #path: string;
+  #view: ReadOnlyView | null = null;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async hasSchema(): Promise<boolean> {
+    return fingerprint(this.#path) !== null && (await this.#read(async () => true, false));
+  }
+
+  getRun(runId: string): Promise<RunRecord | null> {
+    return this.#read((db) => read.getRun(db, runId), null);
+  }
+
+  findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]> {
+    return this.#read((db) => read.findRuns(db, prefix, limit), []);
+  }
+
+  listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
+    return this.#read((db) => read.listRuns(db, filter), []);
+  }
+
+  listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
+    return this.#read((db) => read.listEvents(db, filter), []);
+  }
+
+  async now(): Promise<number> {
+    return hostMonotonicMs();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const view = this.#view;
+    this.#view = null;
+    await view?.[Symbol.asyncDispose]();
+  }
+
+  async #read<Answer>(query: (db: Kysely<Schema>) => Promise<Answer>, nothing: Answer): Promise<Answer> {
+    let trouble: unknown = null;
+    for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+      const before = fingerprint(this.#path);
+      if (before === null) return nothing;
+      try {
+        const { db } = await this.#look(before);
+        const answer = db === null ? nothing : await query(db);
+        if (before.log || same(before, fingerprint(this.#path))) return answer;
+      } catch (error) {
+        if (same(before, fingerprint(this.#path))) throw error;
+        trouble = error;
+      }
+    }
+    throw new StateUnusable(
+      this.#path,
+      `${this.#path} changed during every attempt to read it; nothing was changed by reading. Try again.`,
+      { cause: trouble },
+    );
+  }
+
+  /** The open view if it still shows this file, else a new one. */
+  async #look(at: Fingerprint): Promise<ReadOnlyView> {
+    if (this.#view?.shows(at) === true) return this.#view;
+    await this[Symbol.asyncDispose]();
+    this.#view = new ReadOnlyView(this.#path, at);
+    return this.#view;
+  }
+}

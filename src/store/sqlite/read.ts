@@ -1,0 +1,55 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { toRunEvent } from "../event-row.js";
+import type { RunEvent } from "../run-event.js";
+import type { RunRecord } from "../run-record.js";
+import { toRunRecord } from "../run-row.js";
+import type { Schema } from "../schema.js";
+import type { EventFilter, RunFilter } from "../store.js";
+
+/** Above every string that starts with `prefix`, in SQLite's byte order. */
+const afterPrefix = (prefix: string): string => `${prefix}\u{10FFFF}`;
+
+export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
+  const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();
+  return row === undefined ? null : toRunRecord(row);
+}
+
+export async function findRuns(
+  db: Kysely<Schema>,
+  prefix: string,
+  limit: number,
+): Promise<readonly RunRecord[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .selectAll()
+    .where("run_id", ">=", prefix)
+    .where("run_id", "<", afterPrefix(prefix))
+    .orderBy("run_id")
+    .limit(limit)
+    .execute();
+  return rows.map(toRunRecord);
+}
+
+export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<readonly RunRecord[]> {
+  let query = db.selectFrom("runs").selectAll().orderBy("created_at", "desc").orderBy("run_id", "desc");
+  if (filter.states !== undefined) query = query.where("state", "in", filter.states);
+  if (filter.ownerInstanceId !== undefined)
+    query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
+  for (const [name, value] of Object.entries(filter.labels ?? {})) {
+    // Not a JSON path: a label's name may contain anything.
+    query = query.where(
+      sql<boolean>`exists (select 1 from json_each(labels) where key = ${name} and value = ${value})`,
+    );
+  }
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toRunRecord);
+}
+
+export async function listEvents(db: Kysely<Schema>, filter: EventFilter): Promise<readonly RunEvent[]> {
+  let query = db.selectFrom("run_events").selectAll().orderBy("seq");
+  if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
+  if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toRunEvent);
+}

@@ -1,0 +1,154 @@
+import { Kysely, sql } from "kysely";
+import type { Compilable } from "kysely";
+import { LeaseLost, RunExists } from "../../errors.js";
+import { columnsOf } from "../run-change.js";
+import type { NewRunEvent, RunEvent } from "../run-event.js";
+import type { RunRecord } from "../run-record.js";
+import { toRunRow } from "../run-row.js";
+import type { Schema } from "../schema.js";
+import type { EventFilter, Lease, NewRun, RunChange, RunFilter, Store } from "../store.js";
+import { appendEvents } from "./append-events.js";
+import { hostMonotonicMs } from "./clock.js";
+import type { SqliteConnection } from "./connection.js";
+import { SqliteDialect } from "./dialect.js";
+import * as read from "./read.js";
+
+/** A literal, not a parameter: only so can the index of live runs serve. */
+const notExited = sql<boolean>`state <> 'exited'`;
+
+export class SqliteStore implements Store {
+  readonly #connection: SqliteConnection;
+  readonly #db: Kysely<Schema>;
+  readonly #eventsKept: number;
+
+  constructor(connection: SqliteConnection, eventsKept: number) {
+    this.#connection = connection;
+    this.#db = new Kysely<Schema>({ dialect: new SqliteDialect(connection) });
+    this.#eventsKept = eventsKept;
+  }
+
+  async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
+    const insert = this.#db
+      .insertInto("runs")
+      .values(toRunRow(run, expiry(leaseMs)))
+      .onConflict((conflict) => conflict.column("run_id").doNothing());
+    this.#write(events, () => {
+      if (!this.#changed(insert)) throw new RunExists(run.runId);
+      return true;
+    });
+    return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
+  }
+
+  async saveRun(lease: Lease, change: RunChange, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    const save = (): boolean => {
+      if (this.#changed(this.#update(lease, change))) return true;
+      const { rows } = this.#connection.execute(
+        this.#db.selectFrom("runs").select("state").where("run_id", "=", lease.runId).compile(),
+      );
+      if (rows[0]?.state === "exited") return false;
+      throw new LeaseLost(lease.runId, lease.epoch);
+    };
+    // How a run ended is told to others and must survive power loss. The rows before it need not:
+    // power loss also ends the processes they are about.
+    if (change.to === "exited")
+      return this.#connection.durableTransaction(() => this.#together(events, save));
+    return this.#write(events, save);
+  }
+
+  async reclaimLease(
+    runId: string,
+    ownerInstanceId: string,
+    atLeastEpoch: number,
+    leaseMs: number,
+  ): Promise<Lease | null> {
+    const { rows } = this.#connection.execute(
+      this.#db
+        .updateTable("runs")
+        .set({
+          lease_epoch: sql`max(lease_epoch + 1, ${atLeastEpoch})`,
+          lease_expires_at: expiry(leaseMs),
+          updated_at: Date.now(),
+        })
+        .where("run_id", "=", runId)
+        .where("owner_instance_id", "=", ownerInstanceId)
+        .where(notExited)
+        .returning("lease_epoch")
+        .compile(),
+    );
+    const row = rows[0];
+    return row === undefined ? null : { runId, ownerInstanceId, epoch: row.lease_epoch };
+  }
+
+  async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
+    const { numAffectedRows = 0n } = this.#connection.execute(
+      this.#db
+        .updateTable("runs")
+        .set({ lease_expires_at: expiry(leaseMs) })
+        .where("owner_instance_id", "=", ownerInstanceId)
+        .where(notExited)
+        .compile(),
+    );
+    return Number(numAffectedRows);
+  }
+
+  getRun(runId: string): Promise<RunRecord | null> {
+    return read.getRun(this.#db, runId);
+  }
+
+  findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]> {
+    return read.findRuns(this.#db, prefix, limit);
+  }
+
+  listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
+    return read.listRuns(this.#db, filter);
+  }
+
+  listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
+    return read.listEvents(this.#db, filter);
+  }
+
+  async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
+    this.#write(events, () => true);
+  }
+
+  async now(): Promise<number> {
+    return hostMonotonicMs();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#db.destroy();
+    this.#connection.close();
+  }
+
+  /** Guarded by the whole lease: whoever holds less than the newest epoch changes nothing. */
+  #update(lease: Lease, change: RunChange): Compilable {
+    return this.#db
+      .updateTable("runs")
+      .set(columnsOf(change, Date.now()))
+      .where("run_id", "=", lease.runId)
+      .where("owner_instance_id", "=", lease.ownerInstanceId)
+      .where("lease_epoch", "=", lease.epoch)
+      .where(notExited);
+  }
+
+  #changed(statement: Compilable): boolean {
+    return this.#connection.execute(statement.compile()).numAffectedRows !== 0n;
+  }
+
+  #write(events: readonly NewRunEvent[], step: () => boolean): boolean {
+    // One statement is a transaction by itself.
+    if (events.length === 0) return step();
+    return this.#connection.transaction(() => this.#together(events, step));
+  }
+
+  /** A row's step and its events: both or neither. */
+  #together(events: readonly NewRunEvent[], step: () => boolean): boolean {
+    const written = step();
+    if (written) appendEvents(this.#connection, this.#db, events, this.#eventsKept);
+    return written;
+  }
+}
+
+function expiry(leaseMs: number): number {
+  return hostMonotonicMs() + Math.ceil(leaseMs);
+}

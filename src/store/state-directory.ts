@@ -1,0 +1,166 @@
+import type { Stats } from "node:fs";
+import { access, constants, lstat, mkdir } from "node:fs/promises";
+import { homedir } from "node:os";
+import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
+import { StateUnusable } from "../errors.js";
+import { errnoOf } from "./errno.js";
+import { networkFileSystemOf } from "./file-system.js";
+import { longestSocketPath, socketPathLimit } from "./socket-path.js";
+
+export interface StateDirectory {
+  readonly home: string;
+  /** The SQLite store, shared by all instances. */
+  readonly storePath: string;
+  /** One directory per instance: lock, launcher, runs, sockets. */
+  readonly instancesPath: string;
+}
+
+/** Where the state directory is, by `$HOLDFAST_HOME` or the platform's convention. Looks at nothing on disk. */
+export function resolveHome(
+  env: Readonly<Record<string, string | undefined>> = process.env,
+  platform: NodeJS.Platform = process.platform,
+): string {
+  const chosen = env["HOLDFAST_HOME"];
+  if (chosen !== undefined && chosen !== "") return chosen;
+  if (platform === "win32") {
+    return win32.join(
+      env["LOCALAPPDATA"] || win32.join(userHome(env["USERPROFILE"]), "AppData", "Local"),
+      "holdfast",
+    );
+  }
+  if (platform === "darwin")
+    return posix.join(userHome(env["HOME"]), "Library", "Application Support", "holdfast");
+  const state = env["XDG_STATE_HOME"];
+  // The XDG specification has relative paths ignored.
+  if (state !== undefined && posix.isAbsolute(state)) return posix.join(state, "holdfast");
+  return posix.join(userHome(env["HOME"]), ".local", "state", "holdfast");
+}
+
+/** The state directory, made if need be, fit to hold sockets, locks and the store. */
+export async function openStateDirectory(path: string): Promise<StateDirectory> {
+  const home = requireAbsolute(path);
+  requireShortEnough(home);
+  await make(home).catch((error: unknown) => {
+    throw cannotMake(home, error);
+  });
+  const found = await inspect(home);
+  if (found === null) throw refuse(home, "was removed while it was being opened. Try again.");
+  await access(home, constants.W_OK | constants.X_OK).catch((error: unknown) => {
+    const why =
+      errnoOf(error) === "EROFS" ? "is on a read-only file system" : "is not writable for this user";
+    throw refuse(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
+  });
+  return found;
+}
+
+/** Level by level: the recursive way of Node says ENOENT where the system says that it is read-only. */
+async function make(path: string): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o700 });
+  } catch (error) {
+    const errno = errnoOf(error);
+    // Whatever is there already is looked at afterwards.
+    if (errno === "EEXIST") return;
+    if (errno !== "ENOENT" || path === dirname(path)) throw error;
+    await make(dirname(path));
+    // Not a third time: above a dangling link it would never end.
+    await mkdir(path, { mode: 0o700 }).catch((again: unknown) => {
+      if (errnoOf(again) !== "EEXIST") throw again;
+    });
+  }
+}
+
+/** For readers: creates nothing, and need not be writable. Null when there is none. */
+export async function findStateDirectory(path: string): Promise<StateDirectory | null> {
+  return inspect(requireAbsolute(path));
+}
+
+async function inspect(home: string): Promise<StateDirectory | null> {
+  const found = await lstat(home).catch((error: unknown) => {
+    if (["ENOENT", "ENOTDIR"].includes(errnoOf(error) ?? "")) return null;
+    throw refuse(home, "cannot be looked at. Check the permissions of the directories above it.", error);
+  });
+  if (found === null) return null;
+  requireOurs(home, found);
+  const network = await networkFileSystemOf(home);
+  if (network !== null) {
+    throw refuse(
+      home,
+      `is on a network file system (${network}), where locks between processes cannot be relied on. Set HOLDFAST_HOME to a directory on a local disk.`,
+    );
+  }
+  return { home, storePath: join(home, "store.sqlite"), instancesPath: join(home, "instances") };
+}
+
+function requireOurs(home: string, found: Stats): void {
+  if (found.isSymbolicLink()) {
+    throw refuse(
+      home,
+      "is a symbolic link, which somebody else could turn elsewhere. Set HOLDFAST_HOME to the directory it points to.",
+    );
+  }
+  if (!found.isDirectory()) {
+    throw refuse(home, "is not a directory. Move it away, or set HOLDFAST_HOME to another path.");
+  }
+  // Windows has neither; there the directory lies in the user's profile.
+  const uid = process.geteuid?.();
+  if (uid === undefined) return;
+  if (found.uid !== uid) {
+    throw refuse(
+      home,
+      `belongs to uid ${found.uid}, and this is uid ${uid}. Run as its owner, or set HOLDFAST_HOME to a directory of your own.`,
+    );
+  }
+  if ((found.mode & 0o022) !== 0) {
+    const mode = (found.mode & 0o777).toString(8).padStart(4, "0");
+    throw refuse(home, `can be written by others (mode ${mode}). Run \`chmod 700 '${home}'\`.`);
+  }
+}
+
+/** Without a slash at the end, too: that would follow the symbolic link that is to be refused. */
+function requireAbsolute(path: string): string {
+  if (isAbsolute(path)) return resolve(path);
+  throw refuse(
+    path,
+    "is a relative path and would mean another place in every directory. Set HOLDFAST_HOME to an absolute path.",
+  );
+}
+
+function requireShortEnough(home: string): void {
+  const length = longestSocketPath(home);
+  const limit = socketPathLimit(process.platform);
+  if (length <= limit) return;
+  const most = Buffer.byteLength(home) - (length - limit);
+  throw refuse(
+    home,
+    `is too long: sockets inside it would have paths of ${length} bytes, and the system allows ${limit}. Set HOLDFAST_HOME to a path of at most ${most} bytes.`,
+  );
+}
+
+function cannotMake(home: string, error: unknown): StateUnusable {
+  const why = errnoOf(error) === "EROFS" ? "the file system is read-only" : (errnoOf(error) ?? String(error));
+  return refuse(
+    home,
+    `cannot be created (${why}). Make the directory above it writable, or set HOLDFAST_HOME to another path.`,
+    error,
+  );
+}
+
+/** Every refusal happens before anything is recorded or started. */
+function refuse(home: string, sentence: string, cause?: unknown): StateUnusable {
+  const options = cause === undefined ? undefined : { cause };
+  return new StateUnusable(home, `the state directory ${home} ${sentence} Nothing was started.`, options);
+}
+
+function userHome(fromEnv: string | undefined): string {
+  if (fromEnv !== undefined && fromEnv !== "") return fromEnv;
+  try {
+    return homedir();
+  } catch (error) {
+    throw new StateUnusable(
+      "~",
+      "this user has no home directory, so there is no place for the state directory; nothing was started. Set HOLDFAST_HOME to an absolute path.",
+      { cause: error },
+    );
+  }
+}

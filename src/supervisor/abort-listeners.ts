@@ -1,0 +1,22 @@
+/** Callbacks per signal, so that a thousand runs under one signal are one listener and no leak warning. */
+const listeners = new WeakMap<AbortSignal, Set<() => void>>();
+
+/** Call back once when the signal aborts (it has not yet). Returns how to stop listening. */
+export function onAbort(signal: AbortSignal, callback: () => void): () => void {
+  let callbacks = listeners.get(signal);
+  if (callbacks === undefined) {
+    const fresh = new Set<() => void>();
+    listeners.set(signal, fresh);
+    signal.addEventListener(
+      "abort",
+      () => {
+        for (const each of fresh) each();
+        fresh.clear();
+      },
+      { once: true },
+    );
+    callbacks = fresh;
+  }
+  callbacks.add(callback);
+  return () => callbacks.delete(callback);
+}

@@ -1,0 +1,50 @@
+import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../anchor/host.js";
+import type { RunBoundary } from "../store/run-record.js";
+import { handOverOwed, noteStop } from "./cancel.js";
+import { noteStarted } from "./started.js";
+import type { LiveRun } from "./live-run.js";
+import { step } from "./run-state.js";
+
+const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
+
+/**
+ * Take a connection into use and catch up with what its anchor says. Everything the run's owner holds (unaccepted
+ * input, owed stops, the window size) is handed to it; nothing is assumed of what an earlier connection got through.
+ */
+export function adopt(live: LiveRun, link: AnchorLink, owner: boolean): void {
+  const { welcome } = link;
+  live.link = link;
+  live.owner = owner;
+  catchUp(live, welcome);
+  if (owner) {
+    live.stdin.attach(link, {
+      accepted: welcome.stdinAccepted,
+      limit: welcome.stdinLimit,
+      closed: welcome.stdinClosed,
+    });
+    if (live.size !== null) link.resize(live.size);
+  }
+  handOverOwed(live);
+  link.listen((event) => live.listener(link, event));
+}
+
+function catchUp(live: LiveRun, welcome: Welcome): void {
+  const { anchor, root, boundary } = welcome;
+  live.tier = boundary.tier;
+  live.traces = { ...live.traces, anchor, root, boundary: boundaryOf(boundary) };
+  for (const stream of STREAMS) live.ranges.welcome(stream, welcome[stream]);
+  live.state = step(live.state, { type: "gated", root });
+  // `exiting` does not say whether it ever ran; the exit will.
+  if (welcome.phase === "running") noteStarted(live);
+  if (welcome.phase === "exiting") live.started.resolve();
+  if (welcome.firstStop !== null) {
+    live.firstStop = welcome.firstStop;
+    live.state = step(live.state, { type: "stop", stop: welcome.firstStop });
+    noteStop(live, welcome.firstStop);
+  }
+  if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
+}
+
+export function boundaryOf({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
+  return { cgroup, cgroupInode, note: tierNote };
+}

@@ -1,0 +1,94 @@
+import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { LeaseLost } from "../errors.js";
+import { noteStop } from "./cancel.js";
+import { concludeExit } from "./conclude.js";
+import { letGo } from "./let-go.js";
+import { eventFacts, isOver, type LiveRun } from "./live-run.js";
+import { noteWithheld } from "./output.js";
+import { regain } from "./regain.js";
+import { step } from "./run-state.js";
+import { noteStarted } from "./started.js";
+
+/** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */
+export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {
+  if (isOver(live) || live.link !== link) return;
+  switch (event.type) {
+    case "started":
+      return noteStarted(live);
+    case "failed":
+      // The exit that follows says it durably; in this one's words, which know what was to be run.
+      live.failure = event.failure;
+      live.state = step(live.state, event);
+      return;
+    case "output":
+      // The end of a stream is no sign of life.
+      if (!live.ranges.update(event.stream, event)) return;
+      live.activity.output();
+      live.deadlines.progress();
+      return noteWithheld(live);
+    case "stdin":
+      return live.stdin.credit(event);
+    case "leader":
+      live.state = step(live.state, event);
+      return noteExitingSoon(live);
+    case "stopping":
+      live.firstStop = event.stop;
+      live.state = step(live.state, { type: "stop", stop: event.stop });
+      return noteStop(live, event.stop);
+    case "survivors":
+      live.state = step(live.state, event);
+      return noteSurvivors(live, event.survivors);
+    case "exited":
+      return concludeExit(live, event.exit, "anchor");
+    case "refused":
+      return onRefused(live, event);
+    case "closed":
+      live.link = null;
+      live.stdin.detach();
+      if (!live.regaining) live.context.track(live.facts.runId, regain(live));
+      return;
+  }
+}
+
+/** The end mostly follows at once; a state that lasts a millisecond is not worth a transaction. */
+function noteExitingSoon(live: LiveRun): void {
+  if (live.exitingNote !== null || live.stopNoted) return;
+  live.exitingNote = setTimeout(() => {
+    live.journal.note({ to: "exiting", at: Date.now() });
+  }, defaults.exitingNoteMs);
+  live.exitingNote.unref();
+}
+
+/** Known to resist: said once in the record and once aloud; the anchor goes on trying. */
+function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
+  if (live.survivorsNoted || survivors.length === 0) return;
+  live.survivorsNoted = true;
+  const at = Date.now();
+  const data = { mode: "kill", residue: 0, survivors: survivors.length };
+  live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
+  const { runId } = live.facts;
+  const names = survivors.map(({ pid, command }) => `${pid} (${command})`).join(", ");
+  const message = `run ${runId}: still there after KILL: ${names}; its anchor stays and goes on trying`;
+  live.context.report({ runId, message, cause: survivors });
+}
+
+function onRefused(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {
+  const { runId } = live.facts;
+  switch (code) {
+    case "stale-epoch":
+    case "not-owner":
+      // An observer is no owner and knows it.
+      if (live.owner) letGo(live, new LeaseLost(runId, live.journal.lease.epoch));
+      return;
+    case "bad-phase":
+      // It was on its way out when the command came.
+      return;
+    default:
+      live.context.report({
+        runId,
+        message: `run ${runId}: its anchor refused a command (${code}): ${message}`,
+        cause: null,
+      });
+  }
+}

@@ -1,0 +1,53 @@
+import type { FirstStop, StopRequest } from "../anchor/host.js";
+import { BadInput } from "../errors.js";
+import type { CancelOptions } from "./api.js";
+import { deferred } from "./deferred.js";
+import { newRequestId } from "./ids.js";
+import { eventFacts, isOver, type LiveRun } from "./live-run.js";
+import { step } from "./run-state.js";
+
+/** Resolves when the stop is with the anchor, which keeps the first one's reason; or when there is nothing left to stop. */
+export async function cancel(live: LiveRun, options: CancelOptions = {}): Promise<void> {
+  const {
+    reason = "manual-cancel",
+    actor = live.context.actor,
+    requestId = newRequestId(),
+    graceMs = null,
+  } = options;
+  if (graceMs !== null && !(Number.isFinite(graceMs) && graceMs >= 0))
+    throw new BadInput("graceMs", `a grace must be a number of milliseconds, 0 or more, not ${graceMs}`);
+  if (isOver(live)) return;
+  const stop = { reason, actor, requestId, graceMs };
+  // A second cancel is no new reason, but it may shorten the grace.
+  if (!live.deadlines.cancel(stop)) sendStop(live, stop);
+  if (live.owed.length === 0) return;
+  live.owedHanded ??= deferred<void>();
+  await live.owedHanded.promise;
+}
+
+/** The anchor first, the record after: stopping works whatever the store does. */
+export function sendStop(live: LiveRun, stop: StopRequest): void {
+  if (isOver(live)) return;
+  live.state = step(live.state, { type: "stop", stop });
+  if (live.link === null) live.owed.push(stop);
+  else live.link.stop(stop);
+  noteStop(live, stop);
+}
+
+/** There is a connection (again): what was asked meanwhile is asked now, in order. */
+export function handOverOwed(live: LiveRun): void {
+  if (live.link !== null) for (const stop of live.owed) live.link.stop(stop);
+  live.owed = [];
+  live.owedHanded?.resolve();
+  live.owedHanded = null;
+}
+
+/** Once per run: the first stop is the one that counts, whoever asked. */
+export function noteStop(live: LiveRun, { reason, actor, requestId }: FirstStop): void {
+  if (live.stopNoted) return;
+  live.stopNoted = true;
+  const at = Date.now();
+  live.journal.note({ to: "exiting", at }, [
+    { ...eventFacts(live, at), type: "cancel", data: { reason, actor, requestId } },
+  ]);
+}

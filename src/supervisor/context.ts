@@ -1,0 +1,30 @@
+import type { AnchorHost } from "../anchor/host.js";
+import type { Store } from "../store/store.js";
+import type { Problem } from "./api.js";
+import type { Leases } from "./leases.js";
+import type { StoreGate } from "./store-gate.js";
+import type { LiveRun } from "./live-run.js";
+
+/** Null as actor: leave the runs to their anchors. */
+export interface Closing {
+  readonly actor: string | null;
+}
+
+/** What every run of one supervisor shares. */
+export interface Context {
+  readonly store: Store;
+  readonly host: AnchorHost;
+  readonly instanceId: string;
+  /** Named when nobody else is. */
+  readonly actor: string;
+  readonly discardOutput: boolean;
+  readonly leases: Leases;
+  readonly gate: StoreGate;
+  /** Runs whose end is not committed yet. */
+  readonly live: Map<string, LiveRun>;
+  /** Set once: no run may begin any more, and one that just has is treated like all the others. */
+  closing: Closing | null;
+  report(problem: Problem): void;
+  /** Work nobody awaits. A failure is reported; close() sees the end of it. */
+  track(runId: string, work: Promise<void>): void;
+}

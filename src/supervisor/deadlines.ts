@@ -1,0 +1,120 @@
+import type { StopRequest } from "../anchor/host.js";
+import type { RunDeadlines } from "../store/run-record.js";
+
+/** Longer timers fire at once (they are 32-bit); a countdown takes them in several steps. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Aborts when the monotonic clock reaches the due time. Pushing the due time back leaves the timer alone: it looks
+ * at the clock when it fires, so a million pushes cost a million assignments, and nothing drifts.
+ */
+class Countdown {
+  readonly #controller = new AbortController();
+  readonly #reason: StopRequest;
+  #dueAt = Infinity;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(reason: StopRequest, onAbort: (stop: StopRequest) => void) {
+    this.#reason = reason;
+    const { signal } = this.#controller;
+    signal.addEventListener("abort", () => onAbort(signal.reason as StopRequest), { once: true });
+  }
+
+  /** Infinity: never, until told otherwise. */
+  due(inMs: number): void {
+    this.#dueAt = performance.now() + inMs;
+    if (this.#timer === null) this.#watch();
+  }
+
+  abort(reason: StopRequest): void {
+    this.disarm();
+    this.#controller.abort(reason);
+  }
+
+  disarm(): void {
+    this.#dueAt = Infinity;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  #watch(): void {
+    this.#timer = null;
+    if (this.#dueAt === Infinity) return;
+    const left = this.#dueAt - performance.now();
+    if (left <= 0) return this.abort(this.#reason);
+    this.#timer = setTimeout(() => this.#watch(), Math.min(Math.ceil(left), LONGEST_TIMER_MS));
+    // The run's connection keeps the process alive; a deadline without a run is no reason to.
+    this.#timer.unref();
+  }
+}
+
+function stopAs(reason: "overall-timeout" | "no-output-timeout"): StopRequest {
+  return { reason, actor: "deadline", requestId: "", graceMs: null };
+}
+
+/**
+ * One tree of AbortControllers per run. The root is the manual cancel; its children are the overall and the no-output
+ * deadline. Whichever aborts first carries the reason; the others fall silent. The anchor holds both deadlines too,
+ * and acts on them when nobody here does.
+ */
+export class Deadlines {
+  readonly #root = new AbortController();
+  readonly #limits: RunDeadlines;
+  readonly #onStop: (stop: StopRequest) => void;
+  readonly #overall: Countdown | null;
+  readonly #silence: Countdown | null;
+  #armed = false;
+  #withheld = false;
+
+  constructor(limits: RunDeadlines, onStop: (stop: StopRequest) => void) {
+    this.#limits = limits;
+    this.#onStop = onStop;
+    const child = (reason: StopRequest): Countdown => new Countdown(reason, (stop) => this.cancel(stop));
+    this.#overall = limits.overallMs === null ? null : child(stopAs("overall-timeout"));
+    this.#silence = limits.noOutputMs === null ? null : child(stopAs("no-output-timeout"));
+  }
+
+  /** Aborted: somebody has asked for the end. The reason is a StopRequest. */
+  get signal(): AbortSignal {
+    return this.#root.signal;
+  }
+
+  /** The command runs; `elapsedMs` of the overall time were used up before (a run taken up again). */
+  arm(elapsedMs = 0): void {
+    if (this.#armed || this.#root.signal.aborted) return;
+    this.#armed = true;
+    if (this.#limits.overallMs !== null) this.#overall?.due(Math.max(0, this.#limits.overallMs - elapsedMs));
+    this.progress();
+  }
+
+  /** Output, or somebody's word that there is progress. */
+  progress(): void {
+    if (this.#silence === null || !this.#armed || this.#root.signal.aborted) return;
+    this.#silence.due(
+      this.#withheld || this.#limits.noOutputMs === null ? Infinity : this.#limits.noOutputMs,
+    );
+  }
+
+  /** While the anchor withholds reading, silence is ours, not the program's. */
+  withhold(withheld: boolean): void {
+    if (this.#withheld === withheld) return;
+    this.#withheld = withheld;
+    this.progress();
+  }
+
+  /** False: somebody was faster. */
+  cancel(stop: StopRequest): boolean {
+    if (this.#root.signal.aborted) return false;
+    this.#root.abort(stop);
+    this.#overall?.abort(stop);
+    this.#silence?.abort(stop);
+    this.#onStop(stop);
+    return true;
+  }
+
+  dispose(): void {
+    this.#armed = false;
+    this.#overall?.disarm();
+    this.#silence?.disarm();
+  }
+}

@@ -1,0 +1,71 @@
+import type { OutputSlice, StreamName } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { onAbort } from "./abort-listeners.js";
+import type { FollowOptions, OutputChunk } from "./api.js";
+import type { OutputRanges } from "./output-ranges.js";
+
+export interface FollowSource {
+  readonly ranges: OutputRanges;
+  read(stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
+  ack(stream: StreamName, offset: number): void;
+}
+
+interface Cursor {
+  readonly stream: StreamName;
+  offset: number;
+  done: boolean;
+}
+
+const BOTH: readonly StreamName[] = ["stdout", "stderr"];
+
+/**
+ * Live output until every stream asked for has ended and been yielded whole. Each follower has cursors of its own and
+ * consumes nothing. Aborting ends the iteration without an error.
+ */
+export async function* follow(
+  source: FollowSource,
+  { streams = BOTH, offsets = {}, ack = false, signal }: FollowOptions = {},
+): AsyncGenerator<OutputChunk, void, undefined> {
+  const { ranges } = source;
+  const cursors = streams.map((stream): Cursor => ({
+    stream,
+    offset: offsets[stream] ?? ranges.first(stream),
+    done: false,
+  }));
+  const stopListening = signal === undefined || signal.aborted ? null : onAbort(signal, () => ranges.wake());
+  try {
+    for (;;) {
+      // Read before looking: what changes while we look is seen by `changed`.
+      const { version, ended } = ranges;
+      let yielded = false;
+      for (const cursor of cursors) {
+        if (signal?.aborted === true) return;
+        const slice = await next(source, cursor, ended);
+        if (slice === null) continue;
+        yielded = true;
+        cursor.offset = slice.offset + slice.bytes.length;
+        yield { stream: cursor.stream, offset: slice.offset, bytes: slice.bytes };
+        if (ack) source.ack(cursor.stream, cursor.offset);
+      }
+      if (signal?.aborted === true || cursors.every((cursor) => cursor.done)) return;
+      if (!yielded) await ranges.changed(version);
+    }
+  } finally {
+    stopListening?.();
+  }
+}
+
+/** Null: nothing now; the cursor is done when nothing will ever come. */
+async function next(source: FollowSource, cursor: Cursor, ended: boolean): Promise<OutputSlice | null> {
+  if (cursor.done) return null;
+  const { end, closed } = source.ranges.range(cursor.stream);
+  if (cursor.offset >= end && (closed || !ended)) {
+    cursor.done = closed;
+    return null;
+  }
+  // After the end the spool has the last word: of a run whose anchor died, nobody else knows how much there is.
+  const slice = await source.read(cursor.stream, cursor.offset, defaults.followBytes);
+  if (slice.bytes.length > 0) return slice;
+  cursor.done = closed || ended;
+  return null;
+}

@@ -1,0 +1,51 @@
+import { randomFillSync } from "node:crypto";
+
+/** Crockford's alphabet: no i, l, o, u, so an id survives being read aloud. */
+const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
+
+/** Ids are part of socket paths, which the kernel limits to 107 bytes: hence so few characters. */
+const INSTANCE_CHARACTERS = 8;
+const RUN_CHARACTERS = 12;
+/** A lease id is a marker that is searched for in environments of strangers: it must not occur by chance. */
+const LEASE_CHARACTERS = 16;
+
+/** Drawn in one go for some hundred ids: each visit to the generator costs as much as a small system call. */
+const pool = Buffer.alloc(4096);
+let used = pool.length;
+
+function random(characters: number): string {
+  if (used + characters > pool.length) {
+    randomFillSync(pool);
+    used = 0;
+  }
+  let text = "";
+  for (const byte of pool.subarray(used, used + characters)) text += ALPHABET[byte & 31];
+  used += characters;
+  return text;
+}
+
+export function newInstanceId(): string {
+  return `in_${random(INSTANCE_CHARACTERS)}`;
+}
+
+export function newRunId(): string {
+  return `run_${random(RUN_CHARACTERS)}`;
+}
+
+export function newLeaseId(): string {
+  return `lease_${random(LEASE_CHARACTERS)}`;
+}
+
+export function newRequestId(): string {
+  return `req_${random(RUN_CHARACTERS)}`;
+}
+
+/** One per process that opens an instance: tells a restarted supervisor from the one before. */
+export function newIncarnation(): string {
+  return random(LEASE_CHARACTERS);
+}
+
+/** An instance id becomes part of paths, of cgroups too. */
+export function isInstanceId(text: string): boolean {
+  return /^[a-z0-9][a-z0-9_-]{0,11}$/.test(text);
+}

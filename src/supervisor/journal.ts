@@ -1,0 +1,130 @@
+import { LeaseLost, RunNotFound } from "../errors.js";
+import type { NewRunEvent } from "../store/run-event.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { Lease, RunChange, Store } from "../store/store.js";
+import { deferred, type Deferred } from "./deferred.js";
+import type { StoreGate } from "./store-gate.js";
+
+interface Entry {
+  readonly change: RunChange | null;
+  readonly events: readonly NewRunEvent[];
+  /** Set for the terminal entry: it is settled with the committed record. */
+  readonly committed: Deferred<RunRecord> | null;
+}
+
+export interface JournalWatcher {
+  /** A write was refused and will be repeated. */
+  failing(error: unknown): void;
+  /** Somebody else owns the run, or its record is gone: nothing more is written. */
+  ousted(error: LeaseLost | RunNotFound): void;
+}
+
+/**
+ * One run's writes to the store, in order. A write that fails is repeated until it succeeds: stopping a run never waits
+ * for the store, and its end is never forgotten because the disk was full for a while.
+ */
+export class Journal {
+  readonly #store: Store;
+  readonly #gate: StoreGate;
+  readonly #watcher: JournalWatcher;
+  readonly #trouble = deferred<void>();
+  #lease: Lease;
+  #entries: Entry[] = [];
+  #writing = false;
+  #closed: Error | null = null;
+
+  constructor(store: Store, gate: StoreGate, lease: Lease, watcher: JournalWatcher) {
+    this.#store = store;
+    this.#gate = gate;
+    this.#lease = lease;
+    this.#watcher = watcher;
+  }
+
+  get lease(): Lease {
+    return this.#lease;
+  }
+
+  /** Resolves when a write has failed for the first time. */
+  get trouble(): Promise<void> {
+    return this.#trouble.promise;
+  }
+
+  /** Go on under a newer epoch of the same run. */
+  renew(lease: Lease): void {
+    this.#lease = lease;
+  }
+
+  note(change: RunChange | null, events: readonly NewRunEvent[] = []): void {
+    this.#append({ change, events, committed: null });
+  }
+
+  /** Resolves with the record once the end is committed; rejects only when the journal is closed before that. */
+  finish(change: RunChange, events: readonly NewRunEvent[]): Promise<RunRecord> {
+    const committed = deferred<RunRecord>();
+    this.#append({ change, events, committed });
+    return committed.promise;
+  }
+
+  /** Stop writing. What is still unwritten stays so. */
+  close(error: Error): void {
+    if (this.#closed !== null) return;
+    this.#closed = error;
+    for (const { committed } of this.#entries.splice(0)) committed?.reject(error);
+  }
+
+  #append(entry: Entry): void {
+    if (this.#closed !== null) return entry.committed?.reject(this.#closed);
+    // While the store refuses everything, yesterday's signs of life need not pile up behind today's. The head may be in flight.
+    if (
+      entry.change?.to === "output" &&
+      this.#entries.length > 1 &&
+      this.#entries.at(-1)?.change?.to === "output"
+    )
+      this.#entries.pop();
+    this.#entries.push(entry);
+    if (!this.#writing) void this.#write();
+  }
+
+  /** Never rejects. The first write happens within the call, without a turn of the loop. */
+  async #write(): Promise<void> {
+    this.#writing = true;
+    for (let entry = this.#entries[0]; entry !== undefined; entry = this.#entries[0]) {
+      for (let wait = this.#gate.enter(); wait !== null; wait = this.#gate.enter()) await wait;
+      if (this.#closed !== null) break;
+      try {
+        const record = await this.#save(entry);
+        this.#gate.accepted();
+        if (this.#entries[0] === entry) this.#entries.shift();
+        if (record !== null) entry.committed?.resolve(record);
+      } catch (error) {
+        this.#refused(error);
+      }
+    }
+    this.#writing = false;
+  }
+
+  #refused(error: unknown): void {
+    if (error instanceof LeaseLost || error instanceof RunNotFound) {
+      // An answer, if not the one hoped for; of an epoch that has been renewed meanwhile it says nothing.
+      this.#gate.accepted();
+      if (this.#closed !== null || (error instanceof LeaseLost && error.epoch !== this.#lease.epoch)) return;
+      this.close(error);
+      return this.#watcher.ousted(error);
+    }
+    this.#gate.refused();
+    if (this.#closed !== null) return;
+    this.#trouble.resolve();
+    this.#watcher.failing(error);
+  }
+
+  async #save({ change, events, committed }: Entry): Promise<RunRecord | null> {
+    const { runId } = this.#lease;
+    if (change !== null) await this.#store.saveRun(this.#lease, change, events);
+    else await this.#store.appendEvents(events);
+    if (committed === null) return null;
+    // Read back rather than assembled: the record is what is committed, also when somebody else ended it first.
+    const record = await this.#store.getRun(runId);
+    if (record === null) throw new RunNotFound(runId);
+    return record;
+  }
+}

@@ -1,0 +1,95 @@
+import type { Attempt } from "../anchor/failure.js";
+import type {
+  AnchorEvent,
+  AnchorLink,
+  FirstStop,
+  SpawnFailure,
+  StopRequest,
+  StreamName,
+  TerminalSize,
+} from "../anchor/host.js";
+import type { NewRunEvent } from "../store/run-event.js";
+import type { RunDeadlines, RunPolicy, RunRecord } from "../store/run-record.js";
+import type { HoldfastError } from "../errors.js";
+import type { Traces } from "./aftermath.js";
+import type { Activity } from "./activity.js";
+import type { Context } from "./context.js";
+import type { Deadlines } from "./deadlines.js";
+import type { Deferred } from "./deferred.js";
+import type { Journal } from "./journal.js";
+import type { OutputRanges } from "./output-ranges.js";
+import type { RunState } from "./run-state.js";
+import type { Stdin } from "./stdin.js";
+
+/** What does not change during a run. */
+export interface RunFacts {
+  readonly runId: string;
+  readonly leaseId: string;
+  /** For display: secrets redacted. */
+  readonly command: string;
+  /** What was to be started, when this supervisor started it. Not stored. */
+  readonly attempt: Attempt | null;
+  readonly policy: RunPolicy;
+  readonly deadlines: RunDeadlines;
+  /** Unacked bytes at which the anchor stops reading; null: never. */
+  readonly withholdAt: Readonly<Record<StreamName, number | null>>;
+}
+
+/** A run this supervisor holds, with everything that works for it. The verbs are one file each. */
+export interface LiveRun {
+  readonly context: Context;
+  readonly facts: RunFacts;
+  readonly journal: Journal;
+  readonly deadlines: Deadlines;
+  readonly stdin: Stdin;
+  readonly ranges: OutputRanges;
+  readonly activity: Activity;
+  /** The command has been exec'd, or never will be. */
+  readonly started: Deferred<void>;
+  readonly ended: Deferred<RunRecord>;
+  readonly listener: (link: AnchorLink, event: AnchorEvent) => void;
+  state: RunState;
+  /** When the command was exec'd; `noted`: and the record says so. */
+  startedAt: { readonly at: number; readonly noted: boolean } | null;
+  link: AnchorLink | null;
+  /** False: the connection only observes; it can stop the run and hear of it. */
+  owner: boolean;
+  tier: string | null;
+  /** What is known of the run's processes, should their anchor fall silent. */
+  traces: Traces;
+  firstStop: FirstStop | null;
+  /** Why the command was not executed, when this supervisor knows. */
+  failure: SpawnFailure | null;
+  /** Stops to be handed to the next connection. */
+  owed: StopRequest[];
+  owedHanded: Deferred<void> | null;
+  stopNoted: boolean;
+  survivorsNoted: boolean;
+  exitingNote: NodeJS.Timeout | null;
+  size: TerminalSize | null;
+  descendants: number;
+  regaining: boolean;
+  finalizing: boolean;
+  /** Set: this supervisor has nothing to do with the run any more. */
+  letGo: HoldfastError | null;
+  followers: number;
+  /** Somebody has followed the output to its end or been told of the run's. */
+  witnessed: boolean;
+  discarded: boolean;
+  ignoreSignal: (() => void) | null;
+}
+
+export function isOver(live: LiveRun): boolean {
+  return live.finalizing || live.letGo !== null;
+}
+
+type EventFacts = Pick<NewRunEvent, "runId" | "at" | "rootPid" | "descendants">;
+
+export function eventFacts(live: LiveRun, at: number): EventFacts {
+  return {
+    runId: live.facts.runId,
+    at,
+    rootPid: live.state.root?.pid ?? null,
+    descendants: live.descendants,
+  };
+}

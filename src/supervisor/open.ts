@@ -1,0 +1,81 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { openNativeHost } from "../anchor/native-host.js";
+import { defaults } from "../defaults.js";
+import { BadInput, StateUnusable } from "../errors.js";
+import { acquireInstanceLock } from "../store/instance-lock.js";
+import { readMachineIdentity } from "../store/machine.js";
+import { openSqliteStore } from "../store/sqlite/open.js";
+import { openStateDirectory, resolveHome } from "../store/state-directory.js";
+import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
+import { isInstanceId, newIncarnation, newInstanceId } from "./ids.js";
+import { createSupervisor } from "./supervisor.js";
+
+/** A supervisor on this machine: its own instance directory, the state directory's store, native anchors. */
+export async function openSupervisor(options: SupervisorOptions = {}): Promise<Supervisor> {
+  const { instanceId = newInstanceId() } = options;
+  if (!isInstanceId(instanceId))
+    throw new BadInput(
+      "instanceId",
+      `${JSON.stringify(instanceId)} cannot name an instance: up to 12 of a-z, 0-9, _ and -`,
+    );
+  const { home, storePath, instancesPath } = await openStateDirectory(options.home ?? resolveHome());
+  const instanceDir = join(instancesPath, instanceId);
+  const ephemeral = options.instanceId === undefined;
+  await makePrivate(instanceDir);
+
+  const opened: AsyncDisposable[] = [];
+  try {
+    const lock = await acquireInstanceLock(instanceDir);
+    opened.push(lock);
+    const machine = await readMachineIdentity(home);
+    const store = await openSqliteStore({
+      path: storePath,
+      eventsKept: defaults.eventsKept,
+      busyMs: defaults.storeBusyMs,
+    });
+    opened.push(store);
+    const host = await openNativeHost({
+      home,
+      instanceId,
+      instanceDir,
+      incarnation: newIncarnation(),
+      machine,
+    });
+    return createSupervisor({
+      onProblem: warn,
+      ...options,
+      home,
+      instanceId,
+      store,
+      host,
+      onClosed: async (left) => {
+        // Still under the lock: whoever finds the instance dead must find it whole or not at all.
+        if (ephemeral && left === 0) await rm(instanceDir, { recursive: true, force: true, maxRetries: 3 });
+        await lock[Symbol.asyncDispose]();
+      },
+    });
+  } catch (error) {
+    if (ephemeral) await rm(instanceDir, { recursive: true, force: true });
+    for (const each of opened.reverse()) await each[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+/** Nobody asked to be told, but it must be visible. */
+function warn({ message, cause }: Problem): void {
+  const detail = cause instanceof Error ? cause.message : "";
+  process.emitWarning(message, { type: "HoldfastWarning", code: "HOLDFAST_PROBLEM", detail });
+}
+
+async function makePrivate(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    throw new StateUnusable(
+      path,
+      `the instance directory ${path} cannot be made (${String(cause)}); nothing was started`,
+      { cause },
+    );
+  }
+}

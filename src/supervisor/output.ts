@@ -1,0 +1,66 @@
+import type { StreamName } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import type { FollowOptions, OutputChunk, ReadOptions } from "./api.js";
+import { follow } from "./follow.js";
+import type { LiveRun } from "./live-run.js";
+import { releaseOutput } from "./release-output.js";
+
+const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
+
+export async function readOutput(
+  live: LiveRun,
+  stream: StreamName,
+  options: ReadOptions = {},
+): Promise<OutputChunk> {
+  const { offset = 0, maxBytes = defaults.followBytes } = options;
+  checkOffset("offset", offset);
+  checkOffset("maxBytes", maxBytes);
+  const slice = await live.context.host.readOutput(live.facts.runId, stream, offset, maxBytes);
+  return { stream, ...slice };
+}
+
+/** A follower holds the run's output until it is done. */
+export async function* followOutput(
+  live: LiveRun,
+  options?: FollowOptions,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  live.followers++;
+  try {
+    const { runId } = live.facts;
+    yield* follow(
+      {
+        ranges: live.ranges,
+        read: (stream, offset, maxBytes) => live.context.host.readOutput(runId, stream, offset, maxBytes),
+        ack: (stream, offset) => ackOutput(live, stream, offset),
+      },
+      options,
+    );
+  } finally {
+    live.followers--;
+    live.witnessed = true;
+    releaseOutput(live);
+  }
+}
+
+export function ackOutput(live: LiveRun, stream: StreamName, offset: number): void {
+  checkOffset("offset", offset);
+  live.ranges.acked(stream, offset);
+  live.link?.ack(stream, offset);
+  noteWithheld(live);
+}
+
+/** The anchor stops reading at the bound until it is acked: that silence is not the program's. */
+export function noteWithheld(live: LiveRun): void {
+  live.deadlines.withhold(
+    STREAMS.some((stream) => {
+      const bound = live.facts.withholdAt[stream];
+      return bound !== null && live.ranges.unacked(stream) >= bound;
+    }),
+  );
+}
+
+function checkOffset(field: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 0)
+    throw new BadInput(field, `${field} must be a whole number of bytes, 0 or more, not ${value}`);
+}

@@ -1,0 +1,105 @@
+import { createHash } from "node:crypto";
+import { defaults } from "../defaults.js";
+import { isSecretName } from "./secret-name.js";
+import { shellQuote } from "./shell-quote.js";
+
+const hidden = "***";
+
+/** Tokens that are secret wherever they stand, by the shape their issuers gave them. */
+const tokenShapes = new RegExp(
+  [
+    "-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\\s\\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)",
+    "(?<![\\w-])eyJ[\\w-]{8,}\\.[\\w-]{8,}(?:\\.[\\w-]*)?", // JSON web token
+    "\\bsk-[\\w-]{16,}", // OpenAI, Anthropic and many after them
+    "\\b(?:sk|rk|whsec)_(?:live_|test_)?\\w{16,}", // Stripe
+    "\\bgh[opsur]_\\w{16,}",
+    "\\bgithub_pat_\\w{16,}",
+    "\\bgl(?:pat|ptt|rt|dt)-[\\w.-]{16,}",
+    "\\bxox[a-z]-[\\w-]{8,}",
+    "\\bxapp-[\\w-]{8,}",
+    "\\b(?:AKIA|ASIA)[A-Z0-9]{16}\\b",
+    "\\bAIza[\\w-]{30,}",
+    "\\bya29\\.[\\w-]{16,}",
+    "\\b(?:npm|hf|gsk|dop_v1|xai|pplx|lin_api|r8)[_-][A-Za-z0-9]{24,}",
+    "\\bpypi-[\\w-]{16,}",
+    "(?<![\\w-])SG\\.[\\w-]{16,}\\.[\\w-]{16,}",
+  ].join("|"),
+  "g",
+);
+
+/** Bounded and anchored, so that 128 KiB of anything are read in linear time. */
+const urlUser = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#'"@]*(?:@[^\s/?#'"@]*)*@/gi;
+const header =
+  /(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\s*:\s*)((?:basic|bearer|digest|token|negotiate)\s+)?[^\s'"][^'"\r\n]*/gi;
+const colonPair = /(?<![\w-])([A-Za-z][\w-]{0,80}:[ \t]*)[^\s'",;]+/g;
+const bearer = /\b(bearer\s+)[^\s'"]+/gi;
+const jsonPair = /(["'])([\w.-]{1,80})\1(\s*:\s*)(["'])((?:\\.|(?!\4)[^\\])*)\4/g;
+const assignment = /(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)("[^"]*"|'[^']*'|[^\s&;'"]+)/g;
+const optionPair = /(?<![\w-])(--?[A-Za-z][\w-]{0,80})(\s+)("[^"]*"|'[^']*'|[^\s'"]+)/g;
+
+/** A command as one line for people: quoted as for a shell, secrets hidden, bounded. */
+export function displayCommand(argv: readonly string[]): string {
+  const limit = defaults.displayCommandChars;
+  let line = "";
+  for (const word of redactArguments(argv)) {
+    line += (line === "" ? "" : " ") + shellQuote(word);
+    if (line.length > limit) break;
+  }
+  // Not in the middle of a surrogate pair.
+  return line.length > limit ? `${line.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, "")}…` : line;
+}
+
+/**
+ * Tells commands apart without keeping them. Over the redacted words: a hash of a short secret beside an otherwise
+ * known command line is found out by trying, and two runs that differ only in a token are the same command.
+ */
+export function commandHash(argv: readonly string[]): string {
+  return createHash("sha256")
+    .update(JSON.stringify(redactArguments(argv)))
+    .digest("hex");
+}
+
+export function redactArguments(argv: readonly string[]): string[] {
+  return argv.map((word, at) => {
+    const before = argv[at - 1] ?? "";
+    // `A=b c` is one assignment, but after `sh -c` it is an assignment and a command.
+    if (/^-[a-z]*c$/.test(before)) return redactText(word);
+    return redactOptionValue(before, word) ?? redactAssignment(word) ?? redactText(word);
+  });
+}
+
+/** `--password x`, `-u name:x`. Null when the word before is no such option, or this one is another option. */
+function redactOptionValue(option: string, word: string): string | null {
+  if (!/^--?[A-Za-z]/.test(option) || option.includes("=") || word.startsWith("--")) return null;
+  if (/^(?:-u|-U|--user|--proxy-user)$/.test(option) && word.includes(":"))
+    return `${word.slice(0, word.indexOf(":"))}:${hidden}`;
+  // One dash and one letter is never named after a secret: -p is a port as often as a password.
+  return option.length > 2 && isSecretName(option) ? hidden : null;
+}
+
+/** `NAME=…` and `--name=…`, to the end of the word. */
+function redactAssignment(word: string): string | null {
+  const named = /^-{0,2}[A-Za-z_][\w.-]{0,80}=/.exec(word)?.[0];
+  return named !== undefined && isSecretName(named) ? `${named}${hidden}` : null;
+}
+
+/** Secrets inside one word, which may be a whole script or JSON document. */
+function redactText(text: string): string {
+  return text
+    .replace(tokenShapes, hidden)
+    .replace(urlUser, `$1${hidden}@`)
+    .replace(jsonPair, (all, quote: string, name: string, colon: string, mark: string) =>
+      isSecretName(name) ? `${quote}${name}${quote}${colon}${mark}${hidden}${mark}` : all,
+    )
+    .replace(
+      header,
+      (_, name: string, colon: string, scheme: string | undefined) =>
+        `${name}${colon}${scheme ?? ""}${hidden}`,
+    )
+    .replace(colonPair, (all, name: string) => (isSecretName(name) ? `${name}${hidden}` : all))
+    .replace(bearer, `$1${hidden}`)
+    .replace(assignment, (all, name: string) => (isSecretName(name) ? `${name}${hidden}` : all))
+    .replace(optionPair, (all, name: string, space: string, value: string) =>
+      name.length > 2 && isSecretName(name) && !value.startsWith("--") ? `${name}${space}${hidden}` : all,
+    );
+}

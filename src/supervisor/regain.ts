@@ -1,0 +1,108 @@
+import type { AnchorLink } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { LeaseLost } from "../errors.js";
+import { adopt } from "./adopt.js";
+import { aftermath } from "./aftermath.js";
+import { concludeAftermath } from "./conclude.js";
+import type { Context } from "./context.js";
+import { letGo } from "./let-go.js";
+import { eventFacts, isOver, type LiveRun } from "./live-run.js";
+import { pause } from "./pause.js";
+import { takeUp } from "./take-up.js";
+
+/**
+ * The connection broke without a word of the run's end. Its anchor has finished (the exit file knows), lives (attach
+ * again, under a new epoch) or is dead (the launcher cleans up; the run is lost).
+ */
+export async function regain(live: LiveRun): Promise<void> {
+  live.regaining = true;
+  try {
+    for (let tries = 0; !isOver(live); tries++) {
+      try {
+        if (await attempt(live)) return;
+      } catch (error) {
+        const { runId } = live.facts;
+        live.context.report({
+          runId,
+          message: `run ${runId}: cannot find out what became of it; trying again`,
+          cause: error,
+        });
+      }
+      await pause(pauseAfter(live, tries), live.ended.promise);
+    }
+  } finally {
+    live.regaining = false;
+  }
+}
+
+/** True: connected again, or over. */
+async function attempt(live: LiveRun): Promise<boolean> {
+  const { context, facts, journal } = live;
+  const { runId } = facts;
+  // An observer of the attempt before has done its service.
+  live.link?.close();
+  live.link = null;
+  const found = await takeUp(context, runId, journal.lease.epoch);
+  switch (found.kind) {
+    case "attached": {
+      if (isOver(live)) {
+        found.link.close();
+        return true;
+      }
+      journal.renew(found.lease);
+      adopt(live, found.link, true);
+      refuseGate(live, found.link);
+      const data = { epoch: found.lease.epoch, decision: "continue: the connection was lost" };
+      journal.note(null, [{ ...eventFacts(live, Date.now()), type: "attach", data }]);
+      return !connectionLost(live);
+    }
+    case "unwritable":
+      context.report({
+        runId,
+        message: `run ${runId} can be stopped, but not steered: the store refuses its lease`,
+        cause: found.error,
+      });
+      if (isOver(live)) found.observer.close();
+      else adopt(live, found.observer, false);
+      return false;
+    case "replaced":
+      letGo(live, new LeaseLost(runId, journal.lease.epoch));
+      return true;
+    case "ended-elsewhere":
+      stopEndedElsewhere(context, found.observer);
+      letGo(live, new LeaseLost(runId, journal.lease.epoch));
+      return true;
+    case "unreachable":
+      return false;
+    case "silent": {
+      const after = await aftermath(context.host, live.traces, () => isOver(live));
+      return concludeAftermath(live, after);
+    }
+  }
+}
+
+/** An anchor that has lost its first owner before GO must never execute; whoever comes next only sees to that. */
+export function refuseGate(live: LiveRun, link: AnchorLink): void {
+  if (link.welcome.phase !== "gated") return;
+  link.stop({ reason: "spawn-error", actor: live.context.actor, requestId: "", graceMs: 0 });
+}
+
+/** The record has an end, so its tree must have one too. */
+export function stopEndedElsewhere(context: Context, observer: AnchorLink): void {
+  observer.stop({ reason: "lost", actor: context.actor, requestId: "", graceMs: null });
+  observer.close();
+}
+
+/** The events that waited in a link are heard while it is adopted: its end may be among them. */
+function connectionLost(live: LiveRun): boolean {
+  return live.link === null && !isOver(live);
+}
+
+function pauseAfter(live: LiveRun, tries: number): number {
+  const { runId } = live.facts;
+  if (tries === defaults.reattachTries) {
+    const message = `run ${runId}: its anchor lives but does not answer (stopped, or starved); asking again every ${defaults.storeRetryMaxMs} ms`;
+    live.context.report({ runId, message, cause: null });
+  }
+  return Math.min(defaults.reattachPauseMs * 2 ** tries, defaults.storeRetryMaxMs);
+}

@@ -1,0 +1,43 @@
+import type { StreamName, Welcome } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { Lease } from "../store/store.js";
+import type { Context } from "./context.js";
+import type { LiveRun } from "./live-run.js";
+import { step } from "./run-state.js";
+import { supervise } from "./supervise.js";
+
+const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
+
+/** A run from its record, to be gone on with; `welcome` is null when no anchor answered. */
+export function resume(context: Context, record: RunRecord, lease: Lease, welcome: Welcome | null): LiveRun {
+  const { runId, leaseId, command, policy, deadlines, root, anchor, boundary } = record;
+  const live = supervise(
+    context,
+    {
+      runId,
+      leaseId,
+      command,
+      attempt: null,
+      policy,
+      deadlines,
+      // Whether its streams hold the program back is not on record. Where they might, the no-output deadline is left
+      // to the anchor, which knows: it acts on it a little later, and never wrongly.
+      withholdAt: { stdout: defaults.spoolBytes, stderr: defaults.spoolBytes },
+    },
+    lease,
+    welcome?.stdinAccepted ?? 0,
+  );
+  const { hostId, bootId, pidNamespace } = record;
+  live.traces = { ...live.traces, root, anchor, boundary, machine: { hostId, bootId, pidNamespace } };
+  live.tier = record.tier;
+  if (root !== null) live.state = step(live.state, { type: "gated", root });
+  live.startedAt =
+    record.startedAt === null
+      ? // Killed between GO and its commit: the record was last touched when the gate was ready, a moment before.
+        { at: record.updatedAt, noted: false }
+      : { at: record.startedAt, noted: true };
+  live.stopNoted = record.state === "exiting";
+  if (welcome !== null) for (const stream of STREAMS) live.ranges.continueFrom(stream, welcome[stream].acked);
+  return live;
+}

@@ -1,0 +1,109 @@
+import type { AnchorLink, FirstStop, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import { NotSteering } from "../errors.js";
+import type { RunRecord, RunStateName } from "../store/run-record.js";
+import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run } from "./api.js";
+import { cancel } from "./cancel.js";
+import type { LiveRun } from "./live-run.js";
+import { ackOutput, followOutput, readOutput } from "./output.js";
+import { releaseOutput } from "./release-output.js";
+import { terminalSize } from "./spawn-options.js";
+
+/** What a caller holds of a run. */
+class SupervisedRun implements Run {
+  readonly #live: LiveRun;
+
+  constructor(live: LiveRun) {
+    this.#live = live;
+  }
+
+  get runId(): string {
+    return this.#live.facts.runId;
+  }
+
+  get state(): RunStateName {
+    return this.#live.state.name;
+  }
+
+  get rootPid(): number | null {
+    return this.#live.state.root?.pid ?? null;
+  }
+
+  get firstStop(): FirstStop | null {
+    return this.#live.firstStop;
+  }
+
+  get survivors(): readonly Survivor[] {
+    return this.#live.state.name === "exiting" ? this.#live.state.survivors : [];
+  }
+
+  async wait(): Promise<RunRecord> {
+    const live = this.#live;
+    const record = await live.ended.promise;
+    live.witnessed = true;
+    releaseOutput(live);
+    return record;
+  }
+
+  cancel(options?: CancelOptions): Promise<void> {
+    return cancel(this.#live, options);
+  }
+
+  async write(data: Uint8Array | string): Promise<void> {
+    maySteer(this.#live);
+    await this.#live.stdin.write(data);
+  }
+
+  async closeStdin(): Promise<void> {
+    maySteer(this.#live);
+    await this.#live.stdin.close();
+  }
+
+  resize(size: TerminalSize): void {
+    maySteer(this.#live);
+    this.#live.size = terminalSize(size);
+    if (this.#live.owner) this.#live.link?.resize(size);
+  }
+
+  heartbeat(): void {
+    this.#live.deadlines.progress();
+    ownLink(this.#live)?.heartbeat();
+  }
+
+  read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
+    return readOutput(this.#live, stream, options);
+  }
+
+  follow(options?: FollowOptions): AsyncIterable<OutputChunk> {
+    return followOutput(this.#live, options);
+  }
+
+  ack(stream: StreamName, offset: number): void {
+    ackOutput(this.#live, stream, offset);
+  }
+}
+
+const faces = new WeakMap<LiveRun, Run>();
+
+/** The same one every time. */
+export function runOf(live: LiveRun): Run {
+  let face = faces.get(live);
+  if (face === undefined) {
+    face = new SupervisedRun(live);
+    faces.set(live, face);
+  }
+  return face;
+}
+
+function ownLink({ owner, link }: LiveRun): AnchorLink | null {
+  return owner ? link : null;
+}
+
+/** Between two connections a run may be steered: what is asked is handed to the next. */
+function maySteer(live: LiveRun): void {
+  if (live.letGo !== null) throw live.letGo;
+  if (live.context.leases.fenced)
+    throw new NotSteering(
+      live.facts.runId,
+      "its lease could not be renewed in time, so another supervisor may own it soon",
+    );
+}

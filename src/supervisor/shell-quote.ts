@@ -1,0 +1,19 @@
+/** What a person may paste into a shell and get the same word, on one line and without control characters. */
+export function shellQuote(word: string): string {
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  if (!unprintable.test(word)) return `'${word.replaceAll("'", `'\\''`)}'`;
+  return `$'${word.replaceAll(/[\\']/g, String.raw`\$&`).replaceAll(new RegExp(unprintable, "gu"), escape)}'`;
+}
+
+/** Control characters, line and paragraph separators, and what reorders or hides text. */
+const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\uFFFE\uFFFF]/u;
+
+function escape(character: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  const short = { 7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 27: "e" }[code];
+  if (short !== undefined) return `\\${short}`;
+  if (code < 0x80) return `\\x${code.toString(16).padStart(2, "0")}`;
+  return code <= 0xffff
+    ? `\\u${code.toString(16).padStart(4, "0")}`
+    : `\\U${code.toString(16).padStart(8, "0")}`;
+}

@@ -1,0 +1,47 @@
+import type { TerminalSize } from "../anchor/host.js";
+import { BadInput } from "../errors.js";
+
+/** Options come from JSON and JavaScript too: nothing is taken on trust. */
+
+export function whole(field: string, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 0) return value;
+  throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${String(value)}`);
+}
+
+/** 0 or absent: none. */
+export function limit(field: string, value: number | undefined): number | null {
+  return value === undefined || value === 0 ? null : whole(field, value);
+}
+
+export function oneOf<const Word extends string>(field: string, value: Word, words: readonly Word[]): Word {
+  if (words.includes(value)) return value;
+  throw new BadInput(field, `${field} must be one of ${words.join(", ")}, not ${JSON.stringify(value)}`);
+}
+
+export function wordMap(
+  field: string,
+  words: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  for (const [key, value] of Object.entries(words)) {
+    if (key === "" || key.includes("="))
+      throw new BadInput(field, `${JSON.stringify(key)} cannot be a key of ${field}`);
+    if (typeof value !== "string") throw new BadInput(field, `${field}: the value of ${key} is not text`);
+  }
+  return { ...words };
+}
+
+/** What the terminal driver can hold. */
+const LARGEST_SIDE = 65_535;
+
+export function terminalSize(size: TerminalSize): TerminalSize {
+  for (const side of ["rows", "cols"] as const)
+    if (!Number.isSafeInteger(size[side]) || size[side] < 1 || size[side] > LARGEST_SIDE)
+      throw new BadInput("size", `${side} must be between 1 and ${LARGEST_SIDE}, not ${String(size[side])}`);
+  return { rows: size.rows, cols: size.cols };
+}
+
+export function umask(value: number | undefined): number | null {
+  if (value === undefined) return null;
+  if (Number.isSafeInteger(value) && value >= 0 && value <= 0o777) return value;
+  throw new BadInput("umask", `a umask must be between 0 and 0o777, not ${String(value)}`);
+}

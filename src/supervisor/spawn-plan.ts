@@ -1,0 +1,124 @@
+import { resolve } from "node:path";
+import type { SpoolSpec, StartSpec, TerminalSize } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import type { RunDeadlines, RunKind, RunPolicy } from "../store/run-record.js";
+import type { NewRun } from "../store/store.js";
+import type { CommandInput, SpawnOptions } from "./api.js";
+import { checkCommand, checkExecSize } from "./command.js";
+import type { Context } from "./context.js";
+import { buildEnvironment } from "./environment.js";
+import { commandHash, displayCommand } from "./redact.js";
+import { limit, oneOf, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
+
+/** A request that can be carried out: everything is checked, nothing is recorded. */
+export interface SpawnPlan {
+  readonly command: string;
+  readonly kind: RunKind;
+  readonly policy: RunPolicy;
+  readonly deadlines: RunDeadlines;
+  record(runId: string, leaseId: string): NewRun;
+  start(runId: string, leaseId: string): StartSpec;
+}
+
+const FIRST_EPOCH = 1;
+
+export function planSpawn(context: Context, input: CommandInput, options: SpawnOptions): SpawnPlan {
+  const { argv, io } = checkCommand(input);
+  const cwd = directory(options.cwd);
+  const command = displayCommand(argv);
+  const kind = oneOf("kind", options.kind ?? "task", ["task", "service"]);
+  const labels = wordMap("labels", options.labels ?? {});
+  const size: TerminalSize = terminalSize(options.size ?? { rows: defaults.rows, cols: defaults.cols });
+  const mask = umask(options.umask);
+  const stdout = spool("stdout", options.stdout);
+  const stderr = spool("stderr", options.stderr);
+  const stdin = oneOf("stdin", options.stdin ?? "pipe", ["pipe", "null"]);
+  const policy: RunPolicy = {
+    graceMs: whole("graceMs", options.graceMs ?? defaults.graceMs),
+    settleMs: defaults.settleMs,
+    drainMs: defaults.drainMs,
+    killReportMs: defaults.killReportMs,
+    ownerLossMs: whole("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
+    onEscape: oneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
+  };
+  const deadlines: RunDeadlines = {
+    overallMs: limit("timeoutMs", options.timeoutMs),
+    noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
+  };
+  const { sessionKey = null, backendId = null, agentId = null } = options;
+  return {
+    command,
+    kind,
+    policy,
+    deadlines,
+    record: (runId, leaseId) => ({
+      runId,
+      leaseId,
+      sessionKey,
+      backendId,
+      agentId,
+      labels,
+      kind,
+      io,
+      command,
+      commandHash: commandHash(argv),
+      cwd,
+      ...context.host.machine,
+      anchorPath: context.host.anchorPath,
+      ownerInstanceId: context.instanceId,
+      leaseEpoch: FIRST_EPOCH,
+      deadlines,
+      policy,
+      createdAt: Date.now(),
+    }),
+    start: (runId, leaseId) => {
+      const env = buildEnvironment({
+        base: process.env,
+        set: options.env ?? {},
+        clear: options.clearEnv ?? false,
+        allow: options.allowEnv ?? [],
+        markers: { leaseId, instanceId: context.instanceId, runId, sessionKey },
+      });
+      checkExecSize(argv, env);
+      return {
+        runId,
+        epoch: FIRST_EPOCH,
+        argv,
+        env,
+        cwd,
+        umask: mask,
+        io,
+        size,
+        merge: options.merge ?? false,
+        stdin,
+        stdout,
+        stderr,
+        policy: { ...policy, ...deadlines, kind, backstopMs: defaults.backstopMs },
+      };
+    },
+  };
+}
+
+/** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */
+function directory(cwd: string | undefined): string {
+  if (cwd?.includes("\0") === true)
+    throw new BadInput("cwd", "the working directory contains a NUL character");
+  if (cwd === "")
+    throw new BadInput("cwd", "the working directory is empty; leave it out for the current one");
+  try {
+    return cwd === undefined ? process.cwd() : resolve(cwd);
+  } catch (error) {
+    throw new BadInput(
+      "cwd",
+      `the current directory is gone (${(error as Error).message}); name one with cwd`,
+    );
+  }
+}
+
+function spool(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
+  return {
+    boundBytes: whole(`${field}.boundBytes`, wanted.boundBytes ?? defaults.spoolBytes),
+    policy: oneOf(`${field}.policy`, wanted.policy ?? "keep-newest", ["keep-newest", "back-pressure"]),
+  };
+}

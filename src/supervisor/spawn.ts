@@ -1,0 +1,160 @@
+import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { BadInput, NotSteering, RunExists, SpawnFailed } from "../errors.js";
+import type { Lease, RunChange } from "../store/store.js";
+import { onAbort } from "./abort-listeners.js";
+import { adopt, boundaryOf } from "./adopt.js";
+import type { CommandInput, SpawnOptions } from "./api.js";
+import { cancel } from "./cancel.js";
+import { closeRun } from "./close.js";
+import { concludeFailure } from "./conclude.js";
+import type { Context } from "./context.js";
+import { newLeaseId, newRunId } from "./ids.js";
+import { isOver, type LiveRun, type RunFacts } from "./live-run.js";
+import { regain } from "./regain.js";
+import { planSpawn, type SpawnPlan } from "./spawn-plan.js";
+import { supervise } from "./supervise.js";
+
+/**
+ * Record, gate, record, GO. The order is the promise: nothing of the command runs before its process is on record, so
+ * that a supervisor killed at any line leaves either nothing or something its successor can find.
+ */
+export async function spawn(context: Context, input: CommandInput, options: SpawnOptions): Promise<LiveRun> {
+  const { signal } = options;
+  if (signal?.aborted === true)
+    throw new BadInput("signal", "the signal was aborted before the call; nothing was recorded or started");
+  const { live, spec } = await record(context, planSpawn(context, input, options));
+  if (signal !== undefined) cancelOnAbort(live, signal);
+  if (context.closing !== null) closeRun(live, context.closing);
+
+  let link: AnchorLink;
+  try {
+    link = await context.host.start(spec);
+  } catch (error) {
+    concludeFailure(live, failureOf(error));
+    throw await spawnFailed(live, error);
+  }
+  if (isOver(live)) link.close();
+  mustBeHeld(live);
+  adopt(live, link, true);
+  try {
+    await commitGated(live, link);
+  } catch (error) {
+    throw withholdGo(live, link, error);
+  }
+  // Otherwise it was stopped, or has ended, before it began: the anchor knows, and opens no gate.
+  if (live.state.name === "starting") link.go();
+  await live.started.promise;
+
+  mustBeHeld(live);
+  if (live.state.name === "exited" && live.state.ending.exit.reason === "spawn-error")
+    throw await spawnFailed(live, null);
+  return live;
+}
+
+/** Closing, or somebody with a newer epoch, may have taken the run out of our hands at any await. */
+function mustBeHeld({ letGo }: LiveRun): void {
+  if (letGo !== null) throw letGo;
+}
+
+async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRun; spec: StartSpec }> {
+  for (;;) {
+    const runId = newRunId();
+    const leaseId = newLeaseId();
+    // Built first: what is wrong with the environment must be found before anything is recorded.
+    const spec = plan.start(runId, leaseId);
+    let lease: Lease;
+    try {
+      lease = await context.store.insertRun(plan.record(runId, leaseId), defaults.leaseMs);
+    } catch (error) {
+      // Sixty random bits were taken: once is chance, and the next draw is as good.
+      if (error instanceof RunExists) continue;
+      throw error;
+    }
+    return { live: supervise(context, factsOf(plan, spec, leaseId), lease), spec };
+  }
+}
+
+function factsOf(plan: SpawnPlan, spec: StartSpec, leaseId: string): RunFacts {
+  const withholdAt = (stream: StreamName): number | null =>
+    spec[stream].policy === "back-pressure" ? spec[stream].boundBytes : null;
+  return {
+    runId: spec.runId,
+    leaseId,
+    command: plan.command,
+    attempt: { cwd: spec.cwd, command: spec.argv[0] ?? "" },
+    policy: plan.policy,
+    deadlines: plan.deadlines,
+    withholdAt: { stdout: withholdAt("stdout"), stderr: withholdAt("stderr") },
+  };
+}
+
+/** Rejects unless the root's identity is on record, and the right to say GO is still ours. */
+async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
+  const { anchor, root, boundary } = link.welcome;
+  const { runId } = live.facts;
+  const change: RunChange = {
+    to: "gated",
+    anchor,
+    root,
+    // It leads its own session, hence its own group.
+    processGroupId: root.pid,
+    boundary: boundaryOf(boundary),
+    tier: boundary.tier,
+  };
+  const saved = await live.context.store.saveRun(live.journal.lease, change);
+  if (!saved && !isOver(live)) throw new NotSteering(runId, "its record was ended by somebody else");
+  // The fresh lease may be the first write in a long while that the store took: then the others can be renewed too.
+  if (live.context.leases.fenced) await live.context.leases.renew();
+  if (live.context.leases.fenced) throw new NotSteering(runId, "its lease could not be renewed");
+}
+
+/** No certain commit, no GO. To an anchor with a closed gate a lost owner means: let the child go, unexecuted. */
+function withholdGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFailed {
+  const { runId } = live.facts;
+  const message = `the record of run ${runId} could not be committed (${text(error)}); the command did not run`;
+  live.failure = { errno: 0, step: "record", message };
+  if (!isOver(live)) {
+    live.link = null;
+    link.close();
+    // What became of it is found out in the background: the store may refuse that as well for a while.
+    live.context.track(runId, regain(live));
+  }
+  return failedBecause(live, live.failure, error);
+}
+
+/** Rejecting waits for the terminal record, but not for a store that is failing. */
+async function spawnFailed(live: LiveRun, cause: unknown): Promise<SpawnFailed> {
+  await Promise.race([live.ended.promise.then(nothing, nothing), live.journal.trouble]);
+  return failedBecause(live, live.failure ?? failureOf(cause), cause);
+}
+
+function failedBecause(live: LiveRun, failure: SpawnFailure, cause: unknown): SpawnFailed {
+  live.witnessed = true;
+  if (cause instanceof SpawnFailed) return cause;
+  const { errno, step, message } = failure;
+  const failed = new SpawnFailed(live.facts.runId, errno, step, message);
+  if (cause !== null) failed.cause = cause;
+  return failed;
+}
+
+function failureOf(error: unknown): SpawnFailure {
+  if (error instanceof SpawnFailed) return { errno: error.errno, step: error.step, message: error.message };
+  return {
+    errno: 0,
+    step: "anchor",
+    message: `no anchor could be started (${text(error)}); the command did not run`,
+  };
+}
+
+function cancelOnAbort(live: LiveRun, signal: AbortSignal): void {
+  const stop = (): void => live.context.track(live.facts.runId, cancel(live, {}));
+  if (signal.aborted) stop();
+  else live.ignoreSignal = onAbort(signal, stop);
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function nothing(): void {}

@@ -1,0 +1,60 @@
+import { defaults } from "../defaults.js";
+import { deferred, type Deferred } from "./deferred.js";
+
+/**
+ * One store serves all runs of a supervisor, and a write to a locked one may block the whole process until it gives up.
+ * So when one write has been refused the others wait: after a growing pause one goes ahead, and only its success lets
+ * the rest follow. Between two attempts the process is free to do what needs no store, stopping above all.
+ */
+export class StoreGate {
+  #shut: Deferred<void> | null = null;
+  /** Shut, but the next to ask may try. */
+  #ajar = false;
+  #pauseMs: number = defaults.storeRetryMs;
+  #timer: NodeJS.Timeout | null = null;
+
+  /** Null: go ahead, and say afterwards how it went. Otherwise ask again when it resolves. */
+  enter(): Promise<void> | null {
+    if (this.#shut === null) return null;
+    if (this.#ajar) {
+      this.#ajar = false;
+      return null;
+    }
+    return this.#shut.promise;
+  }
+
+  accepted(): void {
+    if (this.#shut === null) return;
+    this.#pauseMs = defaults.storeRetryMs;
+    this.#open();
+  }
+
+  refused(): void {
+    this.#shut ??= deferred<void>();
+    if (this.#timer !== null || this.#ajar) return;
+    this.#timer = setTimeout(() => this.#letOneTry(), this.#pauseMs);
+    this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
+  }
+
+  /** For good. Whoever still waits goes ahead, and finds out. */
+  dispose(): void {
+    this.#open();
+  }
+
+  #letOneTry(): void {
+    const waiting = this.#shut;
+    this.#timer = null;
+    this.#ajar = true;
+    this.#shut = deferred<void>();
+    waiting?.resolve();
+  }
+
+  #open(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#ajar = false;
+    const waiting = this.#shut;
+    this.#shut = null;
+    waiting?.resolve();
+  }
+}

@@ -1,0 +1,174 @@
+import type { AnchorHost } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import { SupervisorClosed } from "../errors.js";
+import type { RunEvent } from "../store/run-event.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { EventFilter, RunFilter, Store } from "../store/store.js";
+import type { CommandInput, Problem, Run, SpawnOptions, Supervisor } from "./api.js";
+import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
+import type { Context } from "./context.js";
+import { Leases } from "./leases.js";
+import { pause } from "./pause.js";
+import { recover } from "./recover.js";
+import { runOf } from "./run.js";
+import { StoreGate } from "./store-gate.js";
+import { spawn } from "./spawn.js";
+
+export interface SupervisorParts {
+  readonly store: Store;
+  readonly host: AnchorHost;
+  readonly instanceId: string;
+  readonly home: string;
+  readonly actor?: string;
+  readonly discardOutput?: boolean;
+  readonly onProblem?: (problem: Problem) => void;
+  /** After the last write, once: give back what the parts stand on. `left` runs have no end on record. */
+  readonly onClosed?: (left: number) => Promise<void>;
+}
+
+/** A supervisor on the given parts; it owns them and disposes of them when it closes. */
+export function createSupervisor(parts: SupervisorParts): Supervisor {
+  return new ComposedSupervisor(parts);
+}
+
+class ComposedSupervisor implements Supervisor {
+  readonly instanceId: string;
+  readonly home: string;
+  readonly #parts: SupervisorParts;
+  readonly #context: Context;
+  /** Work nobody awaits but close(). */
+  readonly #work = new Set<Promise<unknown>>();
+  readonly #spawns = new Set<Promise<unknown>>();
+  #recovering: Promise<readonly Run[]> | null = null;
+  #closing: Promise<void> | null = null;
+
+  constructor(parts: SupervisorParts) {
+    const {
+      store,
+      host,
+      instanceId,
+      home,
+      actor = `supervisor:${instanceId}`,
+      discardOutput = false,
+    } = parts;
+    this.#parts = parts;
+    this.instanceId = instanceId;
+    this.home = home;
+    const report = (problem: Problem): void => {
+      try {
+        parts.onProblem?.(problem);
+      } catch {
+        // Whoever listens badly must not keep a run from being ended.
+      }
+    };
+    const live: Context["live"] = new Map();
+    const leases = new Leases({
+      store,
+      instanceId,
+      held: () => live.size,
+      failing: (cause) =>
+        report({ runId: null, message: "the leases could not be renewed; trying again", cause }),
+    });
+    this.#context = {
+      store,
+      host,
+      instanceId,
+      actor,
+      discardOutput,
+      leases,
+      gate: new StoreGate(),
+      live,
+      closing: null,
+      report,
+      track: (runId, work) => {
+        const told = work.catch((cause: unknown) =>
+          report({ runId, message: `run ${runId}: ${text(cause)}`, cause }),
+        );
+        void tracked(this.#work, told);
+      },
+    };
+    leases.start();
+  }
+
+  async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<Run> {
+    this.#mustBeOpen("nothing was recorded or started");
+    return runOf(await tracked(this.#spawns, spawn(this.#context, input, options)));
+  }
+
+  run(runId: string): Run | null {
+    const live = this.#context.live.get(runId);
+    return live === undefined ? null : runOf(live);
+  }
+
+  recover(): Promise<readonly Run[]> {
+    this.#recovering ??= this.#recover().finally(() => {
+      this.#recovering = null;
+    });
+    return this.#recovering;
+  }
+
+  async getRun(runId: string): Promise<RunRecord | null> {
+    return this.#context.store.getRun(runId);
+  }
+
+  async listRuns(filter: RunFilter = {}): Promise<readonly RunRecord[]> {
+    return this.#context.store.listRuns(filter);
+  }
+
+  async listEvents(filter: EventFilter = {}): Promise<readonly RunEvent[]> {
+    return this.#context.store.listEvents(filter);
+  }
+
+  close(options: { readonly leaveRuns?: boolean; readonly actor?: string } = {}): Promise<void> {
+    this.#closing ??= this.#close(options.leaveRuns ?? false, options.actor ?? this.#context.actor);
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #recover(): Promise<readonly Run[]> {
+    this.#mustBeOpen("nothing was recovered");
+    const found = await tracked(this.#work, recover(this.#context));
+    return found.map(runOf);
+  }
+
+  async #close(leaveRuns: boolean, actor: string): Promise<void> {
+    const { store, host, leases, live } = this.#context;
+    let left = 0;
+    const closing = { actor: leaveRuns ? null : actor };
+    this.#context.closing = closing;
+    if (leaveRuns) left += live.size;
+    for (const each of [...live.values()]) closeRun(each, closing);
+    await awaitEnds(this.#context);
+    // What was just being started closes itself as soon as it has a run; no process may slip through between.
+    await pause(defaults.launcherReadyMs + defaults.closeSlackMs, Promise.allSettled(this.#spawns));
+    await awaitEnds(this.#context);
+    left += letGoOfAll(this.#context);
+    this.#context.gate.dispose();
+    await Promise.allSettled([...this.#spawns, ...this.#work]);
+    left += letGoOfAll(this.#context);
+    await leases.stop();
+    await host[Symbol.asyncDispose]();
+    await store[Symbol.asyncDispose]();
+    await this.#parts.onClosed?.(left);
+  }
+
+  #mustBeOpen(consequence: string): void {
+    if (this.#closing !== null) throw new SupervisorClosed(this.instanceId, consequence);
+  }
+}
+
+function tracked<T>(work: Set<Promise<unknown>>, promise: Promise<T>): Promise<T> {
+  work.add(promise);
+  const done = (): void => {
+    work.delete(promise);
+  };
+  void promise.then(done, done);
+  return promise;
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

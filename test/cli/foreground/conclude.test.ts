@@ -1,0 +1,135 @@
+import { describe, expect, test } from "vitest";
+import { conclude, type Ending } from "../../../src/cli/foreground/conclude.js";
+import { OutletFailed } from "../../../src/cli/foreground/outlet.js";
+import type { Residue, RunExit, RunRecord } from "../../../src/store/run-record.js";
+import { sampleExit, sampleRecord } from "../sample-record.js";
+
+const leftover: Residue = { pid: 42, startTime: 1, kind: "detached", command: "sleep" };
+
+function ended(exit: Partial<RunExit>, facts: Partial<RunRecord> = {}, rest: Partial<Ending> = {}): Ending {
+  const record = sampleRecord({ exit: { ...sampleExit, ...exit }, ...facts });
+  return { record, survivors: [], interrupt: null, outletFailure: null, ...rest };
+}
+
+function failed(code: string): OutletFailed {
+  return new OutletFailed(1, Object.assign(new Error(`${code}: write`), { code }));
+}
+
+describe("what `holdfast run` says and exits with", () => {
+  test.each<[string, Ending, number, string | null]>([
+    ["a plain end: nothing to say", ended({ code: 3 }), 3, null],
+    [
+      "leftovers of a background job",
+      ended({ code: 3 }, { residue: [leftover], residueCount: 1 }),
+      3,
+      "cleaned up 1 leftover process: sleep (pid 42, detached)",
+    ],
+    [
+      "many leftovers: some by name, all by number",
+      ended({}, { residue: Array.from({ length: 5 }, () => leftover), residueCount: 70 }),
+      0,
+      "cleaned up 70 leftover processes: sleep (pid 42, detached), sleep (pid 42, detached), sleep (pid 42, detached), 67 more",
+    ],
+    [
+      "an escape",
+      ended({ reason: "ownership-escape" }, { residue: [leftover], residueCount: 1 }),
+      120,
+      "the command left detached processes behind (--on-escape sweep accepts that); cleaned up 1 leftover process: sleep (pid 42, detached)",
+    ],
+    [
+      "the overall timeout",
+      ended({ reason: "overall-timeout" }, { deadlines: { overallMs: 90_000, noOutputMs: null } }),
+      124,
+      "stopped: still running after 1m30s (--timeout)",
+    ],
+    [
+      "the no-output timeout",
+      ended({ reason: "no-output-timeout" }, { deadlines: { overallMs: null, noOutputMs: 500 } }),
+      124,
+      "stopped: no output for 500ms (--no-output-timeout)",
+    ],
+    [
+      "a cancel by somebody else, who is named",
+      ended({ reason: "manual-cancel", actor: "signal:TERM pid:7", code: null, signal: "SIGTERM" }),
+      143,
+      "cancelled by signal:TERM pid:7",
+    ],
+    [
+      "a lost run",
+      ended(
+        { reason: "lost", code: null, detail: "its anchor was killed by SIGKILL" },
+        { emptiness: "unproven" },
+      ),
+      125,
+      "the run was lost: its anchor was killed by SIGKILL; that nothing is left could not be proven",
+    ],
+    [
+      "our own Ctrl-C: 130 whatever the command made of it, and no lecture",
+      ended({ reason: "manual-cancel", code: 0 }, {}, { interrupt: "SIGINT" }),
+      130,
+      null,
+    ],
+    [
+      "our own TERM, with leftovers",
+      ended(
+        { reason: "manual-cancel", code: 0 },
+        { residue: [leftover], residueCount: 1 },
+        { interrupt: "SIGTERM" },
+      ),
+      143,
+      "cleaned up 1 leftover process: sleep (pid 42, detached)",
+    ],
+    [
+      "a Ctrl-C that came after the command had ended by itself",
+      ended({ code: 5 }, {}, { interrupt: "SIGINT" }),
+      5,
+      null,
+    ],
+    [
+      "a reader that has left: as a shell pipeline, quietly",
+      ended(
+        { reason: "manual-cancel" },
+        { residue: [leftover], residueCount: 1 },
+        { outletFailure: failed("EPIPE") },
+      ),
+      141,
+      null,
+    ],
+    [
+      "a terminal that has hung up: the same",
+      ended({ reason: "manual-cancel" }, {}, { outletFailure: failed("EIO") }),
+      141,
+      null,
+    ],
+    [
+      "a full disk: said aloud",
+      ended({ reason: "manual-cancel" }, {}, { outletFailure: failed("ENOSPC") }),
+      125,
+      "cannot write stdout: ENOSPC: write; the command was cancelled",
+    ],
+    [
+      "a reader that left when the command had ended anyway",
+      ended({ code: 0 }, {}, { outletFailure: failed("EPIPE") }),
+      0,
+      null,
+    ],
+    [
+      "processes that cannot be killed",
+      ended(
+        {},
+        { state: "exiting", exit: null, emptiness: null },
+        { survivors: [{ pid: 9, startTime: 1, kind: "unkillable", command: "dd" }] },
+      ),
+      125,
+      "could not kill dd (pid 9, unkillable); the anchor of run run_0123456789ab stays and goes on trying",
+    ],
+    [
+      "a user who would not wait",
+      ended({}, { state: "exiting", exit: null, emptiness: null }, { interrupt: "SIGINT" }),
+      130,
+      "left run run_0123456789ab to its anchor, which goes on terminating it",
+    ],
+  ])("%s", (_, ending, code, message) => {
+    expect(conclude(ending)).toEqual({ code, message });
+  });
+});

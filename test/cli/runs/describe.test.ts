@@ -1,0 +1,161 @@
+import picocolors from "picocolors";
+import { describe, expect, test } from "vitest";
+import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import { describeRun, type Look } from "../../../src/cli/runs/describe.js";
+import type { RunEvent } from "../../../src/store/run-event.js";
+import type { RunRecord } from "../../../src/store/run-record.js";
+import { sampleExit, sampleRecord } from "../sample-record.js";
+
+const nobody: Look = { anchor: null, root: null, why: "it has ended" };
+
+function shown(record: RunRecord, look: Look = nobody, events: readonly RunEvent[] = []): string {
+  return describeRun(record, look, events, 62_000, picocolors.createColors(false)).join("\n");
+}
+
+function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvidence {
+  return {
+    identity: { pid, startTime: 5, uniqueId: "1" },
+    alive: true,
+    matches: true,
+    state: "S",
+    parentPid: 1,
+    processGroupId: pid,
+    sessionId: pid,
+    uid: 0,
+    cgroup: null,
+    command: "anchor",
+    leaseId: null,
+    runId: null,
+    descendants: [],
+    ...facts,
+  };
+}
+
+const running = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
+
+describe("a run that lives", () => {
+  const child = (pid: number, parentPid: number, sessionId: number, command: string, state = "S") => ({
+    identity: { pid, startTime: 1, uniqueId: null },
+    parentPid,
+    sessionId,
+    command,
+    state,
+  });
+
+  test("is shown with its whole tree, orphans and detached ones included", () => {
+    const anchor = evidence(100, {
+      descendants: [
+        child(101, 100, 101, "npm"),
+        child(102, 101, 101, "node"),
+        child(103, 102, 101, "esbuild", "D"),
+        child(104, 100, 104, "daemon"),
+      ],
+    });
+    expect(shown(running, { anchor, root: evidence(101), why: null })).toContain(
+      [
+        "  100 anchor",
+        "  ├─ 101 npm  (the command)",
+        "  │  └─ 102 node",
+        "  │     └─ 103 esbuild  (uninterruptible)",
+        "  └─ 104 daemon  (session 104)",
+      ].join("\n"),
+    );
+  });
+
+  test("is shown with the evidence, and what the system says of it now", () => {
+    const text = shown(running, { anchor: evidence(100, { alive: false }), root: evidence(101), why: null });
+    expect(text).toContain("root          pid 101, start 6: alive, verified");
+    expect(text).toContain("anchor        pid 100, start 5, unique 1: gone");
+    expect(text).toContain("tier          subreaper+launcher+unique");
+    expect(text).toContain("note          no cgroup");
+  });
+
+  test("is not taken for a stranger that has its number", () => {
+    const root = evidence(101, { matches: false, command: "innocent" });
+    const text = shown(running, { anchor: null, root, why: null });
+    expect(text).toContain("a stranger has its number now");
+    expect(text).toContain("none is alive");
+    expect(text).not.toContain("innocent");
+  });
+
+  test("says why its processes could not be looked at", () => {
+    expect(shown(running, { anchor: null, root: null, why: "no\nbinary" })).toContain(
+      "not looked at: no␊binary",
+    );
+  });
+
+  test("survives evidence that leads round in a circle", () => {
+    const anchor = evidence(100, {
+      descendants: [child(101, 102, 1, "a"), child(102, 101, 1, "b"), child(100, 100, 1, "c")],
+    });
+    expect(shown(running, { anchor, root: null, why: null })).toContain("100 anchor");
+  });
+});
+
+describe("a run that has ended", () => {
+  test("is shown with reason, actor, status and leftovers", () => {
+    const text = shown(
+      sampleRecord({
+        exit: { ...sampleExit, reason: "manual-cancel", actor: "cli:me", code: null, signal: "SIGTERM" },
+        residue: [{ pid: 7, startTime: 1, kind: "background", command: "sleep" }],
+        residueCount: 3,
+        labels: { ticket: "42" },
+        usage: { cpuMs: 1_500, peakKb: 2_048, processes: 4 },
+      }),
+    );
+    expect(text).toContain("reason     manual-cancel");
+    expect(text).toContain("asked by   cli:me");
+    expect(text).toContain("status     SIGTERM (from anchor)");
+    expect(text).toContain("leftovers (3)\n  7 sleep (background)\n  and 2 more");
+    expect(text).toContain("ticket=42");
+    expect(text).toContain("1.5s of CPU, 2 MiB at its peak, processes seen: 4");
+    expect(text).not.toContain("\nprocesses");
+  });
+
+  test("is shown with its events, of the output ones only the last", () => {
+    const facts = { runId: "run_1", at: 0, rootPid: 101, descendants: 0 };
+    const events: RunEvent[] = [
+      { ...facts, seq: 1, type: "spawn", data: { tier: "cgroup", command: "x" } },
+      { ...facts, seq: 2, type: "output", data: { stdout: 1, stderr: 0 } },
+      { ...facts, seq: 3, type: "output", data: { stdout: 2_048, stderr: 0 } },
+      {
+        ...facts,
+        seq: 4,
+        type: "cancel",
+        data: { reason: "manual-cancel", actor: "cli:me", requestId: "r1" },
+      },
+      { ...facts, seq: 5, type: "escape", data: { residue: [{ pid: 7, kind: "detached", command: "d" }] } },
+      { ...facts, seq: 6, type: "cleanup", data: { mode: "cgroup", residue: 2, survivors: 0 } },
+      { ...facts, seq: 7, type: "attach", data: { epoch: 2, decision: "continue" } },
+      {
+        ...facts,
+        seq: 8,
+        type: "exit",
+        data: { reason: "exit", actor: "", code: 0, signal: null, emptiness: "proven" },
+      },
+    ];
+    const text = shown(sampleRecord(), nobody, events);
+    expect(text).toContain("spawn    pid 101, cgroup");
+    expect(text).not.toContain("1 bytes stdout");
+    expect(text).toContain("output   2 KiB stdout, 0 bytes stderr so far");
+    expect(text).toContain("cancel   manual-cancel by cli:me (r1)");
+    expect(text).toContain("escape   7 d (detached)");
+    expect(text).toContain("cleanup  2 leftover, 0 surviving, by cgroup");
+    expect(text).toContain("attach   epoch 2: continue");
+    expect(text).toContain("exit     exit, 0, emptiness proven");
+  });
+
+  test("cannot inject into the terminal through anything it recorded", () => {
+    const text = shown(
+      sampleRecord({
+        command: "a\x1b[31m",
+        cwd: "/tmp/\x1b]0;x\x07",
+        labels: { "k\n": "v\r" },
+        exit: { ...sampleExit, detail: "\x9b2J", actor: "\u202eevil" },
+        residue: [{ pid: 1, startTime: 1, kind: "detached", command: "\x1b[2J" }],
+        residueCount: 1,
+      }),
+    );
+    expect(text.replaceAll("\n", "")).not.toMatch(/[\x00-\x1f\x7f-\x9f\u202a-\u202e]/);
+  });
+});

@@ -1,0 +1,61 @@
+import type { RunExit, RunRecord } from "../../src/store/run-record.js";
+
+export const sampleExit: RunExit = {
+  reason: "exit",
+  actor: "",
+  code: 0,
+  signal: null,
+  source: "anchor",
+  detail: null,
+  errno: null,
+};
+
+/** A run that has ended well, but for what the test says of it. */
+export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
+  return {
+    runId: "run_0123456789ab",
+    leaseId: "lease_0123456789abcdef",
+    sessionKey: null,
+    backendId: null,
+    agentId: null,
+    labels: {},
+    kind: "task",
+    io: "pipe",
+    command: "npm test",
+    commandHash: "00",
+    cwd: "/tmp",
+    hostId: "host",
+    bootId: "boot",
+    pidNamespace: "pid:[1]",
+    anchorPath: "/state/bin/anchor-0",
+    anchor: { pid: 100, startTime: 5, uniqueId: "1" },
+    root: { pid: 101, startTime: 6, uniqueId: null },
+    processGroupId: 101,
+    boundary: { cgroup: null, cgroupInode: null, note: "no cgroup" },
+    tier: "subreaper+launcher+unique",
+    state: "exited",
+    ownerInstanceId: "in_1",
+    leaseEpoch: 1,
+    leaseExpiresAt: 0,
+    deadlines: { overallMs: null, noOutputMs: null },
+    policy: {
+      graceMs: 5_000,
+      settleMs: 100,
+      drainMs: 2_000,
+      killReportMs: 2_000,
+      ownerLossMs: 2_000,
+      onEscape: "fail",
+    },
+    createdAt: 1_000,
+    startedAt: 2_000,
+    lastOutputAt: null,
+    updatedAt: 4_000,
+    endedAt: 4_000,
+    exit: sampleExit,
+    residue: [],
+    residueCount: 0,
+    usage: null,
+    emptiness: "proven",
+    ...facts,
+  };
+}

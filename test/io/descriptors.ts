@@ -1,0 +1,24 @@
+import { readdir, readFile, readlink } from "node:fs/promises";
+
+/** Descriptor number to what it is, as /proc says it: `pipe:[17]`, `socket:[4]`, `/dev/pts/3`. */
+export async function descriptors(pid: number | "self"): Promise<Map<number, string>> {
+  const directory = `/proc/${pid}/fd`;
+  const found = new Map<number, string>();
+  for (const name of await readdir(directory)) {
+    // The one that reads the listing is closed by now.
+    const target = await readlink(`${directory}/${name}`).catch(() => null);
+    if (target !== null) found.set(Number(name), target);
+  }
+  return found;
+}
+
+/** Only what connects processes: two of them that show the same one share it. */
+export async function channels(pid: number | "self"): Promise<Set<string>> {
+  const all = [...(await descriptors(pid)).values()];
+  return new Set(all.filter((target) => /^(?:pipe|socket):\[|^\/dev\/pts\//.test(target)));
+}
+
+export async function parentOf(pid: number): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, "utf8");
+  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+}

@@ -1,0 +1,32 @@
+import { setTimeout } from "node:timers/promises";
+
+const LOOK_EVERY_MS = 5;
+
+/** For facts nobody announces (a file's size, a process's state). Throws when it stays untrue. */
+export async function until(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  withinMs = 15_000,
+): Promise<void> {
+  const deadline = performance.now() + withinMs;
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`);
+    await setTimeout(LOOK_EVERY_MS);
+  }
+}
+
+/** What `work` resolves with. Throws when that takes longer: the promise was about time, too. */
+export async function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+  const stop = new AbortController();
+  const late = setTimeout(ms, null, { signal: stop.signal }).then(
+    () => {
+      throw new Error(`not within ${ms} ms: ${what}`);
+    },
+    () => new Promise<never>(() => {}),
+  );
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    stop.abort();
+  }
+}

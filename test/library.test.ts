@@ -1,0 +1,76 @@
+import { readFile } from "node:fs/promises";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { openSupervisor } from "../src/index.js";
+import * as library from "../src/index.js";
+import { Stage } from "./cli/stage.js";
+
+let stage: Stage;
+beforeEach(async () => {
+  stage = await Stage.open();
+  vi.stubEnv("HOLDFAST_HOME", stage.home);
+});
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+  await stage[Symbol.asyncDispose]();
+});
+
+/** Line for line what the README shows; the test below keeps it so. */
+async function example(): Promise<void> {
+  // begin
+  await using supervisor = await openSupervisor();
+  const run = await supervisor.spawn(
+    { io: "pipe", argv: ["npm", "test"] },
+    { timeoutMs: 30 * 60_000, noOutputTimeoutMs: 10 * 60_000, labels: { ticket: "42" } },
+  );
+  for await (const { stream, bytes } of run.follow()) process[stream].write(bytes);
+  const { exit, residue, emptiness } = await run.wait();
+  console.log(exit?.reason, exit?.code, `${residue.length} leftovers killed`, emptiness);
+  // end
+}
+
+test("the README's example is this file's", async () => {
+  const between = /\/\/ begin\n([\s\S]*?)\n {2}\/\/ end/.exec(
+    await readFile(import.meta.filename, "utf8"),
+  )?.[1];
+  const shown = /```ts\n.*\n\n([\s\S]*?)```/.exec(await readFile("README.md", "utf8"))?.[1];
+  expect(shown?.trim()).toBe(between?.replaceAll(/^ {2}/gm, ""));
+});
+
+test("the README's example works", async () => {
+  const said = vi.spyOn(console, "log").mockImplementation(() => {});
+  const written = vi.spyOn(process.stdout, "write").mockImplementation(() => true);
+  // An `npm` that is quicker than the real one, and leaves something behind.
+  vi.stubEnv("PATH", `${stage.home}:${process.env["PATH"]}`);
+  await stage.shell(
+    `printf '#!/bin/sh\\necho "$@"; sleep 60 & exit 3' >"${stage.home}/npm"; chmod +x "${stage.home}/npm"`,
+  );
+  await example();
+  expect(written).toHaveBeenCalledWith(Buffer.from("test\n"));
+  expect(said).toHaveBeenCalledWith("exit", 3, "1 leftovers killed", "proven");
+});
+
+test("the library exports what it promises, and nothing by accident", () => {
+  expect(Object.keys(library).toSorted()).toMatchInlineSnapshot(`
+    [
+      "AnchorUnusable",
+      "BadInput",
+      "END_REASONS",
+      "HoldfastError",
+      "InstanceLocked",
+      "LeaseLost",
+      "NotSteering",
+      "RunExists",
+      "RunNotFound",
+      "SpawnFailed",
+      "StaleEpoch",
+      "StateUnusable",
+      "StdinClosed",
+      "SupervisorClosed",
+      "defaults",
+      "noOutputLimit",
+      "openSupervisor",
+      "watchdogProfiles",
+    ]
+  `);
+});

@@ -1,0 +1,51 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+export interface Child extends AsyncDisposable {
+  /** What the child said next; rejects when it ended without another word. */
+  next(): Promise<unknown>;
+  tell(message: string): void;
+  kill(): Promise<void>;
+  /** Its exit code, once it has ended by itself. */
+  readonly ended: Promise<number | null>;
+}
+
+/** A real process that runs `children/<script>.mjs` and talks over Node's channel. */
+export function startChild(script: string, ...args: readonly string[]): Child {
+  const path = fileURLToPath(new URL(`children/${script}.mjs`, import.meta.url));
+  const child = fork(path, args, { execArgv: [], stdio: ["ignore", "inherit", "pipe", "ipc"] });
+  const said: unknown[] = [];
+  const waiting: { resolve(message: unknown): void; reject(error: Error): void }[] = [];
+  let complaint = "";
+  let over = false;
+  child.stderr?.on("data", (text: Buffer) => (complaint += text.toString()));
+  child.on("message", (message) => {
+    const first = waiting.shift();
+    if (first === undefined) said.push(message);
+    else first.resolve(message);
+  });
+  const ended = once(child, "close").then(([code]: (number | null)[]) => {
+    over = true;
+    for (const one of waiting) one.reject(new Error(`${script} ended: ${complaint}`));
+    return code ?? null;
+  });
+  return {
+    next: () =>
+      new Promise((resolve, reject) => {
+        if (said.length > 0) resolve(said.shift());
+        else if (over) reject(new Error(`${script} has ended: ${complaint}`));
+        else waiting.push({ resolve, reject });
+      }),
+    tell: (message) => void child.send(message),
+    async kill() {
+      child.kill("SIGKILL");
+      await ended;
+    },
+    ended,
+    async [Symbol.asyncDispose]() {
+      if (!over) child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}

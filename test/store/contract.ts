@@ -1,0 +1,364 @@
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { LeaseLost, RunExists } from "../../src/errors.js";
+import type { RunChange, Store } from "../../src/store/store.js";
+import { LEASE_MS, event, exited, exiting, gated, newRun, running } from "./samples.js";
+
+/** One empty database; each `open` is another supervisor on it. */
+export interface TestDatabase extends AsyncDisposable {
+  open(options?: { readonly eventsKept?: number }): Promise<Store>;
+}
+
+/** What every store promises, whatever the database. */
+export function storeContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
+  describe(`${name} store`, () => {
+    let database: TestDatabase;
+    let store: Store;
+    let other: Store;
+
+    beforeEach(async () => {
+      database = await createDatabase();
+      store = await database.open();
+      other = await database.open();
+    });
+
+    afterEach(async () => {
+      await store[Symbol.asyncDispose]();
+      await other[Symbol.asyncDispose]();
+      await database[Symbol.asyncDispose]();
+    });
+
+    test("a record is there, complete, for every supervisor as soon as it was inserted", async () => {
+      const run = newRun();
+      const before = await store.now();
+      expect(await store.insertRun(run, LEASE_MS)).toEqual({
+        runId: run.runId,
+        ownerInstanceId: "owner-a",
+        epoch: 1,
+      });
+      const { leaseExpiresAt, ...rest } = (await other.getRun(run.runId)) ?? expect.fail("no record");
+      expect(leaseExpiresAt - before).toBeGreaterThanOrEqual(LEASE_MS);
+      expect(leaseExpiresAt - (await other.now())).toBeLessThanOrEqual(LEASE_MS);
+      expect(rest).toEqual({
+        ...run,
+        anchor: null,
+        root: null,
+        processGroupId: null,
+        boundary: null,
+        tier: null,
+        state: "starting",
+        startedAt: null,
+        lastOutputAt: null,
+        updatedAt: run.createdAt,
+        endedAt: null,
+        exit: null,
+        residue: [],
+        residueCount: 0,
+        usage: null,
+        emptiness: null,
+      });
+    });
+
+    test("every step's facts are kept to the end", async () => {
+      const run = newRun();
+      const lease = await store.insertRun(run, LEASE_MS);
+      for (const change of [gated, running, { to: "output", at: 5 }, exiting, exited] as const) {
+        expect(await store.saveRun(lease, change)).toBe(true);
+      }
+      expect(await other.getRun(run.runId)).toMatchObject({
+        anchor: gated.anchor,
+        root: gated.root,
+        processGroupId: gated.processGroupId,
+        boundary: gated.boundary,
+        tier: gated.tier,
+        state: "exited",
+        startedAt: running.at,
+        lastOutputAt: 5,
+        endedAt: exited.at,
+        exit: exited.exit,
+        residue: exited.residue,
+        residueCount: 1,
+        usage: exited.usage,
+        emptiness: "proven",
+      });
+    });
+
+    test("a run id is recorded once; the second insert changes nothing", async () => {
+      const run = newRun();
+      await store.insertRun(run, LEASE_MS);
+      const record = await store.getRun(run.runId);
+      const twice = other.insertRun({ ...run, command: "another" }, LEASE_MS, [event(run.runId)]);
+      await expect(twice).rejects.toBeInstanceOf(RunExists);
+      expect(await store.getRun(run.runId)).toEqual(record);
+      expect(await store.listEvents({})).toEqual([]);
+    });
+
+    test("news of the start after a stop fills in the start and leaves the run exiting", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(lease, exiting);
+      await store.saveRun(lease, gated);
+      await store.saveRun(lease, running);
+      expect(await store.getRun(lease.runId)).toMatchObject({
+        state: "exiting",
+        startedAt: running.at,
+        root: gated.root,
+      });
+    });
+
+    test("a run starts once: told again, the first time stands", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(lease, running);
+      await store.saveRun(lease, { to: "running", at: running.at + 50 });
+      expect(await store.getRun(lease.runId)).toMatchObject({ startedAt: running.at });
+    });
+
+    test("a step and its events are one: a refused step leaves no event", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS, [event("inserted")]);
+      await store.saveRun(lease, running, [event("running")]);
+      await expect(store.saveRun({ ...lease, epoch: 9 }, exiting, [event("stale")])).rejects.toBeInstanceOf(
+        LeaseLost,
+      );
+      await store.saveRun(lease, exited, [event("exited")]);
+      expect(await store.saveRun(lease, exited, [event("again")])).toBe(false);
+      const events = await other.listEvents({});
+      expect(events.map(({ runId }) => runId)).toEqual(["inserted", "running", "exited"]);
+    });
+
+    test("an event comes back as it was written", async () => {
+      const data = { residue: [{ pid: 1, kind: "detached", command: "x" }] };
+      const written = { type: "escape", runId: "r", at: 5, rootPid: null, descendants: 0, data } as const;
+      await store.appendEvents([written]);
+      const [read] = await store.listEvents({});
+      expect(read).toEqual({ ...written, seq: expect.any(Number) });
+    });
+
+    test("a write under a stale epoch is refused", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      const newer =
+        (await other.reclaimLease(lease.runId, "owner-a", 0, LEASE_MS)) ?? expect.fail("no lease");
+      const refused = store.saveRun(lease, running);
+      await expect(refused).rejects.toMatchObject({
+        code: "LEASE_LOST",
+        runId: lease.runId,
+        epoch: lease.epoch,
+      });
+      await expect(store.saveRun(lease, exited)).rejects.toBeInstanceOf(LeaseLost);
+      expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting", leaseEpoch: newer.epoch });
+      expect(await other.saveRun(newer, running)).toBe(true);
+    });
+
+    test("a write by somebody who never held the run is refused", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      await expect(other.saveRun({ ...lease, ownerInstanceId: "owner-b" }, exited)).rejects.toBeInstanceOf(
+        LeaseLost,
+      );
+      await expect(other.saveRun({ ...lease, runId: "no such run" }, exited)).rejects.toBeInstanceOf(
+        LeaseLost,
+      );
+    });
+
+    test("a late owner of a run that has ended hears that it has ended", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(lease, exited);
+      expect(await other.saveRun({ ...lease, epoch: 7 }, running)).toBe(false);
+      expect(await other.saveRun({ ...lease, ownerInstanceId: "owner-b" }, exited)).toBe(false);
+    });
+
+    test("of two incarnations that reclaim at once, each gets an epoch of its own and only the later one writes", async () => {
+      const { runId } = await store.insertRun(newRun(), LEASE_MS);
+      const leases = await Promise.all(
+        [store, other, store, other].map((one) => one.reclaimLease(runId, "owner-a", 0, LEASE_MS)),
+      );
+      const epochs = leases.map((lease) => lease?.epoch ?? expect.fail("no lease"));
+      expect(new Set(epochs).size).toBe(4);
+      const writes = await Promise.allSettled(
+        epochs.map((epoch) => other.saveRun({ runId, ownerInstanceId: "owner-a", epoch }, running)),
+      );
+      const winners = epochs.filter((_, index) => writes[index]?.status === "fulfilled");
+      expect(winners).toEqual([Math.max(...epochs)]);
+    });
+
+    test("a reclaimed lease has at least the epoch asked for, and always a newer one", async () => {
+      const { runId } = await store.insertRun(newRun(), LEASE_MS);
+      expect(await store.reclaimLease(runId, "owner-a", 40, LEASE_MS)).toMatchObject({ epoch: 40 });
+      expect(await store.reclaimLease(runId, "owner-a", 40, LEASE_MS)).toMatchObject({ epoch: 41 });
+      expect(await store.reclaimLease(runId, "owner-a", 3, LEASE_MS)).toMatchObject({ epoch: 42 });
+    });
+
+    test("a lease that another owner holds, or of a run that has ended, is not reclaimed", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      expect(await store.reclaimLease(lease.runId, "owner-b", 0, LEASE_MS)).toBeNull();
+      expect(await store.reclaimLease("no such run", "owner-a", 0, LEASE_MS)).toBeNull();
+      await store.saveRun(lease, exited);
+      expect(await store.reclaimLease(lease.runId, "owner-a", 0, LEASE_MS)).toBeNull();
+    });
+
+    test("renewing extends all live leases of one owner and of nobody else", async () => {
+      const mine = await store.insertRun(newRun(), 1);
+      const alsoMine = await store.insertRun(newRun(), 1);
+      const ended = await store.insertRun(newRun(), 1);
+      const theirs = await other.insertRun(newRun({ ownerInstanceId: "owner-b" }), 1);
+      await store.saveRun(ended, exited);
+      expect(await store.renewLeases("owner-a", LEASE_MS)).toBe(2);
+      const now = await store.now();
+      const healthy = async ({ runId }: { readonly runId: string }): Promise<boolean> =>
+        ((await store.getRun(runId))?.leaseExpiresAt ?? 0) > now + LEASE_MS / 2;
+      expect(await Promise.all([mine, alsoMine, ended, theirs].map(healthy))).toEqual([
+        true,
+        true,
+        false,
+        false,
+      ]);
+    });
+
+    test("runs are found by the beginning of their id", async () => {
+      for (const runId of ["ab1", "ab2", "ab%", "ac1", "b"])
+        await store.insertRun(newRun({ runId }), LEASE_MS);
+      const found = async (prefix: string, limit = 10): Promise<string[]> =>
+        (await store.findRuns(prefix, limit)).map(({ runId }) => runId).toSorted();
+      expect(await found("ab")).toEqual(["ab%", "ab1", "ab2"]);
+      expect(await found("ab%")).toEqual(["ab%"]);
+      expect(await found("ab_")).toEqual([]);
+      expect(await found("", 2)).toHaveLength(2);
+    });
+
+    test("runs are listed newest first, by state, owner and every label given", async () => {
+      await store.insertRun(newRun({ runId: "old", createdAt: 1, labels: { a: "1", b: "2" } }), LEASE_MS);
+      await store.insertRun(newRun({ runId: "new", createdAt: 3, labels: { a: "1" } }), LEASE_MS);
+      const strange = { 'k"e.y$[0]': "it's" };
+      const lease = await store.insertRun(
+        newRun({ runId: "mid", createdAt: 2, ownerInstanceId: "owner-b", labels: strange }),
+        LEASE_MS,
+      );
+      await store.saveRun(lease, running);
+      const list = async (filter: Parameters<Store["listRuns"]>[0]): Promise<string[]> =>
+        (await store.listRuns(filter)).map(({ runId }) => runId);
+      expect(await list({})).toEqual(["new", "mid", "old"]);
+      expect(await list({ limit: 2 })).toEqual(["new", "mid"]);
+      expect(await list({ states: ["starting"] })).toEqual(["new", "old"]);
+      expect(await list({ states: ["running", "exited"] })).toEqual(["mid"]);
+      expect(await list({ states: [] })).toEqual([]);
+      expect(await list({ ownerInstanceId: "owner-b" })).toEqual(["mid"]);
+      expect(await list({ labels: { a: "1" } })).toEqual(["new", "old"]);
+      expect(await list({ labels: { a: "1", b: "2" } })).toEqual(["old"]);
+      expect(await list({ labels: strange })).toEqual(["mid"]);
+      expect(await list({ labels: { a: "2" } })).toEqual([]);
+    });
+
+    test("events are read oldest first, after a cursor, of one run, in pages", async () => {
+      await store.appendEvents([event("r1"), event("r2"), event("r1")]);
+      await other.appendEvents([event("r3")]);
+      const all = await store.listEvents({});
+      expect(all.map(({ runId }) => runId)).toEqual(["r1", "r2", "r1", "r3"]);
+      expect(all.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq).toSorted((a, b) => a - b));
+      expect(await store.listEvents({ after: all[1]?.seq ?? 0 })).toEqual(all.slice(2));
+      expect(await store.listEvents({ runId: "r1", limit: 1 })).toEqual(all.slice(0, 1));
+      expect(await store.listEvents({ after: all[3]?.seq ?? 0 })).toEqual([]);
+    });
+
+    test("events are bounded: the oldest go, the newest stay, and no number comes twice", async () => {
+      const kept = 250;
+      const small = await database.open({ eventsKept: kept });
+      const seen = new Set<number>();
+      let last = 0;
+      for (let round = 0; round < 300; round += 1) {
+        await small.appendEvents([event(`r${round}`), event(`r${round}`), event(`r${round}`)]);
+        for (const { seq } of await small.listEvents({ after: last })) {
+          expect(seq).toBeGreaterThan(last);
+          seen.add(seq);
+          last = seq;
+        }
+      }
+      const left = await small.listEvents({});
+      expect(seen.size).toBe(900);
+      expect(left.length).toBeLessThanOrEqual(kept);
+      expect(left.length).toBeGreaterThan(kept * 0.9);
+      expect(left.at(-1)?.seq).toBe(last);
+      await small[Symbol.asyncDispose]();
+    });
+
+    test("many short-lived supervisors keep the events bounded together", async () => {
+      for (let round = 0; round < 30; round += 1) {
+        const brief = await database.open({ eventsKept: 10 });
+        await brief.appendEvents([event(`r${round}`)]);
+        await brief[Symbol.asyncDispose]();
+      }
+      expect((await store.listEvents({})).length).toBeLessThanOrEqual(10);
+    });
+
+    test("calls made at the same time do not mix", async () => {
+      const leases = await Promise.all(Array.from({ length: 50 }, () => store.insertRun(newRun(), LEASE_MS)));
+      await Promise.all(
+        leases.flatMap((lease) => [
+          store.saveRun(lease, gated, [event(lease.runId)]),
+          store.saveRun(lease, exited, [event(lease.runId), event(lease.runId)]),
+          store.getRun(lease.runId),
+          store.saveRun({ ...lease, epoch: 0 }, running, [event("stale")]).catch(() => {}),
+        ]),
+      );
+      expect(await store.listRuns({ states: ["exited"] })).toHaveLength(50);
+      expect(await store.listEvents({})).toHaveLength(150);
+      expect(await store.listEvents({ runId: "stale" })).toEqual([]);
+    });
+
+    test("no sequence of steps changes a run that has ended, and no step goes backwards before", async () => {
+      const order = { starting: 0, running: 1, exiting: 2, exited: 3 };
+      const at = fc.integer({ min: 1, max: 1_000 });
+      const step: fc.Arbitrary<RunChange> = fc.oneof(
+        fc.constant(gated),
+        at.map((time) => ({ to: "running", at: time }) as const),
+        at.map((time) => ({ to: "output", at: time }) as const),
+        at.map((time) => ({ to: "exiting", at: time }) as const),
+        fc
+          .record({
+            time: at,
+            code: fc.integer({ min: 0, max: 255 }),
+            emptiness: fc.constantFrom("proven", "unproven"),
+          })
+          .map(({ time, code, emptiness }) => ({
+            ...exited,
+            at: time,
+            exit: { ...exited.exit, code },
+            emptiness,
+          })),
+      );
+      const move = fc.record({ step, stale: fc.boolean(), reclaim: fc.boolean() });
+      await fc.assert(
+        fc.asyncProperty(fc.array(move, { maxLength: 12 }), async (moves) => {
+          const lease = await store.insertRun(newRun(), LEASE_MS);
+          let epoch = lease.epoch;
+          let record = (await store.getRun(lease.runId)) ?? expect.fail("no record");
+          for (const { step: change, stale, reclaim } of moves) {
+            if (reclaim)
+              epoch = (await store.reclaimLease(lease.runId, "owner-a", 0, LEASE_MS))?.epoch ?? epoch;
+            await store
+              .saveRun({ ...lease, epoch: stale ? epoch - 1 : epoch }, change)
+              .catch((error: unknown) => {
+                expect(error).toBeInstanceOf(LeaseLost);
+              });
+            await store.renewLeases("owner-a", LEASE_MS);
+            const next = (await store.getRun(lease.runId)) ?? expect.fail("no record");
+            if (record.state === "exited") expect(next).toEqual(record);
+            expect(order[next.state]).toBeGreaterThanOrEqual(order[record.state]);
+            record = next;
+          }
+        }),
+        { numRuns: 60 },
+      );
+    });
+
+    test("the clock goes forward and is the same for all", async () => {
+      const times = [await store.now(), await other.now(), await store.now()];
+      expect(times).toEqual(times.toSorted((a, b) => a - b));
+      expect(times.every(Number.isInteger)).toBe(true);
+    });
+
+    test("what one supervisor wrote is there after it is gone", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+      await store[Symbol.asyncDispose]();
+      store = await database.open();
+      expect(await store.saveRun(lease, exited)).toBe(true);
+      expect(await store.listEvents({})).toHaveLength(1);
+    });
+  });
+}

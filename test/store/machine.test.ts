@@ -1,0 +1,43 @@
+import { readFile, readdir, readlink, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { StateUnusable } from "../../src/errors.js";
+import { keptHostId, readMachineIdentity } from "../../src/store/machine.js";
+import { temporaryDirectory } from "./temporary-directory.js";
+
+const known = { hostId: "h", bootId: "b", pidNamespace: "n" };
+const linux = process.platform === "linux";
+
+test.runIf(linux)("boot and pid namespace are what the kernel says", async () => {
+  await using home = await temporaryDirectory();
+  const { bootId, pidNamespace } = await readMachineIdentity(home.path);
+  expect(bootId).toBe((await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim());
+  expect(pidNamespace).toBe(await readlink("/proc/self/ns/pid"));
+});
+
+test.runIf(linux)("the host id is the same every time and does not give the machine id away", async () => {
+  await using home = await temporaryDirectory();
+  const { hostId } = await readMachineIdentity(home.path);
+  expect(hostId).toMatch(/^[0-9a-f]{32}$/);
+  expect((await readMachineIdentity(home.path)).hostId).toBe(hostId);
+  const machineId = await readFile("/etc/machine-id", "utf8").catch(() => "");
+  expect(hostId).not.toBe(machineId.trim());
+});
+
+test("what the caller knows is taken as it is", async () => {
+  expect(await readMachineIdentity("/nowhere", known)).toEqual(known);
+});
+
+test("without a machine id, one is made, private, and all who start at once agree on it", async () => {
+  await using home = await temporaryDirectory();
+  const ids = await Promise.all(Array.from({ length: 10 }, () => keptHostId(home.path)));
+  expect(new Set(ids).size).toBe(1);
+  expect(await keptHostId(home.path)).toBe(ids[0]);
+  expect(await readdir(home.path)).toEqual(["host-id"]);
+  expect((await stat(join(home.path, "host-id"))).mode & 0o777).toBe(0o600);
+});
+
+test("a host id that cannot be kept is refused, not made up", async () => {
+  await using home = await temporaryDirectory();
+  await expect(keptHostId(join(home.path, "missing"))).rejects.toBeInstanceOf(StateUnusable);
+});

@@ -1,0 +1,81 @@
+import { randomBytes } from "node:crypto";
+import type { NewRunEvent } from "../../src/store/run-event.js";
+import type { NewRun, RunChange } from "../../src/store/store.js";
+
+export const LEASE_MS = 30_000;
+
+/** A run with every field filled in, so that a column that gets lost is noticed. */
+export function newRun(change: Partial<NewRun> = {}): NewRun {
+  const runId = change.runId ?? `run_${randomBytes(8).toString("hex")}`;
+  return {
+    runId,
+    leaseId: `lease-of-${runId}`,
+    sessionKey: "session-1",
+    backendId: "codex",
+    agentId: "agent-1",
+    labels: { project: "holdfast", 'a "quoted" näme': "välue" },
+    kind: "task",
+    io: "pipe",
+    command: "sh -c 'sleep 1'",
+    commandHash: "hash",
+    cwd: "/tmp",
+    hostId: "host",
+    bootId: "boot",
+    pidNamespace: "pid:[1]",
+    anchorPath: "/bin/anchor",
+    ownerInstanceId: "owner-a",
+    leaseEpoch: 1,
+    deadlines: { overallMs: 60_000, noOutputMs: null },
+    policy: {
+      graceMs: 5_000,
+      settleMs: 100,
+      drainMs: 2_000,
+      killReportMs: 2_000,
+      ownerLossMs: 120_000,
+      onEscape: "fail",
+    },
+    createdAt: 1_700_000_000_000,
+    ...change,
+  };
+}
+
+export const gated = {
+  to: "gated",
+  anchor: { pid: 100, startTime: 5_000, uniqueId: "77" },
+  root: { pid: 101, startTime: 5_001, uniqueId: null },
+  processGroupId: 101,
+  boundary: { cgroup: "/sys/fs/cgroup/x", cgroupInode: "9", note: null },
+  tier: "cgroup",
+} as const satisfies RunChange;
+
+export const running = { to: "running", at: 1_700_000_000_100 } as const satisfies RunChange;
+export const exiting = { to: "exiting", at: 1_700_000_000_300 } as const satisfies RunChange;
+
+export const exited = {
+  to: "exited",
+  at: 1_700_000_000_400,
+  exit: {
+    reason: "exit",
+    actor: "",
+    code: 3,
+    signal: null,
+    source: "anchor",
+    detail: "a sentence",
+    errno: null,
+  },
+  residue: [{ pid: 102, startTime: 5_002, kind: "background", command: "sleep" }],
+  residueCount: 1,
+  usage: { cpuMs: 10, peakKb: 2_048, processes: 2 },
+  emptiness: "proven",
+} as const satisfies RunChange;
+
+export function event(runId: string, at = 1_700_000_000_000): NewRunEvent {
+  return {
+    type: "spawn",
+    runId,
+    at,
+    rootPid: 101,
+    descendants: 2,
+    data: { tier: "cgroup", command: "sleep 1" },
+  };
+}

@@ -1,0 +1,212 @@
+import { stat, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { StateUnusable } from "../../../src/errors.js";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { buildStore } from "../built-store.js";
+import { startChild } from "../child.js";
+import { mountSmallDisk, whyNoMounts } from "../mounts.js";
+import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
+import { temporaryDirectory } from "../temporary-directory.js";
+import type { TemporaryDirectory } from "../temporary-directory.js";
+
+let directory: TemporaryDirectory;
+let path: string;
+
+beforeEach(async () => {
+  directory = await temporaryDirectory();
+  path = join(directory.path, "store.sqlite");
+});
+afterEach(() => directory[Symbol.asyncDispose]());
+
+async function refusal(promise: Promise<unknown>): Promise<StateUnusable> {
+  const error: unknown = await promise.then(
+    () => expect.fail("it was not refused"),
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(StateUnusable);
+  return error as StateUnusable;
+}
+
+function tamper(sql: string): void {
+  const db = new DatabaseSync(path);
+  db.exec(sql);
+  db.close();
+}
+
+async function createStore(): Promise<void> {
+  const store = await openSqliteStore({ path });
+  await store[Symbol.asyncDispose]();
+}
+
+test("the store is a WAL database that only its owner can read", async () => {
+  await createStore();
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+  const db = new DatabaseSync(path);
+  expect(db.prepare("pragma journal_mode").all()).toMatchObject([{ journal_mode: "wal" }]);
+  expect(db.prepare("select id, name from holdfast_migrations order by id").all()).toMatchObject([
+    { id: 1, name: "runs" },
+    { id: 2, name: "run-events" },
+  ]);
+  db.close();
+});
+
+test("a store written by a newer version is refused, says what to do, and is left alone", async () => {
+  await createStore();
+  tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
+  const error = await refusal(openSqliteStore({ path }));
+  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 2)");
+  expect(error.message).toContain("Upgrade Holdfast");
+  const db = new DatabaseSync(path);
+  expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
+  db.close();
+});
+
+test("a schema half applied by an older version is completed", async () => {
+  await createStore();
+  tamper("drop table run_events; delete from holdfast_migrations where id = 2");
+  await using store = await openSqliteStore({ path });
+  await store.appendEvents([event("r")]);
+  expect(await store.listEvents({})).toHaveLength(1);
+});
+
+test("another program's database is refused and left alone", async () => {
+  tamper("create table customers (name text)");
+  expect((await refusal(openSqliteStore({ path }))).message).toContain("some other program");
+});
+
+test("a file that is no database is refused as damaged, with the cause", async () => {
+  await writeFile(path, "this is not a database, and long enough to look like a page of one".repeat(100));
+  const error = await refusal(openSqliteStore({ path }));
+  expect(error.message).toContain("damaged");
+  expect(error.message).toContain("left as it is");
+  expect(error.path).toBe(path);
+  expect(error.cause).toBeInstanceOf(Error);
+});
+
+test("damage found while working is told as damage", async () => {
+  const first = await openSqliteStore({ path });
+  for (let count = 0; count < 200; count += 1) await first.insertRun(newRun(), LEASE_MS);
+  await first[Symbol.asyncDispose]();
+  tamper("pragma wal_checkpoint(truncate)");
+  const { size } = await stat(path);
+  await truncate(path, Math.floor(size / 2));
+  const error = await refusal(
+    (async () => {
+      await using store = await openSqliteStore({ path });
+      await store.listRuns({});
+    })(),
+  );
+  expect(error.message).toContain("damaged");
+});
+
+test("a directory that does not exist is told as such", async () => {
+  const error = await refusal(openSqliteStore({ path: join(directory.path, "missing", "store.sqlite") }));
+  expect(error.message).toContain("cannot be opened");
+});
+
+test("a terminal row withstands even a statement that forgets its guard", async () => {
+  await using store = await openSqliteStore({ path });
+  const lease = await store.insertRun(newRun(), LEASE_MS);
+  await store.saveRun(lease, exited);
+  for (const column of ["state = 'running'", "exit_code = 0", "lease_epoch = 9"]) {
+    expect(() => tamper(`update runs set ${column}`)).toThrow("an exited run never changes");
+  }
+});
+
+describe("on a disk", () => {
+  test("without space, nothing is recorded, it is said, and work goes on when there is space again", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("512k");
+    path = join(disk.path, "store.sqlite");
+    await using store = await openSqliteStore({ path });
+    const filler = join(disk.path, "filler");
+    const lease = await store.insertRun(newRun(), LEASE_MS);
+    await writeFile(filler, Buffer.alloc(1024 * 1024)).catch(() => {});
+    let committed = 1;
+    const error = await refusal(
+      (async () => {
+        for (;;) {
+          await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+          committed += 1;
+        }
+      })(),
+    );
+    expect(error.message).toContain("no space is left");
+    expect(error.message).toContain("can still be stopped");
+    expect(await store.listRuns({})).toHaveLength(committed);
+    expect(await store.listEvents({})).toHaveLength(committed - 1);
+    await refusal(store.saveRun(lease, exited, [event("r")]));
+    await truncate(filler, 0);
+    expect(await store.saveRun(lease, exited, [event("r")])).toBe(true);
+    expect(await store.listEvents({})).toHaveLength(committed);
+  });
+
+  test("that is read-only, opening is refused and says so", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("512k");
+    path = join(disk.path, "store.sqlite");
+    await createStore();
+    const error = await refusal(openSqliteStore({ path: join(disk.readOnlyPath, "store.sqlite") }));
+    expect(error.message).toContain("read-only");
+  });
+});
+
+describe("with other processes", () => {
+  let built: Awaited<ReturnType<typeof buildStore>>;
+  beforeAll(async () => {
+    built = await buildStore();
+  });
+  afterAll(() => built[Symbol.asyncDispose]());
+
+  test("eight that open an empty database at once get one schema and no error", async () => {
+    const children = Array.from({ length: 8 }, () => startChild("open-store", built.path, path));
+    for (const child of children) expect(await child.next()).toBe("ready");
+    for (const child of children) child.tell("go");
+    for (const child of children) expect(await child.next()).toBe("opened");
+    expect(await Promise.all(children.map(({ ended }) => ended))).toEqual(Array.from({ length: 8 }, () => 0));
+    await using store = await openSqliteStore({ path });
+    expect(await store.listEvents({})).toHaveLength(8);
+    const db = new DatabaseSync(path);
+    expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
+      { count: 2 },
+    ]);
+    db.close();
+  });
+
+  test("four that reclaim one run never get the same epoch", async () => {
+    await using store = await openSqliteStore({ path });
+    const { runId } = await store.insertRun(newRun(), LEASE_MS);
+    const children = Array.from({ length: 4 }, () => startChild("reclaim", built.path, path, runId, "50"));
+    for (const child of children) expect(await child.next()).toBe("ready");
+    for (const child of children) child.tell("go");
+    const epochs = await Promise.all(children.map(async (child) => (await child.next()) as number[]));
+    await Promise.all(children.map(({ ended }) => ended));
+    expect(new Set(epochs.flat()).size).toBe(200);
+    expect((await store.getRun(runId))?.leaseEpoch).toBe(Math.max(...epochs.flat()));
+  });
+
+  test("a lock that stays is waited for, then told, and nothing is half written", async () => {
+    await using store = await openSqliteStore({ path, busyMs: 50 });
+    const lease = await store.insertRun(newRun(), LEASE_MS);
+    await using holder = startChild("hold-write-lock", path);
+    expect(await holder.next()).toBe("locked");
+    const error = await refusal(store.saveRun(lease, running, [event("r")]));
+    expect(error.message).toContain("stayed locked by another process");
+    expect((await refusal(store.renewLeases("owner-a", LEASE_MS))).message).toContain("Try again");
+    expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
+    await holder.kill();
+    expect(await store.saveRun(lease, running, [event("r")])).toBe(true);
+    expect(await store.listEvents({})).toHaveLength(1);
+  });
+
+  test("the clock is one for all processes of this boot", async () => {
+    await using store = await openSqliteStore({ path });
+    const before = await store.now();
+    await using child = startChild("clock", built.path);
+    const theirs = (await child.next()) as number;
+    expect(theirs).toBeGreaterThanOrEqual(before);
+    expect(theirs).toBeLessThanOrEqual(await store.now());
+  });
+});

@@ -1,0 +1,140 @@
+import { LeaseLost, RunExists } from "../../src/errors.js";
+import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
+import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
+import type { EventFilter, Lease, NewRun, RunChange, RunFilter, Store } from "../../src/store/store.js";
+
+const RANK: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
+
+/** Just enough of a store to see what a supervisor writes, and in which order. */
+export class FakeStore implements Store {
+  readonly runs = new Map<string, RunRecord>();
+  readonly events: RunEvent[] = [];
+  /** Every write that succeeded: `insert`, `gated`, `running`, … */
+  readonly log: string[] = [];
+  /** Every write rejects with this while it is set. */
+  failing: Error | null = null;
+  /** Called before each write; may set `failing`, or act as somebody else. */
+  beforeWrite: (what: string) => void = () => undefined;
+
+  async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
+    this.#write("insert");
+    if (this.runs.has(run.runId)) throw new RunExists(run.runId);
+    const { runId, ownerInstanceId, leaseEpoch } = run;
+    this.runs.set(runId, {
+      ...run,
+      anchor: null,
+      root: null,
+      processGroupId: null,
+      boundary: null,
+      tier: null,
+      state: "starting",
+      leaseExpiresAt: leaseMs,
+      startedAt: null,
+      lastOutputAt: null,
+      updatedAt: run.createdAt,
+      endedAt: null,
+      exit: null,
+      residue: [],
+      residueCount: 0,
+      usage: null,
+      emptiness: null,
+    });
+    this.#append(events);
+    return { runId, ownerInstanceId, epoch: leaseEpoch };
+  }
+
+  async saveRun(lease: Lease, change: RunChange, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    this.#write(change.to);
+    const run = this.runs.get(lease.runId);
+    if (run?.state === "exited") return false;
+    if (run === undefined || run.leaseEpoch !== lease.epoch || run.ownerInstanceId !== lease.ownerInstanceId)
+      throw new LeaseLost(lease.runId, lease.epoch);
+    this.runs.set(lease.runId, apply(run, change));
+    this.#append(events);
+    return true;
+  }
+
+  async reclaimLease(runId: string, ownerInstanceId: string, atLeastEpoch: number): Promise<Lease | null> {
+    this.#write("reclaim");
+    const run = this.runs.get(runId);
+    if (run === undefined || run.ownerInstanceId !== ownerInstanceId || run.state === "exited") return null;
+    const epoch = Math.max(run.leaseEpoch + 1, atLeastEpoch);
+    this.runs.set(runId, { ...run, leaseEpoch: epoch });
+    return { runId, ownerInstanceId, epoch };
+  }
+
+  async renewLeases(ownerInstanceId: string): Promise<number> {
+    this.#write("renew");
+    return [...this.runs.values()].filter((run) => run.ownerInstanceId === ownerInstanceId).length;
+  }
+
+  async getRun(runId: string): Promise<RunRecord | null> {
+    return this.runs.get(runId) ?? null;
+  }
+
+  async findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]> {
+    return [...this.runs.values()].filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
+  }
+
+  async listRuns({ states, ownerInstanceId }: RunFilter): Promise<readonly RunRecord[]> {
+    return [...this.runs.values()].filter(
+      (run) =>
+        (states === undefined || states.includes(run.state)) &&
+        (ownerInstanceId === undefined || run.ownerInstanceId === ownerInstanceId),
+    );
+  }
+
+  async listEvents({ runId }: EventFilter): Promise<readonly RunEvent[]> {
+    return this.events.filter((event) => runId === undefined || event.runId === runId);
+  }
+
+  async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
+    this.#write("events");
+    this.#append(events);
+  }
+
+  async now(): Promise<number> {
+    return performance.now();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.failing = new Error("the store is closed");
+  }
+
+  eventTypes(runId: string): string[] {
+    return this.events.filter((event) => event.runId === runId).map(({ type }) => type);
+  }
+
+  #write(what: string): void {
+    this.beforeWrite(what);
+    if (this.failing !== null) throw this.failing;
+    this.log.push(what);
+  }
+
+  #append(events: readonly NewRunEvent[]): void {
+    for (const event of events) this.events.push({ ...event, seq: this.events.length + 1 });
+  }
+}
+
+function apply(run: RunRecord, change: RunChange): RunRecord {
+  switch (change.to) {
+    case "gated": {
+      const { anchor, root, processGroupId, boundary, tier } = change;
+      return { ...run, anchor, root, processGroupId, boundary, tier };
+    }
+    case "running":
+      return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
+    case "output":
+      return { ...run, lastOutputAt: change.at };
+    case "exiting":
+      return { ...run, state: later(run.state, "exiting") };
+    case "exited": {
+      const { at, exit, residue, residueCount, usage, emptiness } = change;
+      return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
+    }
+  }
+}
+
+function later(one: RunStateName, other: RunStateName): RunStateName {
+  return RANK.indexOf(one) > RANK.indexOf(other) ? one : other;
+}

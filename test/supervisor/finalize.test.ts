@@ -1,0 +1,132 @@
+import { expect, test } from "vitest";
+import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
+
+const residue = [
+  { pid: 5, startTime: 1, kind: "background", command: "sleep" },
+  { pid: 6, startTime: 1, kind: "detached", command: "daemon" },
+] as const;
+
+test("the anchor's exit is copied, with its cleanup and escape, in one transaction", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.host.last.exit({
+    reason: "ownership-escape",
+    residue,
+    residueCount: 2,
+    killMode: "cgroup",
+    processes: 4,
+    leader: { code: 7, signal: null },
+  });
+  const record = await run.wait();
+  expect(record).toMatchObject({
+    exit: { reason: "ownership-escape", code: 7, source: "anchor" },
+    residue,
+    residueCount: 2,
+    usage: { cpuMs: 1, peakKb: 1, processes: 4 },
+    emptiness: "proven",
+  });
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "escape", "cleanup", "exit"]);
+  expect(world.store.events.at(-1)).toMatchObject({ descendants: 3, rootPid: run.rootPid });
+  expect(world.store.events.find(({ type }) => type === "escape")?.data).toEqual({
+    residue: [{ pid: 6, kind: "detached", command: "daemon" }],
+  });
+});
+
+test("a second end changes nothing", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  const anchor = world.host.last;
+  const [link] = anchor.links;
+  link?.emit({ type: "exited", exit: anchor.exitFacts({ leader: { code: 1, signal: null } }) });
+  link?.emit({ type: "exited", exit: anchor.exitFacts({ leader: { code: 2, signal: null } }) });
+  link?.emit({ type: "closed" });
+  expect((await run.wait()).exit?.code).toBe(1);
+  await turn();
+  expect(world.store.log.filter((what) => what === "exited")).toHaveLength(1);
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
+});
+
+test("an end that somebody else has recorded is not recorded again", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  const record = world.store.runs.get(run.runId);
+  if (record !== undefined) world.store.runs.set(run.runId, { ...record, state: "exited" });
+  world.host.last.exit();
+  expect(await run.wait()).toMatchObject({ state: "exited", exit: null });
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn"]);
+});
+
+test("wait is answered only when the end is committed, and it is tried until then", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.store.failing = new Error("disk full");
+  world.host.last.exit();
+  let answered = false;
+  const ended = run.wait().then((record) => {
+    answered = true;
+    return record;
+  });
+  await until(() => world.problems.length >= 2);
+  expect(answered).toBe(false);
+  expect(world.supervisor.run(run.runId)).toBe(run);
+  expect(world.host.discarded).toEqual([]);
+  world.store.failing = null;
+  expect((await ended).state).toBe("exited");
+  expect(world.supervisor.run(run.runId)).toBeNull();
+});
+
+test("an end that cannot be committed before closing is told to who waits", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.store.failing = new Error("disk full");
+  world.host.last.exit();
+  const ended = run.wait().catch((error: unknown) => error);
+  await world.supervisor.close({ leaveRuns: true });
+  expect(await ended).toMatchObject({ code: "SUPERVISOR_CLOSED" });
+  expect(String(await ended)).toContain("not on record");
+});
+
+test("without discardOutput the run's directory stays", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.host.last.exit();
+  await run.wait();
+  await turn();
+  expect(world.host.discarded).toEqual([]);
+});
+
+test("with discardOutput it goes when the end was told and nobody reads", async () => {
+  const world = fakeWorld({ discardOutput: true });
+  const run = await start(world);
+  world.host.spools.set(`${run.runId} stdout`, Buffer.from("output"));
+  world.host.last.output("stdout", 6);
+  world.host.last.exit();
+  await turn();
+  expect(world.host.discarded).toEqual([]);
+  await run.wait();
+  // Begun in answer to the end: in time.
+  const chunks = run.follow()[Symbol.asyncIterator]();
+  const { value } = await chunks.next();
+  expect(Buffer.from((value as { bytes: Uint8Array }).bytes).toString()).toBe("output");
+  await turn();
+  expect(world.host.discarded).toEqual([]);
+  expect((await chunks.next()).done).toBe(true);
+  await until(() => world.host.discarded.length > 0);
+  expect(world.host.discarded).toEqual([run.runId]);
+});
+
+test("survivors are shown, recorded once and reported, and the run stays", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  await run.cancel();
+  const survivors = [{ pid: 9, startTime: 1, kind: "unkillable", command: "dd" }];
+  world.host.last.say({ type: "survivors", survivors });
+  world.host.last.say({ type: "survivors", survivors });
+  expect(run.state).toBe("exiting");
+  expect(run.survivors).toEqual(survivors);
+  await turn();
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "cleanup"]);
+  expect(world.problems.map(({ message }) => message).join()).toContain("9 (dd)");
+  world.host.last.exit();
+  expect((await run.wait()).emptiness).toBe("proven");
+});

@@ -1,0 +1,73 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { StoreGate } from "../../src/supervisor/store-gate.js";
+import { fakeWorld, start } from "./fake-supervisor.js";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test("while the store takes writes, nobody waits", () => {
+  const gate = new StoreGate();
+  expect([gate.enter(), gate.enter()]).toEqual([null, null]);
+});
+
+test("after a refusal one goes ahead, and the others follow only when it was let in", async () => {
+  const gate = new StoreGate();
+  gate.refused();
+  const waiting = gate.enter();
+  expect(waiting).not.toBeNull();
+  await vi.advanceTimersByTimeAsync(defaults.storeRetryMs);
+  await waiting;
+  expect(gate.enter()).toBeNull();
+  const others = gate.enter();
+  expect(others).not.toBeNull();
+  gate.accepted();
+  await others;
+  expect([gate.enter(), gate.enter()]).toEqual([null, null]);
+});
+
+test("the pause grows while it is refused, and starts small again afterwards", async () => {
+  const gate = new StoreGate();
+  const waits: number[] = [];
+  for (let attempt = 0; attempt < 12; attempt++) {
+    gate.refused();
+    const began = performance.now();
+    const waiting = gate.enter();
+    await vi.advanceTimersToNextTimerAsync();
+    await waiting;
+    waits.push(performance.now() - began);
+    expect(gate.enter()).toBeNull();
+  }
+  expect(waits[0]).toBe(defaults.storeRetryMs);
+  expect(waits[1]).toBe(2 * defaults.storeRetryMs);
+  expect(waits.at(-1)).toBe(defaults.storeRetryMaxMs);
+  gate.accepted();
+  gate.refused();
+  const waiting = gate.enter();
+  await vi.advanceTimersByTimeAsync(defaults.storeRetryMs);
+  await waiting;
+});
+
+test("a hundred runs before a locked store try it once per pause, not a hundred times", async () => {
+  const world = fakeWorld();
+  const runs = await Promise.all(Array.from({ length: 100 }, () => start(world)));
+  let attempts = 0;
+  world.store.failing = new Error("database is locked");
+  world.store.beforeWrite = () => attempts++;
+  for (const run of runs) await run.cancel();
+  for (const anchor of world.host.anchors.values()) {
+    expect(anchor.stops).toHaveLength(1);
+    anchor.exit();
+  }
+  attempts = 0;
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(attempts).toBeLessThan(30);
+  world.store.failing = null;
+  await vi.advanceTimersByTimeAsync(defaults.storeRetryMaxMs);
+  const records = await Promise.all(runs.map((run) => run.wait()));
+  expect(records.every(({ exit }) => exit?.reason === "manual-cancel")).toBe(true);
+});

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Who leaks: leader, plain child, TERM-ignoring child, setsid child, `env -i setsid` double fork.
+# Everybody has a number of his own in front of the token, so that each can be told from each other and from strangers.
+sleep "100001.$1" &
+(trap '' TERM HUP INT; exec sleep "100002.$1") &
+setsid sleep "100003.$1" &
+env -i setsid sh -c "sleep 100004.$1 & exit 0" &
+echo ready
+while read -r word code; do
+  if [ "$word" = exit ]; then exit "$code"; fi
+done

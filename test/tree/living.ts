@@ -1,0 +1,70 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
+
+/** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
+export interface Living {
+  readonly pid: number;
+  readonly startTime: number;
+  readonly parentPid: number;
+  readonly sessionId: number;
+  readonly argv: readonly string[];
+}
+
+/** Everybody whose command line holds this text. */
+export function living(text: string): Living[] {
+  return readdirSync("/proc").flatMap((name) => {
+    if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
+    const command = read(name, "cmdline");
+    if (command === null || !command.includes(text)) return [];
+    const one = look(Number(name));
+    return one === null ? [] : [one];
+  });
+}
+
+export function look(pid: number): Living | null {
+  const stat = read(String(pid), "stat");
+  const command = read(String(pid), "cmdline");
+  if (stat === null || command === null) return null;
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  if (fields[0] === "Z" || fields[0] === "X") return null;
+  return {
+    pid,
+    startTime: Number(fields[19]),
+    parentPid: Number(fields[1]),
+    sessionId: Number(fields[3]),
+    argv: command.split("\0").slice(0, -1),
+  };
+}
+
+export function isSame(one: Living, other: Living): boolean {
+  return one.pid === other.pid && one.startTime === other.startTime;
+}
+
+/** Signals somebody a test started, if he still is who he was. */
+export function signal(whom: Pick<Living, "pid" | "startTime">, name: NodeJS.Signals): void {
+  const now = look(whom.pid);
+  if (now !== null && now.startTime === whom.startTime) process.kill(whom.pid, name);
+}
+
+/** Looks until there is something to be seen. */
+export async function until<T>(
+  what: string,
+  see: () => T | null | undefined | false,
+  withinMs = 10_000,
+): Promise<T> {
+  const end = performance.now() + withinMs;
+  for (;;) {
+    const seen = see();
+    if (seen !== null && seen !== undefined && seen !== false) return seen;
+    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`);
+    await setTimeout(10);
+  }
+}
+
+function read(pid: string, file: string): string | null {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, "utf8");
+  } catch {
+    return null; // Gone meanwhile.
+  }
+}

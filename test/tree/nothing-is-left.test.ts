@@ -1,0 +1,305 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout } from "node:timers/promises";
+import { afterAll, describe, expect, test } from "vitest";
+import type { RunEvent } from "../../src/store/run-event.js";
+import type { Residue, RunExit, RunIo, RunRecord } from "../../src/store/run-record.js";
+import type { CommandInput, SpawnOptions } from "../../src/supervisor/api.js";
+import { Crowd, scenario, type Role } from "./crowd.js";
+import { signal, type Living } from "./living.js";
+import { nobody, root, Seat, tiers, type Tier, type User } from "./seat.js";
+import { Supervised } from "./supervised.js";
+
+const graceMs = 250;
+const ownerLossMs = 250;
+/** What a loaded machine may take beyond grace and owner loss. */
+const slackMs = 5_000;
+
+interface Play {
+  readonly supervised: Supervised;
+  readonly record: RunRecord;
+  readonly crowd: Crowd;
+}
+
+/** One way for a run to end, and what the record must say of it. */
+interface End {
+  readonly name: string;
+  readonly options?: SpawnOptions;
+  bring(play: Play): Promise<void> | void;
+  /** The supervising process is gone afterwards; another one must find out. */
+  readonly orphaned?: true;
+  readonly exit: Partial<RunExit>;
+  /** Who is on record as having outlived the leader. Null: the anchor that would have noted it was killed. */
+  readonly residue: Readonly<Record<RunIo, readonly Role[]>> | null;
+  /** Types of the events from the moment of the end, in order. */
+  readonly events: readonly RunEvent["type"][];
+}
+
+const onlyTheDeaf = { pipe: ["deaf"], pty: ["deaf"] } as const;
+/** A terminal hangs up on the leader's group when it ends: the plain child is gone by then. */
+const allButTheLeader = {
+  pipe: ["plain", "deaf", "session", "daemon"],
+  pty: ["deaf", "session", "daemon"],
+} as const;
+
+const ends: readonly End[] = [
+  {
+    name: "cancel",
+    bring: ({ supervised }) => supervised.cancel({ actor: "test:me", requestId: "r1" }),
+    exit: { reason: "manual-cancel", actor: "test:me", code: null, signal: "SIGTERM", source: "anchor" },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+  {
+    name: "overall timeout",
+    options: { timeoutMs: 1_500 },
+    bring: () => {},
+    exit: { reason: "overall-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+  {
+    name: "no-output timeout",
+    options: { noOutputTimeoutMs: 1_200 },
+    bring: () => {},
+    exit: { reason: "no-output-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+  {
+    name: "leader exits, escapes fail",
+    bring: ({ supervised }) => supervised.write("exit 7\n"),
+    exit: { reason: "ownership-escape", actor: "", code: 7, signal: null, source: "anchor" },
+    residue: allButTheLeader,
+    events: ["escape", "cleanup", "exit"],
+  },
+  {
+    name: "leader exits, escapes are swept",
+    options: { onEscape: "sweep" },
+    bring: ({ supervised }) => supervised.write("exit 7\n"),
+    exit: { reason: "exit", actor: "", code: 7, signal: null, source: "anchor" },
+    residue: allButTheLeader,
+    events: ["escape", "cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of the supervisor",
+    bring: ({ supervised }) => supervised.kill(),
+    orphaned: true,
+    exit: { reason: "owner-lost", actor: "anchor", code: null, signal: "SIGTERM", source: "exit-file" },
+    residue: onlyTheDeaf,
+    events: ["attach", "cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of the anchor",
+    bring: ({ record }) => killAnchor(record),
+    exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
+    residue: null,
+    events: ["cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of both",
+    bring: async ({ supervised, record }) => {
+      killAnchor(record);
+      await supervised.kill();
+    },
+    orphaned: true,
+    exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
+    residue: null,
+    events: ["attach", "cleanup", "exit"],
+  },
+  {
+    name: "SIGTERM to the anchor",
+    bring: ({ record }) => signal(anchorOf(record), "SIGTERM"),
+    exit: {
+      reason: "manual-cancel",
+      actor: `signal:TERM pid:${process.pid}`,
+      code: null,
+      signal: "SIGTERM",
+      source: "anchor",
+    },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+];
+
+const everywhere: readonly (readonly [User, Tier])[] = [
+  [root, tiers.cgroup],
+  [root, tiers.none],
+  [nobody, tiers.cgroup],
+  [nobody, tiers.none],
+];
+const inPlaces: readonly (readonly [User, Tier])[] = [
+  [root, tiers.noInode],
+  [root, tiers.noPidfd],
+  [root, tiers.cgroupNoPidfd],
+  [nobody, tiers.noPidfd],
+  [nobody, tiers.noChildren],
+  [nobody, tiers.asFound],
+];
+const someEnds = ends.filter(({ name }) =>
+  ["cancel", "leader exits, escapes fail", "SIGKILL of the supervisor", "SIGKILL of the anchor"].includes(name),
+);
+
+const matrix = [
+  ...everywhere.flatMap(([user, tier]) =>
+    ends.flatMap((end) => (["pipe", "pty"] as const).map((io) => ({ end, io, user, tier }))),
+  ),
+  ...inPlaces.flatMap(([user, tier]) => someEnds.map((end) => ({ end, io: "pipe" as const, user, tier }))),
+];
+
+/** Survivors by row (end) and column (who, where, how). */
+const seen = new Map<string, Map<string, number>>();
+
+describe.concurrent("nothing is left", () => {
+  test.for(matrix.map((each) => [each.end.name, each.io, each.user.name, each.tier.name, each] as const))(
+    "after %s: %s, %s, tier %s",
+    async ([, , , , { end, io, user, tier }], { skip }) => {
+      const whyNot = user.whyNot ?? tier.whyNot;
+      if (whyNot !== null) skip(whyNot);
+      await using seat = Seat.take(user, tier);
+      await using crowd = await Crowd.ofScenario(seat);
+      await using supervised = await Supervised.open(seat);
+      const { record } = await supervised.spawn(
+        { io, argv: ["sh", scenario, crowd.token] } as CommandInput,
+        { graceMs, ownerLossMs, labels: { crowd: crowd.token }, ...end.options },
+      );
+      const cast = await crowd.complete();
+      expect(cast.get("leader")?.pid).toBe(record.root?.pid);
+      const began = performance.now();
+      await end.bring({ supervised, record, crowd });
+
+      if (end.orphaned === true) {
+        await crowd.gone(graceMs + ownerLossMs + slackMs);
+        note(end, io, user, tier, crowd.others().length);
+        await using successor = await Supervised.open(seat);
+        successor.order("recover");
+        await successor.hear("recovered");
+        await checkFacts(successor, crowd, cast, { end, io, tier });
+      } else {
+        const ended = (await supervised.hear("ended")).record;
+        // At once, without patience: `proven` is said of this very moment.
+        const survivors = crowd.others();
+        note(end, io, user, tier, survivors.length);
+        expect(survivors).toEqual([]);
+        expect(performance.now() - began).toBeLessThan(2_000 + graceMs + slackMs);
+        expect(ended).toMatchObject({ runId: record.runId, state: "exited" });
+        await checkFacts(supervised, crowd, cast, { end, io, tier });
+      }
+      expect(crowd.missing(), "the bystander").toEqual([]);
+    },
+  );
+
+  afterAll(() => console.log(table()));
+});
+
+/** What a machine that cannot find survivors would say of the usual way, this suite must contradict. */
+test("the usual way, a signal to the process group, leaves survivors, and they are found", async () => {
+  await using seat = Seat.take({ name: "anybody", uid: null, whyNot: null }, tiers.none);
+  await using crowd = await Crowd.ofScenario(seat);
+  const leader = spawn("sh", [scenario, crowd.token], {
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const ended = once(leader, "exit");
+  const cast = await crowd.complete();
+  const group = -(leader.pid ?? Number.NaN);
+  process.kill(group, "SIGTERM");
+  await ended;
+  await setTimeout(graceMs);
+  process.kill(group, "SIGKILL");
+  await setTimeout(graceMs);
+  const survivors = crowd.others();
+  expect(survivors.map(({ pid }) => pid).toSorted()).toEqual(
+    [cast.get("session")?.pid, cast.get("daemon")?.pid].toSorted(),
+  );
+  expect(crowd.missing()).toEqual([]);
+  for (const survivor of survivors) signal(survivor, "SIGKILL");
+  await crowd.gone(slackMs);
+});
+
+async function checkFacts(
+  supervised: Supervised,
+  crowd: Crowd,
+  cast: ReadonlyMap<Role, Living>,
+  { end, io, tier }: { end: End; io: RunIo; tier: Tier },
+): Promise<void> {
+  const { runs, events } = await supervised.list();
+  expect(runs).toHaveLength(1);
+  const [run] = runs;
+  expect(run).toMatchObject({ state: "exited", io, emptiness: "proven", exit: { ...end.exit, errno: null } });
+  expect(run?.tier).toMatch(tier.recorded);
+  expect(run?.boundary?.cgroup === null).toBe(!/^cgroup/.test(run?.tier ?? ""));
+  // A weaker boundary is never silent.
+  expect(run?.boundary?.note === null).toBe(/^cgroup/.test(run?.tier ?? ""));
+
+  const residue = end.residue?.[io] ?? [];
+  expect(byPid(run?.residue ?? [])).toEqual(
+    byPid(
+      residue.map((role) => ({
+        pid: cast.get(role)?.pid ?? 0,
+        startTime: cast.get(role)?.startTime ?? 0,
+        kind: role === "plain" || role === "deaf" ? "background" : "detached",
+        command: "sleep",
+      })),
+    ),
+  );
+  expect(run?.residueCount).toBe(residue.length);
+
+  const types = events.map(({ type }) => type);
+  expect(types.slice(0, 1)).toEqual(["spawn"]);
+  expect(types.filter((type) => type !== "output").slice(1)).toEqual(end.events);
+  const { reason, actor, code } = end.exit;
+  expect(events.at(-1)).toMatchObject({
+    type: "exit",
+    rootPid: cast.get("leader")?.pid,
+    data: { reason, actor, code, emptiness: "proven" },
+  });
+  for (const event of events) {
+    if (event.type === "cancel") expect(event.data).toMatchObject({ reason, actor });
+    if (event.type === "cleanup")
+      expect(event.data).toMatchObject(
+        end.residue === null ? { survivors: 0 } : { residue: residue.length, survivors: 0 },
+      );
+    if (event.type === "escape")
+      expect(event.data.residue.map(({ pid }) => pid).toSorted()).toEqual(
+        [cast.get("session")?.pid, cast.get("daemon")?.pid].toSorted(),
+      );
+  }
+  if (end.residue !== null) expect(events.at(-1)?.descendants).toBeGreaterThanOrEqual(4);
+
+  await supervised.close();
+  expect(supervised.problems).toEqual([]);
+  expect(crowd.others()).toEqual([]);
+}
+
+function byPid(residue: readonly Residue[]): readonly Residue[] {
+  return residue.toSorted((one, other) => one.pid - other.pid);
+}
+
+function anchorOf({ anchor }: RunRecord): { pid: number; startTime: number } {
+  if (anchor === null) throw new Error("no anchor is on record");
+  return anchor;
+}
+
+function killAnchor(record: RunRecord): void {
+  signal(anchorOf(record), "SIGKILL");
+}
+
+function note(end: End, io: RunIo, user: User, tier: Tier, survivors: number): void {
+  const row = seen.get(end.name) ?? new Map<string, number>();
+  row.set(`${user.name}, ${tier.name}, ${io}`, survivors);
+  seen.set(end.name, row);
+}
+
+function table(): string {
+  const columns = [
+    ...new Set(matrix.map(({ user, tier, io }) => `${user.name}, ${tier.name}, ${io}`)),
+  ];
+  const legend = columns.map((column, at) => `  ${String.fromCodePoint(65 + at)}  ${column}`);
+  const lines = ends.map(({ name }) => {
+    const cells = columns.map((column) => String(seen.get(name)?.get(column) ?? "-"));
+    return `${name.padEnd(34)}${cells.join("  ")}`;
+  });
+  const head = " ".repeat(34) + columns.map((_, at) => String.fromCodePoint(65 + at)).join("  ");
+  return ["survivors (-: not tried)", head, ...lines, "", ...legend].join("\n");
+}

@@ -1,0 +1,187 @@
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { expect } from "vitest";
+import { living, signal, until, type Living } from "./living.js";
+
+export const library = resolve("dist/index.js");
+
+/** As whom a supervising process runs. `uid` null: as the suite does. */
+export interface User {
+  readonly name: string;
+  readonly uid: number | null;
+  /** Null: possible here. Otherwise the reason to skip. */
+  readonly whyNot: string | null;
+}
+
+/** With what the anchor may work. */
+export interface Tier {
+  readonly name: string;
+  /** For `HOLDFAST_ANCHOR_WEAKEN`. */
+  readonly weaken: string;
+  /** How the recorded tier begins and ends. */
+  readonly recorded: RegExp;
+  /** Whether a cgroup of its own is there to be used. */
+  readonly delegated: boolean;
+  readonly whyNot: string | null;
+}
+
+const isRoot = process.getuid?.() === 0;
+
+function become(uid: number): string[] {
+  return ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
+}
+
+/** An ordinary user must be able to read this repository, and there must be one. */
+export function ordinaryUser(uid: number): User {
+  const name = "ordinary user";
+  if (!isRoot) return { name, uid: null, whyNot: null };
+  const [command, ...args] = [...become(uid), process.execPath, "-e", `import(${JSON.stringify(library)})`];
+  const { status, stderr } = spawnSync(command ?? "", args, { encoding: "utf8" });
+  const whyNot = `no other user can use this repository here: ${stderr?.split("\n", 1)[0] ?? "no setpriv"}`;
+  return { name, uid, whyNot: status === 0 ? null : whyNot };
+}
+
+export const root: User = { name: "root", uid: null, whyNot: isRoot ? null : "the suite does not run as root" };
+export const nobody: User = ordinaryUser(65_534);
+
+/** Where this suite may make cgroups, or why it may not. */
+const cgroups: { readonly path: string } | { readonly whyNot: string } = (() => {
+  const mounted = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"))?.[1];
+  const own = /^0::(.*)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
+  if (mounted === undefined || own === undefined) return { whyNot: "no cgroup v2 is mounted" };
+  const path = join(mounted, own);
+  try {
+    const probe = join(path, `hf-probe-${randomBytes(4).toString("hex")}`);
+    mkdirSync(probe);
+    rmdirSync(probe);
+    return { path };
+  } catch (error) {
+    return { whyNot: `no cgroup may be made here: ${(error as Error).message}` };
+  }
+})();
+
+const noCgroup = "whyNot" in cgroups ? cgroups.whyNot : null;
+
+function tier(name: string, weaken: string, recorded: RegExp): Tier {
+  const delegated = !weaken.includes("cgroup");
+  return { name, weaken, recorded, delegated, whyNot: delegated ? noCgroup : null };
+}
+
+export const tiers = {
+  cgroup: tier("cgroup", "", /^cgroup\+launcher\+(unique|handle)$/),
+  none: tier("none", "cgroup", /^subreaper\+launcher\+(unique|handle)$/),
+  noInode: tier("none, no inode", "cgroup,inode", /^subreaper\+launcher\+handle$/),
+  noPidfd: tier("none, no pidfd", "cgroup,pidfd", /^subreaper\+launcher\+number$/),
+  noChildren: tier("none, no children files", "cgroup,children", /^subreaper\+launcher\+(unique|handle)$/),
+  cgroupNoPidfd: tier("cgroup, no pidfd", "pidfd", /^cgroup\+launcher\+number$/),
+  /** Nothing is forced and nothing is delegated: what an ordinary user finds on most machines. */
+  asFound: { ...tier("as found", "", /^subreaper\+launcher\+/), delegated: false, whyNot: null },
+} as const satisfies Record<string, Tier>;
+
+/**
+ * A place to supervise from: a user, a state directory, and where the tier wants it a cgroup delegated to that user.
+ * When it is left, nothing of Holdfast itself may be running any more, and no cgroup of it may remain.
+ */
+export class Seat implements AsyncDisposable {
+  readonly user: User;
+  readonly tier: Tier;
+  /** The user's own, and its HOME. */
+  readonly directory: string;
+  readonly home: string;
+  readonly cgroup: string | null;
+  readonly #limits: readonly string[];
+
+  private constructor(user: User, tier: Tier, limits: readonly string[]) {
+    this.user = user;
+    this.tier = tier;
+    this.#limits = limits;
+    this.directory = mkdtempSync(join(tmpdir(), "hf-"));
+    this.home = join(this.directory, "h");
+    this.cgroup =
+      tier.delegated && "path" in cgroups
+        ? join(cgroups.path, `hf-test-${randomBytes(6).toString("hex")}`)
+        : null;
+  }
+
+  /** `limits`: words of a command line that starts the rest of it, such as `prlimit`. */
+  static take(user: User, tier: Tier, limits: readonly string[] = []): Seat {
+    const seat = new Seat(user, tier, limits);
+    const owned = [seat.directory];
+    if (seat.cgroup !== null) {
+      mkdirSync(seat.cgroup);
+      owned.push(seat.cgroup, join(seat.cgroup, "cgroup.procs"), join(seat.cgroup, "cgroup.subtree_control"));
+    }
+    if (user.uid !== null) for (const path of owned) chownSync(path, user.uid, user.uid);
+    return seat;
+  }
+
+  get env(): NodeJS.ProcessEnv {
+    return {
+      ...process.env,
+      HOME: this.directory,
+      HOLDFAST_HOME: this.home,
+      HOLDFAST_ANCHOR_WEAKEN: this.tier.weaken,
+    };
+  }
+
+  /** Starts a command as the user, in the seat's cgroup; its process is the command's own. */
+  spawn(argv: readonly string[], stderr: "pipe" | "ignore"): ChildProcess {
+    const words = [...this.#limits, ...(this.user.uid === null ? [] : become(this.user.uid)), ...argv];
+    if (this.cgroup !== null)
+      words.unshift("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', this.cgroup);
+    const [command, ...args] = words;
+    return spawn(command ?? "", args, { env: this.env, cwd: this.directory, stdio: ["pipe", "pipe", stderr] });
+  }
+
+  /** Launchers and anchors: the state directory is in their command lines. */
+  machinery(): Living[] {
+    return living(this.home);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await until("launcher and anchors are gone", () => this.machinery().length === 0, 5_000).catch(
+        (error: unknown) => {
+          expect(
+            this.machinery().map(({ pid, argv }) => `${pid} ${argv.join(" ")}`),
+            String(error),
+          ).toEqual([]);
+        },
+      );
+      if (this.cgroup !== null) await this.#removeCgroup(this.cgroup);
+    } finally {
+      for (const one of this.machinery()) signal(one, "SIGKILL");
+      if (this.cgroup !== null) killCgroup(this.cgroup);
+      await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
+    }
+  }
+
+  /** Succeeds only when Holdfast has removed what it made below, and everybody has gone. */
+  async #removeCgroup(path: string): Promise<void> {
+    let problem: unknown = null;
+    await until("the cgroup can be removed", () => {
+      try {
+        rmdirSync(path);
+        return true;
+      } catch (error) {
+        problem = error;
+        return false;
+      }
+    }).catch((error: unknown) => {
+      throw new Error(`Holdfast left a cgroup behind: ${String(problem)}`, { cause: error });
+    });
+  }
+}
+
+/** A failed test's last resort; everything in there was started by it. */
+function killCgroup(path: string): void {
+  try {
+    writeFileSync(join(path, "cgroup.kill"), "1");
+  } catch {
+    // It is gone, as it should be.
+  }
+}

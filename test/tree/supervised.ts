@@ -1,0 +1,144 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { expect } from "vitest";
+import type { FirstStop, Survivor } from "../../src/anchor/host.js";
+import type { RunEvent } from "../../src/store/run-event.js";
+import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
+import type { CancelOptions, CommandInput, SpawnOptions } from "../../src/supervisor/api.js";
+import { until } from "./living.js";
+import { library, type Seat } from "./seat.js";
+
+interface Answers {
+  opened: object;
+  started: { readonly runId: string; readonly record: RunRecord };
+  output: { readonly stream: string; readonly text: string };
+  recovered: { readonly runIds: readonly string[] };
+  looked: {
+    readonly state: RunStateName;
+    readonly survivors: readonly Survivor[];
+    readonly firstStop: FirstStop | null;
+    readonly record: RunRecord;
+  };
+  ended: { readonly record: RunRecord };
+  listed: { readonly runs: readonly RunRecord[]; readonly events: readonly RunEvent[] };
+  closed: object;
+  problem: { readonly message: string };
+  failed: { readonly message: string };
+}
+type Answer = { [Kind in keyof Answers]: { readonly say: Kind } & Answers[Kind] }[keyof Answers];
+
+const script = fileURLToPath(new URL("children/supervise.mjs", import.meta.url));
+const instanceId = "tree";
+
+/** A process of its own that uses the library, and may be killed (see `children/supervise.mjs`). */
+export class Supervised implements AsyncDisposable {
+  readonly #child: ChildProcess & { readonly stdin: Writable };
+  readonly #answers: Answer[] = [];
+  readonly #exited: Promise<unknown>;
+  #gone = false;
+  #stderr = "";
+  /** All of the run's output so far. */
+  output = "";
+
+  private constructor(seat: Seat) {
+    const child = seat.spawn([process.execPath, script, library], "pipe");
+    this.#child = child as ChildProcess & { readonly stdin: Writable };
+    this.#child.stdin.on("error", () => {});
+    this.#exited = once(child, "close").then(() => (this.#gone = true));
+    child.stderr?.on("data", (data: Buffer) => (this.#stderr += data.toString()));
+    createInterface({ input: child.stdout as Readable }).on("line", (line) => {
+      const answer = JSON.parse(line) as Answer;
+      if (answer.say === "output") this.output += answer.text;
+      else this.#answers.push(answer);
+    });
+  }
+
+  /** Opened on the seat's state directory. */
+  static async open(seat: Seat): Promise<Supervised> {
+    const supervised = new Supervised(seat);
+    try {
+      supervised.order("open", { home: seat.home, instanceId });
+      await supervised.hear("opened");
+      return supervised;
+    } catch (error) {
+      await supervised.kill();
+      throw error;
+    }
+  }
+
+  order(order: string, given: object = {}): void {
+    this.#child.stdin.write(`${JSON.stringify({ order, ...given })}\n`);
+  }
+
+  /** The next answer of this kind. Complaints of the library are never an answer. */
+  async hear<Kind extends keyof Answers>(say: Kind, withinMs = 15_000): Promise<Answers[Kind]> {
+    const answer = await until(
+      `the supervising process says ${say}`,
+      () => {
+        const failed = this.#answers.find((one) => one.say === "failed");
+        if (failed?.say === "failed" && say !== "failed") throw new Error(failed.message);
+        const at = this.#answers.findIndex((one) => one.say === say);
+        if (at >= 0) return this.#answers.splice(at, 1)[0];
+        if (this.#gone) throw new Error(`it ended instead of saying ${say}: ${this.#stderr}`);
+        return null;
+      },
+      withinMs,
+    );
+    return answer as unknown as Answers[Kind];
+  }
+
+  async spawn(input: CommandInput, options: SpawnOptions): Promise<Answers["started"]> {
+    this.order("spawn", { input, options });
+    return this.hear("started");
+  }
+
+  cancel(options: CancelOptions): void {
+    this.order("cancel", { options });
+  }
+
+  write(data: string): void {
+    this.order("write", { data });
+  }
+
+  async saw(text: string | RegExp): Promise<void> {
+    await until(`the run prints ${String(text)}; so far ${JSON.stringify(this.output.slice(-2000))}`, () =>
+      typeof text === "string" ? this.output.includes(text) : text.test(this.output),
+    );
+  }
+
+  async look(): Promise<Answers["looked"]> {
+    this.order("look");
+    return this.hear("looked");
+  }
+
+  async list(): Promise<Answers["listed"]> {
+    this.order("list");
+    return this.hear("listed");
+  }
+
+  /** What the library complained of, so far. */
+  get problems(): string[] {
+    return this.#answers.flatMap((one) => (one.say === "problem" ? [one.message] : []));
+  }
+
+  /** Closes the library; then the process must end by itself, with nothing to say. */
+  async close(): Promise<void> {
+    this.order("close");
+    await this.hear("closed");
+    this.#child.stdin.end();
+    await this.#exited;
+    expect({ code: this.#child.exitCode, stderr: this.#stderr }).toEqual({ code: 0, stderr: "" });
+  }
+
+  async kill(): Promise<void> {
+    this.#child.kill("SIGKILL");
+    await this.#exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#gone) await this.kill();
+  }
+}

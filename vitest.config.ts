@@ -1,0 +1,20 @@
+import { defineConfig } from "vitest/config";
+
+/** Soak runs repeat the same promises many more times. */
+const patience = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
+
+export default defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    // Tests start real processes and change umask, cwd and signal handlers: a process per file, not a thread.
+    pool: "forks",
+    setupFiles: ["test/no-warnings.ts"],
+    // A process test takes milliseconds; these only bound a hang on a loaded two-core machine.
+    testTimeout: 30_000 * patience,
+    hookTimeout: 30_000 * patience,
+    teardownTimeout: 10_000,
+    // A promise that is sometimes kept is broken.
+    retry: 0,
+    passWithNoTests: false,
+  },
+});
