@@ -22,6 +22,7 @@
 #define REAP_ROUND 4096 /* bounded: or the reaping starves owners and output */
 #define SWEEP_FIRST_MS 10
 #define SWEEP_MOST_MS 1000
+#define BURIAL_MS 100
 #define CHECK_EVERY_MS 5000
 #define SAVE_RETRY_MS 1000
 #define LAST_WORDS_MS 1000
@@ -54,15 +55,8 @@ static long collect(void) {
 
 /* ---- the first stop ---- */
 
-static void put_stop(struct out *out, const void *unused) {
-  (void)unused;
-  out_text(out, T_REASON, run.stop.reason);
-  out_text(out, T_ACTOR, run.stop.actor);
-  out_text(out, T_REQUEST_ID, run.stop.request);
-}
-
 static void save_stop(void) {
-  char text[1024];
+  char text[4096];
   struct json json = {.data = text, .size = sizeof text};
   json_raw(&json, "{\"reason\":");
   json_string(&json, run.stop.reason);
@@ -77,9 +71,11 @@ static void save_stop(void) {
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace) {
   uint64_t now = os_now_ms();
   if (grace < run.policy.grace) run.policy.grace = grace;
-  if (run.terminating && now + run.policy.grace < run.kill_at) run.kill_at = now + run.policy.grace;
-  if (run.stop.set) return; /* the first reason wins */
-  if (run.leader_done && run.terminating) return; /* it has ended by itself: only its leftovers are being swept */
+  if (run.terminating && now + run.policy.grace < run.kill_at) {
+    run.kill_at = run.sweep_at = now + run.policy.grace;
+    run.report_at = run.kill_at + run.policy.kill_report;
+  }
+  if (run.stop.set || run.leader_done) return; /* the first reason wins; having ended by itself is one */
   run.stop.set = true;
   snprintf(run.stop.reason, sizeof run.stop.reason, "%s", reason);
   snprintf(run.stop.actor, sizeof run.stop.actor, "%s", actor);
@@ -107,6 +103,7 @@ static void json_leader(struct json *json) {
 }
 
 static void note_leader(const siginfo_t *info) {
+  if (run.child.status >= 0) read_status(); /* what it reported comes before its death */
   run.leader_done = true;
   if (info->si_code == CLD_EXITED) run.leader_code = info->si_status;
   else run.leader_signal = info->si_status;
@@ -114,6 +111,8 @@ static void note_leader(const siginfo_t *info) {
 }
 
 static void save_leader(void) {
+  if (run.leader_saved || !run.executed) return;
+  run.leader_saved = true;
   char text[64];
   struct json json = {.data = text, .size = sizeof text};
   json_leader(&json);
@@ -148,7 +147,7 @@ void reap(void) {
       note_leader(&info);
       run.settle_at = os_now_ms() + run.policy.settle;
       if (os_only_child(info.si_pid)) {
-        /* Its status must not be lost between here and the exit file: it stays a zombie until that is written. */
+        /* Nobody else is left: it stays a zombie until the exit file is written, mostly in this very turn. */
         run.leader_zombie = true;
         account(&usage);
         break;
@@ -169,12 +168,14 @@ static const char *classify(const struct member *member) {
   return member->sid != run.child.id.pid ? "detached" : "background";
 }
 
-static void keep_residue(const struct member *member, const char *kind) {
+/* Once for each process; a later look may know better what kind it is. */
+static void keep_residue(const struct member *member, const char *kind, bool fresh) {
   for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++)
     if (run.residue[i].id.pid == member->id.pid && run.residue[i].id.start == member->id.start) {
       run.residue[i].kind = kind;
       return;
     }
+  if (!fresh && run.residue_count >= RESIDUE_KEPT) return; /* counted before, among those not listed */
   if (run.residue_count < RESIDUE_KEPT) {
     struct residue *residue = &run.residue[run.residue_count];
     residue->id = member->id;
@@ -190,7 +191,7 @@ static void note_residue(long count) {
   for (long i = 0; i < count; i++) {
     if (tree_dead(&members[i]) || members[i].id.pid == run.child.id.pid) continue;
     const char *kind = classify(&members[i]);
-    keep_residue(&members[i], kind);
+    keep_residue(&members[i], kind, true);
     if (strcmp(kind, "background") != 0 && !run.stop.set) run.escaped = true;
   }
 }
@@ -221,7 +222,7 @@ static void report_survivors(long count) {
   static char text[16 * 1024];
   struct json json = {.data = text, .size = sizeof text};
   for (long i = 0; i < count; i++)
-    if (!tree_dead(&members[i])) keep_residue(&members[i], strcmp(classify(&members[i]), "foreign-uid") == 0 ? "foreign-uid" : "unkillable");
+    if (!tree_dead(&members[i])) keep_residue(&members[i], strcmp(classify(&members[i]), "foreign-uid") == 0 ? "foreign-uid" : "unkillable", false);
   json_members(&json, count);
   if (!json.overflow) tell_all(F_SURVIVORS, put_json, text);
 }
@@ -253,15 +254,18 @@ static void sweep(uint64_t now) {
   }
   bool whole = os_boundary_kill(&run.boundary);
   run.kill_mode = whole ? "cgroup" : "pid";
-  if (!whole || run.sweeps > 0) { /* one by one where there is no cgroup, and whoever left it */
+  if (!whole || run.swept_once) { /* one by one where there is no cgroup, and whoever left it */
     long count = tree_kill(collect);
     if (now >= run.report_at) report_survivors(count);
     tree_release(count);
   }
   if (now >= run.report_at) run.report_at = now + run.policy.kill_report;
+  if (run.reaped != run.reaped_before) run.sweeps = 0; /* they are dying, or coming: no time to lose */
+  run.reaped_before = run.reaped;
   uint64_t wait = (uint64_t)SWEEP_FIRST_MS << (run.sweeps < 7 ? run.sweeps : 7);
   run.sweep_at = now + (wait < SWEEP_MOST_MS ? wait : SWEEP_MOST_MS);
   run.sweeps++;
+  run.swept_once = true;
 }
 
 /* ---- the end ---- */
@@ -340,19 +344,31 @@ static void write_exit(struct json *json, uint64_t now) {
   json_raw(json, "}\n");
 }
 
-/* The end is on disk, or in an owner's hands, or we stay and try again. */
+static bool gone(const char *path) {
+  struct stat st;
+  return stat(path, &st) != 0 && errno == ENOENT;
+}
+
+/*
+ * The end is on disk, or we stay and try again: an owner that was told may die before it has written it down. When the
+ * directory is gone after it was told, it has; when the whole instance is gone, nobody will ever ask.
+ */
 static void finish(uint64_t now) {
-  static char text[32 * 1024];
+  static char text[64 * 1024];
   struct json json = {.data = text, .size = sizeof text};
   streams_abandon();
   streams_settle(now);
   write_exit(&json, now);
-  if (!json_save(run.dir, "exit.json", &json) && run.owner == NULL) {
+  bool saved = json_save(run.dir, "exit.json", &json);
+  if (!run.told_end && (saved || run.owner != NULL)) {
+    if (run.leader_zombie && saved) (void)waitpid(run.child.id.pid, NULL, __WALL);
+    tell_all(F_EXITED, put_json, text);
+    run.told_end = true;
+  }
+  if (!saved && !gone(run.instance_directory) && !(run.told_end && gone(run.directory))) {
     run.save_at = now + SAVE_RETRY_MS;
     return;
   }
-  if (run.leader_zombie) (void)waitpid(run.child.id.pid, NULL, __WALL);
-  tell_all(F_EXITED, put_json, text);
   connections_finish(LAST_WORDS_MS);
   leave();
 }
@@ -365,27 +381,41 @@ _Noreturn void leave(void) {
   exit(0);
 }
 
+/* Somebody removed the run directory, or put another in its place: what was in it is lost and counted, the rest goes on. */
+static void renew_directory(void) {
+  char runs[PATH_SIZE + 8];
+  struct stat here, there;
+  bool same = fstat(run.dir, &here) == 0 && stat(run.directory, &there) == 0 && here.st_ino == there.st_ino;
+  if (same || gone(run.instance_directory)) return;
+  snprintf(runs, sizeof runs, "%s/runs", run.instance_directory);
+  mkdir(runs, 0700);
+  mkdir(run.directory, 0700);
+  int dir = open(run.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (dir < 0) return;
+  close(run.dir);
+  run.dir = dir;
+  for (int i = 0; i < 2; i++) spool_restart(&run.streams[i].spool, dir);
+  file_save(run.dir, "key", run.key, strlen(run.key));
+  save_facts();
+  if (run.stop.set) save_stop();
+  run.leader_saved = false;
+  if (run.leader_done) save_leader();
+}
+
 /* Now and then: is our socket still there, and our launcher? */
 static void check_surroundings(uint64_t now) {
   char path[PATH_SIZE + 8];
   struct stat st;
   run.check_at = now + CHECK_EVERY_MS;
+  drop_speechless(now);
   if (run.launcher != 0 && getppid() != run.launcher) {
     run.launcher = 0;
     snprintf(run.boundary.note, sizeof run.boundary.note, "the launcher died; nobody is above this anchor");
   }
+  if (run.told_end) return;
+  renew_directory();
   snprintf(path, sizeof path, "%s/sock", run.directory);
-  if (stat(path, &st) == 0 && st.st_ino == run.socket_inode) return;
-  if (mkdir(run.directory, 0700) == 0) {
-    int dir = open(run.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0) {
-      close(run.dir);
-      run.dir = run.streams[0].spool.dir = run.streams[1].spool.dir = dir;
-    }
-  }
-  struct stat key;
-  if (fstatat(run.dir, "key", &key, 0) != 0) file_save(run.dir, "key", run.key, strlen(run.key));
-  listener_open();
+  if (stat(path, &st) != 0 || st.st_ino != run.socket_inode) listener_open();
 }
 
 static bool passed(uint64_t from, uint64_t limit, uint64_t now) {
@@ -395,21 +425,23 @@ static bool passed(uint64_t from, uint64_t limit, uint64_t now) {
 
 void advance(uint64_t now) {
   if (now >= run.check_at) check_surroundings(now);
-  if (run.phase == GATED && !run.gate_used && (run.owner == NULL || run.stop.set) && run.child.gate >= 0) {
-    close(run.child.gate); /* nobody will say GO any more */
-    run.child.gate = -1;
-  }
-  if (run.phase == RUNNING && !run.stop.set && !run.leader_done) {
+  if (run.stop.set || run.owner == NULL) close_gate();
+  if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
     if (passed(run.overall_from, run.policy.overall, now)) request_stop("overall-timeout", "anchor", "", FOREVER);
     else if (run.withheld_since == 0 && passed(run.output_at, run.policy.no_output, now))
       request_stop("no-output-timeout", "anchor", "", FOREVER);
     else if (run.owner == NULL && !run.policy.service && now >= run.owner_lost_at + run.policy.owner_loss)
       request_stop("owner-lost", "anchor", "", FOREVER);
   }
-  bool begun = run.phase != GATED; /* before GO there is nothing to terminate: the child leaves by itself */
-  if (!run.empty && begun && !run.terminating && (run.stop.set || (run.leader_done && now >= run.settle_at))) begin_termination(now);
-  /* The dead are buried before the living are counted again. */
-  if (!run.empty && !run.more_to_reap && run.terminating && now >= run.sweep_at && now >= run.kill_at) sweep(now);
+  /* With the gate closed the child leaves by itself. One that hangs on its way there has nothing to finish. */
+  bool hangs = run.gate_closed_at != 0 && now >= run.gate_closed_at + run.policy.settle;
+  if (hangs) run.policy.grace = 0;
+  bool due_to_stop = run.stop.set && run.gate_closed_at == 0;
+  bool due_to_rest = run.leader_done && now >= run.settle_at;
+  if (!run.empty && !run.terminating && (due_to_stop || due_to_rest || hangs)) begin_termination(now);
+  /* The dead are buried before the living are counted again, but they cannot hold it up for ever. */
+  bool due = run.terminating && now >= run.kill_at && now >= run.sweep_at + (run.more_to_reap ? BURIAL_MS : 0);
+  if (!run.empty && due) sweep(now);
   if (!run.empty || !run.leader_done) return;
   if (run.drain_until == 0) {
     run.drain_until = now + run.policy.drain;
@@ -417,10 +449,13 @@ void advance(uint64_t now) {
     run.streams[0].spool.unbounded = run.streams[1].spool.unbounded = true;
     if (run.child.slave >= 0) close(run.child.slave);
     run.child.slave = -1;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+      run.streams[i].retry_at = now;
       if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
+    }
   }
   if ((streams_ended() || now >= run.drain_until) && now >= run.save_at) finish(now);
+  else save_leader(); /* the drain takes time: should we die in it, the status is known */
 }
 
 static void sooner(uint64_t *deadline, uint64_t at) {
@@ -430,16 +465,18 @@ static void sooner(uint64_t *deadline, uint64_t at) {
 uint64_t next_deadline(uint64_t now) {
   if (run.more_to_reap) return 0;
   uint64_t at = run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
-  if (run.phase == RUNNING && !run.stop.set && !run.leader_done) {
+  if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
     if (run.policy.overall > 0) sooner(&at, run.overall_from + run.policy.overall + slack);
     if (run.policy.no_output > 0 && run.withheld_since == 0) sooner(&at, run.output_at + run.policy.no_output + slack);
     if (run.owner == NULL && !run.policy.service) sooner(&at, run.owner_lost_at + run.policy.owner_loss);
   }
   if (run.leader_done && !run.empty && !run.terminating) sooner(&at, run.settle_at);
+  if (run.gate_closed_at != 0 && !run.empty && !run.terminating) sooner(&at, run.gate_closed_at + run.policy.settle);
   if (run.terminating && !run.empty) sooner(&at, run.sweep_at > run.kill_at ? run.sweep_at : run.kill_at);
   if (run.empty && run.leader_done) sooner(&at, run.save_at > 0 ? run.save_at : run.drain_until);
   for (int i = 0; i < 2; i++) {
-    if (run.streams[i].dirty) sooner(&at, run.streams[i].told_at + 2);
+    bool heard = run.owner == NULL || !backlogged(run.owner);
+    if (run.streams[i].dirty && heard) sooner(&at, run.streams[i].told_at + 2);
     if (run.streams[i].held_used > 0) sooner(&at, run.streams[i].retry_at);
   }
   return at <= now ? 0 : at - now;

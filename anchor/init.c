@@ -32,6 +32,7 @@ int init_mode(char **command) {
     fprintf(stderr, "anchor init: %s: %s\n", command[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
   }
+  setpgid(child, child); /* also here: a signal may come before the child has run */
   for (;;) {
     int signal;
     if (sigwait(&all, &signal) != 0) continue;

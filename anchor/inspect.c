@@ -14,6 +14,7 @@
 
 #define SHOWN 512
 #define DEATH_MS 2000
+#define KILL_ROUNDS 20
 
 static char text[512 * 1024];
 
@@ -117,24 +118,36 @@ struct request {
 
 static struct member reap_root;
 static struct boundary reap_boundary;
-static bool root_verified;
+static long known; /* everyone found so far, in `members`, each behind a handle that stays open */
 
-static long collect_tree(void) {
-  long count = 0, max = tree_max();
-  struct member again;
-  if (root_verified && os_open(&reap_root.id, &again)) {
-    members[count++] = again;
-    long more = os_descendants(&members[0], members + 1, max - 1, NULL);
-    if (more > 0) count += more;
-  }
-  long more = os_boundary_members(&reap_boundary, members + count, max - count);
-  return more > 0 ? count + more : count;
+static bool is_known(pid_t pid) {
+  for (long i = 0; i < known; i++)
+    if (members[i].id.pid == pid) return true;
+  return false;
 }
 
-static long living(long count) {
+static void keep_new(long found) {
+  for (long i = known, end = known + found; i < end; i++) {
+    struct member member = members[i];
+    if (is_known(member.id.pid)) os_close(&member);
+    else members[known++] = member;
+  }
+}
+
+/* Children of everyone who still lives, not of the root alone: when a parent dies, only who was found before is found. */
+static long collect_tree(void) {
+  for (long i = 0; i < known; i++)
+    if (!os_refresh(&members[i])) members[i].state = 'X';
+  for (long i = 0; i < known; i++)
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known));
+  long more = os_boundary_members(&reap_boundary, members + known, tree_max() - known);
+  if (more > 0) keep_new(more);
+  return known;
+}
+
+static long living(void) {
   long left = 0;
-  for (long i = 0; i < count; i++)
-    if (!tree_dead(&members[i])) left++;
+  for (long i = 0; i < known; i++) left += !tree_dead(&members[i]);
   return left;
 }
 
@@ -158,28 +171,32 @@ static bool verify(const struct request *request, char *why, size_t size) {
     os_close(&reap_root);
     return false;
   }
-  bool ok = !tree_dead(&reap_root);
+  if (!tree_dead(&reap_root)) {
+    members[known++] = reap_root;
+    return true;
+  }
   os_close(&reap_root);
-  return ok;
+  return false;
 }
 
-static void wait_for_death(long count) {
-  uint64_t until = os_now_ms() + DEATH_MS;
-  for (long i = 0; i < count; i++) {
+/* A handle is readable when its process has exited. */
+static void wait_for_death(uint64_t patience) {
+  uint64_t until = os_now_ms() + patience;
+  for (long i = 0; i < known; i++) {
     uint64_t now = os_now_ms();
-    struct pollfd p = {.fd = members[i].handle, .events = POLLIN}; /* readable when it has exited */
+    struct pollfd p = {.fd = members[i].handle, .events = POLLIN};
     if (!tree_dead(&members[i]) && now < until) (void)poll(&p, 1, members[i].handle < 0 ? 10 : (int)(until - now));
   }
 }
 
-static void print_reaped(bool verified, const char *why, long killed, long left) {
+static void print_reaped(bool verified, const char *why, long killed) {
   struct json json = {.data = text, .size = sizeof text};
   json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
   put_text(&json, ",\"why\":", why);
   put_number(&json, ",\"killed\":", (uint64_t)killed);
   json_raw(&json, ",\"survivors\":[");
   bool first = true;
-  for (long i = 0; i < left; i++) {
+  for (long i = 0; i < known; i++) {
     if (tree_dead(&members[i])) continue;
     put_number(&json, first ? "{\"pid\":" : ",{\"pid\":", (uint64_t)members[i].id.pid);
     put_number(&json, ",\"startTime\":", members[i].id.start);
@@ -220,33 +237,29 @@ int reap_mode(int argc, char **argv) {
   }
   reap_boundary.cgroup = -1;
   bool in_cgroup = request.cgroup != NULL && os_boundary_reopen(&reap_boundary, request.cgroup, request.cgroup_inode);
-  root_verified = request.root.pid != 0 && verify(&request, why, sizeof why);
-  reap_root.id = request.root;
-  if (!root_verified && !in_cgroup) {
-    print_reaped(false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0, 0);
+  bool verified = request.root.pid != 0 && verify(&request, why, sizeof why);
+  if (!verified && !in_cgroup) {
+    print_reaped(false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0);
     return 0;
   }
-  if (!root_verified) snprintf(why, sizeof why, "cgroup path and inode match");
-  long count = collect_tree(), killed = living(count);
-  for (long i = 0; request.grace > 0 && i < count; i++)
+  if (!verified) snprintf(why, sizeof why, "cgroup path and inode match");
+  os_protect_us();
+  collect_tree();
+  for (long i = 0; request.grace > 0 && i < known; i++)
     if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
   uint64_t until = os_now_ms() + request.grace;
-  while (request.grace > 0 && living(count) > 0 && os_now_ms() < until) {
-    tree_release(count);
-    (void)poll(NULL, 0, 10);
-    count = collect_tree();
+  while (request.grace > 0 && living() > 0 && os_now_ms() < until) {
+    wait_for_death(10);
+    collect_tree();
   }
-  tree_release(count);
-  for (int round = 0; round < 50; round++) {
+  for (int round = 0; round < KILL_ROUNDS; round++) {
     if (in_cgroup) os_boundary_kill(&reap_boundary);
-    count = tree_kill(collect_tree);
-    if (living(count) == 0 && os_boundary_empty(&reap_boundary)) break;
-    wait_for_death(count);
-    tree_release(count);
+    stop_then_kill(collect_tree);
+    wait_for_death(DEATH_MS / KILL_ROUNDS);
+    collect_tree();
+    if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
   }
-  count = collect_tree();
-  print_reaped(true, why, killed, count);
-  tree_release(count);
+  print_reaped(true, why, known - living());
   if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
   return 0;
 }

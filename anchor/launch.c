@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,10 +28,12 @@
 #define FIRST_HOLD_MS 10000  /* a supervisor that started us and died before it said HOLD */
 #define SPEECHLESS_MS 10000
 #define RUN_ID_MAX 63
+#define REAP_ROUND 4096
+#define PARTIAL_MS 20
 
 struct guest {
   int fd;
-  bool holds;
+  bool holds, partial; /* partial: its first words are not all here yet */
   uint64_t since;
 };
 
@@ -49,6 +52,8 @@ static char runs_cgroup[PATH_SIZE], note[NOTE_SIZE];
 static bool have_cgroup;
 static const char *instance_directory;
 static struct identity me;
+static char *title; /* our argv, as `ps` reads it */
+static size_t title_size;
 
 static bool is_anchor(pid_t pid) {
   for (size_t i = 0; i < anchor_count; i++)
@@ -110,6 +115,28 @@ static bool good_id(const char *id) {
   return true;
 }
 
+/* `ps` shows what a process is: the words of the launcher's own command line are replaced, as far as there is room. */
+static void show_as(const char *run_id) {
+  char words[256];
+  int length = snprintf(words, sizeof words, "holdfast-anchor%crun%c%s%c--dir%c%s", 0, 0, run_id, 0, 0, instance_directory);
+  if (title == NULL || length < 0) return;
+  memset(title, 0, title_size);
+  size_t fits = (size_t)length < sizeof words ? (size_t)length : sizeof words;
+  memcpy(title, words, fits < title_size ? fits : title_size - 1);
+  prctl(PR_SET_NAME, "holdfast-anchor");
+}
+
+static int become_anchor(int connection, const char *run_id) {
+  static char directory[PATH_SIZE]; /* the title is written over the words it points to */
+  snprintf(directory, sizeof directory, "%s", instance_directory);
+  instance_directory = directory;
+  if (dup2(connection, 3) < 0) return 1;
+  os_close_above(3);
+  if (!os_init()) return 1;
+  show_as(run_id);
+  return run_mode(run_id, directory, 3, have_cgroup ? runs_cgroup : NULL, note, true);
+}
+
 static void start_anchor(int fd, const char *run_id) {
   if (anchor_count == anchor_room) {
     size_t room = anchor_room == 0 ? 64 : anchor_room * 2;
@@ -118,13 +145,8 @@ static void start_anchor(int fd, const char *run_id) {
     anchors = more;
     anchor_room = room;
   }
-  char *argv[] = {"holdfast-anchor", "run", (char *)run_id, "--dir", (char *)instance_directory, "--fd", "3", "--launched",
-                  have_cgroup ? "--cgroup" : "--note", have_cgroup ? runs_cgroup : note, NULL};
-  pid_t pid = vfork();
-  if (pid == 0) {
-    if (fd == 3 ? fcntl(3, F_SETFD, 0) == 0 : dup2(fd, 3) == 3) execv("/proc/self/exe", argv);
-    _exit(1);
-  }
+  pid_t pid = fork(); /* no exec: it would cost several times as much as everything else here */
+  if (pid == 0) exit(become_anchor(fd, run_id));
   if (pid < 0) return;
   struct anchor *anchor = &anchors[anchor_count++];
   *anchor = (struct anchor){.pid = pid};
@@ -140,14 +162,17 @@ static void guest_speaks(struct guest *guest) {
     guest_drop(guest);
     return;
   }
-  if ((size_t)n < FRAME_HEAD) return;
+  guest->partial = (size_t)n < FRAME_HEAD;
+  if (guest->partial) return;
   if (head[4] == F_HOLD) {
-    (void)!recv(guest->fd, head, FRAME_HEAD, 0);
-    answer_hold(guest);
+    size_t all = 4 + ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24);
+    if (all > sizeof head || recv(guest->fd, head, all, MSG_DONTWAIT) != (ssize_t)all) guest_drop(guest);
+    else answer_hold(guest);
     return;
   }
   size_t length = (size_t)n >= FRAME_HEAD + 5 ? (size_t)head[6] | (size_t)head[7] << 8 | (size_t)head[8] << 16 | (size_t)head[9] << 24 : 0;
-  if (head[4] == F_START && (size_t)n < FRAME_HEAD + 5 + length && length <= RUN_ID_MAX) return; /* more will come */
+  guest->partial = head[4] == F_START && (size_t)n < FRAME_HEAD + 5 + length && length <= RUN_ID_MAX;
+  if (guest->partial) return;
   char id[RUN_ID_MAX + 1] = "";
   if (head[4] == F_START && head[5] == T_RUN_ID && length <= RUN_ID_MAX) memcpy(id, head + FRAME_HEAD + 5, length);
   if (good_id(id)) start_anchor(guest->fd, id);
@@ -169,8 +194,8 @@ static void guest_arrives(int listener, uint64_t now) {
 /* ---- cleaning up after dead anchors ---- */
 
 static void reap_children(void) {
-  int status;
-  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
+  int status, buried = 0;
+  for (pid_t pid; buried++ < REAP_ROUND && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
     for (size_t i = 0; i < anchor_count; i++) {
       if (anchors[i].pid != pid || anchors[i].lost) continue;
       /* 0: its run has ended. 1: it never began. Anything else: it died, and its tree has fallen to us. */
@@ -214,12 +239,17 @@ static void save_swept(const struct anchor *anchor) {
   close(dir);
 }
 
+static bool any_lost(void) {
+  for (size_t i = 0; i < anchor_count; i++)
+    if (anchors[i].lost) return true;
+  return false;
+}
+
 /* True while something of a dead anchor is left. */
 static bool clean_up(void) {
-  bool any = false;
   struct boundary boundary;
-  for (size_t i = 0; i < anchor_count; i++) any |= anchors[i].lost;
-  if (!any) return false;
+  /* Counted on the bare list, zombies included: of a tree that keeps moving, one is always on it until we wait for it. */
+  if (!any_lost() && os_count_children(is_anchor) == 0) return false;
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
       os_boundary_kill(&boundary);
@@ -231,8 +261,7 @@ static bool clean_up(void) {
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;
   reap_children();
-  left = collect_residue();
-  tree_release(left);
+  left = os_count_children(is_anchor);
   for (size_t i = 0; left == 0 && i < anchor_count;) {
     bool empty = true;
     if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
@@ -247,9 +276,7 @@ static bool clean_up(void) {
       i++;
     }
   }
-  any = false;
-  for (size_t i = 0; i < anchor_count; i++) any |= anchors[i].lost;
-  return any;
+  return left != 0 || any_lost();
 }
 
 /* ---- life ---- */
@@ -296,18 +323,29 @@ static void loop(int listener, int signals) {
   bool was_held = false;
   for (;;) {
     struct pollfd p[2 + GUESTS];
+    struct guest *who[2 + GUESTS];
+    nfds_t count = 2;
+    bool partial = false;
     p[0] = (struct pollfd){.fd = signals, .events = POLLIN};
-    p[1] = (struct pollfd){.fd = listener, .events = POLLIN};
-    for (int i = 0; i < GUESTS; i++) p[2 + i] = (struct pollfd){.fd = guests[i].fd, .events = POLLIN};
+    bool full = count_guests(true) + count_guests(false) == GUESTS; /* the next one waits in the queue */
+    p[1] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
+    for (int i = 0; i < GUESTS; i++) {
+      if (guests[i].fd < 0) continue;
+      partial |= guests[i].partial; /* what is there stays there, so poll would return at once: look again in a while */
+      p[count] = (struct pollfd){.fd = guests[i].fd, .events = guests[i].partial ? 0 : POLLIN};
+      who[count++] = &guests[i];
+    }
     bool quiet = count_guests(true) > 0 && count_guests(false) == 0;
-    poll(p, 2 + GUESTS, pause > 0 ? (int)pause : quiet ? -1 : 1000);
+    int wait = pause > 0 ? (int)pause : quiet ? -1 : 1000;
+    if (partial && (wait < 0 || wait > PARTIAL_MS)) wait = PARTIAL_MS;
+    if (poll(p, count, wait) < 0 && errno != EINTR) abort(); /* our death is visible: the supervisor starts another */
     uint64_t now = os_now_ms();
     struct signalfd_siginfo info;
     if (p[0].revents != 0)
       while (read(signals, &info, sizeof info) > 0) continue; /* TERM and friends: we stay while anchors need us */
-    for (int i = 0; i < GUESTS; i++) {
-      if (guests[i].fd >= 0 && p[2 + i].revents != 0) guest_speaks(&guests[i]);
-      if (guests[i].fd >= 0 && !guests[i].holds && now - guests[i].since > SPEECHLESS_MS) guest_drop(&guests[i]);
+    for (nfds_t i = 2; i < count; i++) {
+      if (p[i].revents != 0 || who[i]->partial) guest_speaks(who[i]);
+      if (who[i]->fd >= 0 && !who[i]->holds && now - who[i]->since > SPEECHLESS_MS) guest_drop(who[i]);
     }
     if (p[1].revents != 0) guest_arrives(listener, now);
     reap_children();
@@ -318,9 +356,12 @@ static void loop(int listener, int signals) {
   }
 }
 
-int launch_mode(const char *instance_dir, const char *instance) {
+int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size) {
+  title = argv;
+  title_size = argv_size;
   char path[PATH_SIZE];
   instance_directory = instance_dir;
+  os_close_above(2); /* whatever the caller had open is not ours to hold */
   (void)setsid();
   sigset_t mask;
   sigfillset(&mask);
@@ -345,8 +386,8 @@ int launch_mode(const char *instance_dir, const char *instance) {
   os_protect_us();
   announce();
   loop(listener, signals);
+  if (have_cgroup) os_cgroup_leave(runs_cgroup); /* before the socket: a successor makes its own when it finds none */
   snprintf(path, sizeof path, "%.900s/launcher.sock", instance_dir);
   unlink(path);
-  if (have_cgroup) os_cgroup_leave(runs_cgroup);
   return 0;
 }

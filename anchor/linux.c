@@ -40,6 +40,7 @@
 struct weaken weaken;
 static pid_t self, ancestors[ANCESTORS];
 static int ancestor_count;
+static bool ancestors_known;
 
 const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec"};
 
@@ -126,7 +127,7 @@ const char *os_strength(void) {
   return strength;
 }
 
-void os_init(void) {
+bool os_init(void) {
   const char *less = getenv("HOLDFAST_ANCHOR_WEAKEN");
   if (less != NULL) {
     weaken.cgroup = strstr(less, "cgroup") != NULL;
@@ -135,18 +136,38 @@ void os_init(void) {
     weaken.children = strstr(less, "children") != NULL;
   }
   self = getpid();
+  ancestor_count = 0;
+  ancestors_known = false;
+  char seen[32] = "", own[32];
+  snprintf(own, sizeof own, "%d", self);
+  return readlink("/proc/self", seen, sizeof seen - 1) > 0 && strcmp(seen, own) == 0;
 }
 
-/* Looked up when the first signal is sent: most runs never need one. */
-static bool is_ancestor(pid_t pid) {
-  static bool known;
+void os_close_above(int fd) {
+  if (syscall(SYS_close_range, (unsigned)fd + 1, ~0U, 0) == 0) return;
+  for (int i = fd + 1; i < 65536; i++) close(i); /* before 5.9 */
+}
+
+static void walk_ancestors(void) {
   struct stat_line line;
-  for (pid_t at = self; !known && ancestor_count < ANCESTORS && read_stat(at, &line) && line.ppid > 0; at = line.ppid)
+  ancestor_count = 0;
+  for (pid_t at = self; ancestor_count < ANCESTORS && read_stat(at, &line) && line.ppid > 0; at = line.ppid)
     ancestors[ancestor_count++] = line.ppid;
-  known = true;
+  ancestors_known = true;
+}
+
+static bool among_ancestors(pid_t pid) {
   for (int i = 0; i < ancestor_count; i++)
     if (pid == ancestors[i]) return true;
-  return pid == getppid();
+  return false;
+}
+
+/* Walked when the first signal is sent, and again on a hit: an ancestor may have died and its number be a member's now. */
+static bool is_ancestor(pid_t pid) {
+  if (!ancestors_known) walk_ancestors();
+  if (!among_ancestors(pid) && pid != getppid()) return false;
+  walk_ancestors();
+  return among_ancestors(pid);
 }
 
 /* Without a handle the facts are two readings that agree: enough to report, never to signal. */
@@ -154,7 +175,7 @@ bool os_look(pid_t pid, struct member *out) {
   struct stat_line line;
   memset(out, 0, sizeof *out);
   out->handle = open_handle(pid);
-  if (out->handle < 0 && errno != ENOSYS) return false;
+  if (out->handle < 0 && errno != ENOSYS && errno != EPERM) return false; /* EPERM: an old seccomp filter */
   if (!read_stat(pid, &line) || (out->handle >= 0 && !alive(out->handle))) {
     os_close(out);
     return false;
@@ -178,6 +199,15 @@ bool os_open(const struct identity *id, struct member *out) {
   bool same = out->id.start == id->start && (id->unique == 0 || out->id.unique == 0 || out->id.unique == id->unique);
   if (!same) os_close(out);
   return same;
+}
+
+bool os_refresh(struct member *member) {
+  struct stat_line line;
+  if (!read_stat(member->id.pid, &line) || line.start != member->id.start) return false;
+  if (member->handle >= 0 && !alive(member->handle)) return false;
+  member->state = line.state;
+  member->threads = line.threads;
+  return true;
 }
 
 void os_close(struct member *member) {
@@ -213,7 +243,14 @@ int os_signal(const struct member *member, int signal) {
   return kill(pid, signal) == 0 ? 0 : errno;
 }
 
-void os_protect_us(void) { write_at(AT_FDCWD, "/proc/self/oom_score_adj", "-900"); }
+static struct rlimit callers_files;
+
+void os_protect_us(void) {
+  write_at(AT_FDCWD, "/proc/self/oom_score_adj", "-900");
+  if (getrlimit(RLIMIT_NOFILE, &callers_files) != 0) return;
+  struct rlimit most = {.rlim_cur = callers_files.rlim_max, .rlim_max = callers_files.rlim_max};
+  (void)setrlimit(RLIMIT_NOFILE, &most); /* a handle for every member of a large tree */
+}
 
 void os_prefer_us(void) { (void)setpriority(PRIO_PROCESS, 0, -10); }
 
@@ -291,7 +328,21 @@ static long list_children(pid_t parent) {
   return count;
 }
 
+long os_count_children(bool (*skip)(pid_t)) {
+  long found = list_children(self), count = 0;
+  for (long i = 0; i < found; i++) count += !skip(children[i]);
+  return found < 0 ? -1 : count;
+}
+
 bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid; }
+
+/* Without handles two readings must agree: enough to count its children, and os_signal will refuse them. */
+static bool still_itself(const struct member *member) {
+  struct stat_line line;
+  if (member->id.pid == self) return true;
+  if (member->handle >= 0) return alive(member->handle);
+  return read_stat(member->id.pid, &line) && line.start == member->id.start;
+}
 
 static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t)) {
   long found = list_children(parent->id.pid);
@@ -299,13 +350,18 @@ static long collect_children(const struct member *parent, struct member *out, lo
   for (long i = 0; i < found && count < max; i++) {
     struct member *member = &out[count];
     if ((skip != NULL && skip(children[i])) || !os_look(children[i], member)) continue;
-    /* Its parent is `parent`, who is still alive behind its handle (or is ourselves): so it is a member. */
+    /* Its parent is `parent`, who is still itself (alive behind its handle, or ourselves): so it is a member. */
     bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: they have gone to their reaper */
-    bool ours = !buried && member->ppid == parent->id.pid && (parent->id.pid == self || (parent->handle >= 0 && alive(parent->handle)));
+    bool ours = !buried && member->ppid == parent->id.pid && still_itself(parent);
     if (ours) count++;
     else os_close(member);
   }
   return count;
+}
+
+long os_children(const struct member *parent, struct member *out, long max) {
+  long count = collect_children(parent, out, 0, max, NULL);
+  return count < 0 ? 0 : count;
 }
 
 long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t)) {
@@ -466,7 +522,8 @@ bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_
   struct stat st;
   memset(boundary, 0, sizeof *boundary);
   boundary->cgroup = -1;
-  if (!find_cgroup_root() || strstr(recorded, "/holdfast-") == NULL || strstr(recorded, "/..") != NULL) return false;
+  char *ours = strstr(recorded, "/holdfast-"); /* only a run's own directory, never `sup` or above */
+  if (!find_cgroup_root() || ours == NULL || strstr(ours, "/runs/") == NULL || strstr(recorded, "/..") != NULL) return false;
   size_t prefix = strlen(cgroup_root_path);
   if (strncmp(recorded, cgroup_root_path, prefix) != 0 || !join(path, sizeof path, cgroup_root, recorded + prefix)) return false;
   boundary->cgroup = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -481,9 +538,6 @@ bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_
   return false;
 }
 
-bool os_boundary_kill(const struct boundary *boundary) {
-  return boundary->cgroup >= 0 && write_at(boundary->cgroup, "cgroup.kill", "1");
-}
 
 bool os_boundary_empty(const struct boundary *boundary) {
   char text[256];
@@ -499,6 +553,14 @@ bool os_boundary_holds(const struct boundary *boundary, pid_t pid) {
   if (boundary->cgroup < 0) return true;
   if (!os_cgroup_of(pid, path, sizeof path)) return false;
   return strncmp(path, boundary->path, length) == 0 && (path[length] == 0 || path[length] == '/');
+}
+
+bool os_boundary_kill(const struct boundary *boundary) {
+  if (boundary->cgroup < 0 || os_boundary_holds(boundary, self)) return false;
+  walk_ancestors();
+  for (int i = 0; i < ancestor_count; i++)
+    if (os_boundary_holds(boundary, ancestors[i])) return false;
+  return write_at(boundary->cgroup, "cgroup.kill", "1");
 }
 
 int os_boundary_events(const struct boundary *boundary) {
@@ -573,6 +635,8 @@ static _Noreturn void fail(int fd, enum step step) {
 
 static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], int join_cgroup) {
   signal(SIGPIPE, SIG_DFL); /* the launcher has reset all others */
+  signal(SIGXFSZ, SIG_DFL);
+  if (callers_files.rlim_max != 0) (void)setrlimit(RLIMIT_NOFILE, &callers_files);
   if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
   if (setsid() < 0) fail(status, STEP_SESSION);
   if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);
@@ -653,21 +717,9 @@ enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *b
   }
   out->gate = gate[1];
   out->status = status[0];
-  struct child_report ready = {.step = STEP_FORK, .error = ECHILD};
-  ssize_t n;
-  while ((n = read(out->status, &ready, sizeof ready)) < 0 && errno == EINTR) continue;
-  if (ready.step == STEP_NONE && os_identity(pid, &out->id)) {
-    fcntl(out->status, F_SETFL, O_NONBLOCK);
-    return STEP_NONE;
-  }
-  int ends[5] = {out->gate, out->status, out->in, out->err, out->slave};
-  for (int i = 0; i < 5; i++)
-    if (ends[i] >= 0) close(ends[i]);
-  if (out->out >= 0 && out->out != out->in) close(out->out);
-  (void)waitpid(pid, NULL, __WALL); /* it leaves: the gate is closed */
-  *out = (struct child){.gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
-  errno = ready.step == STEP_NONE ? ESRCH : ready.error;
-  return ready.step == STEP_NONE ? STEP_FORK : (enum step)ready.step;
+  (void)fcntl(out->status, F_SETFL, O_NONBLOCK);
+  out->id.pid = pid;
+  return STEP_NONE;
 
 failed:
   error = errno;
@@ -676,4 +728,17 @@ failed:
     if (all[i] >= 0) close(all[i]);
   errno = error;
   return step;
+}
+
+void os_dismiss(struct child *child) {
+  struct member member;
+  if (os_look(child->id.pid, &member)) { /* our child, not waited for: it may hang where it cannot see the gate */
+    os_signal(&member, SIGKILL);
+    os_close(&member);
+  }
+  int ends[5] = {child->gate, child->status, child->in, child->err, child->slave};
+  for (int i = 0; i < 5; i++)
+    if (ends[i] >= 0) close(ends[i]);
+  if (child->out >= 0 && child->out != child->in) close(child->out);
+  (void)waitpid(child->id.pid, NULL, __WALL);
 }

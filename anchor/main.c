@@ -29,13 +29,18 @@ int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "";
   int rest = argc - 2;
   char **words = argv + 2;
-  os_init();
+  if (!os_init()) {
+    const char *why = "/proc belongs to another pid namespace: its numbers mean other processes here. Mount /proc for this one";
+    if (strcmp(mode, "launch") == 0) printf("{\"ready\":false,\"message\":\"%s\"}\n", why);
+    fprintf(stderr, "anchor: %s\n", why);
+    return 3;
+  }
   if (strcmp(mode, "inspect") == 0 && rest == 0) return inspect_mode();
   if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);
   if (strcmp(mode, "init") == 0 && rest >= 2 && strcmp(words[0], "--") == 0) return init_mode(words + 1);
   const char *dir = option(rest, words, "--dir");
   if (strcmp(mode, "launch") == 0 && dir != NULL && option(rest, words, "--instance") != NULL)
-    return launch_mode(dir, option(rest, words, "--instance"));
+    return launch_mode(dir, option(rest, words, "--instance"), argv[0], (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) + 1 - argv[0]));
   if (strcmp(mode, "run") == 0 && rest >= 5 && dir != NULL && option(rest, words, "--fd") != NULL) {
     const char *note = option(rest, words, "--note");
     return run_mode(words[0], dir, atoi(option(rest, words, "--fd")), option(rest, words, "--cgroup"), note != NULL ? note : "",

@@ -44,8 +44,11 @@ struct weaken {
 };
 extern struct weaken weaken;
 
-/* Reads the switch. Call first. */
-void os_init(void);
+/* Reads the switch, forgets what a parent process knew. Call first, and after a fork. False when /proc shows another
+   world than the one we live in: its numbers would mean strangers here. */
+bool os_init(void);
+/* Closes every descriptor above this one. */
+void os_close_above(int fd);
 uint64_t os_now_ms(void);
 bool os_become_reaper(void);
 /* "unique", "handle" or "number": how sure identities are here. */
@@ -67,6 +70,12 @@ int os_signal(const struct member *member, int signal);
  * out a child of `root` and all below. Returns the count; -1 when processes cannot be listed.
  */
 long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t));
+/* The direct ones only. */
+long os_children(const struct member *parent, struct member *out, long max);
+/* How many children we have, zombies included, that `skip` does not name; -1 when they cannot be listed. */
+long os_count_children(bool (*skip)(pid_t));
+/* Looks again through the handle; false when it is gone. */
+bool os_refresh(struct member *member);
 /* Ourselves as a root. */
 void os_self(struct member *out);
 
@@ -85,6 +94,7 @@ void os_boundary_open(struct boundary *boundary, const char *runs, const char *r
 bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id);
 /* Opens a recorded boundary; false unless path and inode both match. */
 bool os_boundary_reopen(struct boundary *boundary, const char *path, uint64_t inode);
+/* Refused, like any signal, when we or an ancestor would be hit. */
 bool os_boundary_kill(const struct boundary *boundary);
 /* True also when there is no cgroup: then only ancestry speaks. */
 bool os_boundary_empty(const struct boundary *boundary);
@@ -120,11 +130,13 @@ struct child_report {
 enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC };
 extern const char *const step_names[];
 
-/* Returns the step that failed (errno set), STEP_NONE when the child waits at the gate. */
+/* Forks the child, whose first report comes on `status`. Returns the step that failed (errno set) or STEP_NONE. */
 enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *boundary, struct child *out);
+/* Ends a child that is not to run, and waits for it. */
+void os_dismiss(struct child *child);
 /* No child but this one: when it is a zombie, the tree below us is empty. */
 bool os_only_child(pid_t pid);
-/* Hard to kill for want of memory, where we may be. */
+/* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Children get neither. */
 void os_protect_us(void);
 /* Win the CPU in a fork storm, where we may. */
 void os_prefer_us(void);

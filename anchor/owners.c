@@ -11,10 +11,16 @@
 #include <unistd.h>
 
 #define OUT_SIZE (64u * 1024)
+#define SPEECHLESS_MS 10000
 
 /* ---- sending ---- */
 
+/* It has not read what it was told before. */
+bool backlogged(const struct connection *connection) { return connection->out_used > connection->out_sent; }
+
+/* On a connection that has been dropped everything is a no-op: no memory, so nothing fits. */
 struct out connection_out(struct connection *connection, uint8_t type) {
+  if (connection->fd < 0) return (struct out){.overflow = true};
   if (connection->out == NULL) connection->out = reserve(OUT_SIZE);
   struct out out = {.data = connection->out, .size = OUT_SIZE, .used = connection->out_used};
   out_begin(&out, type);
@@ -34,6 +40,7 @@ void connection_flush(struct connection *connection) {
 }
 
 void connection_send(struct connection *connection, struct out *out) {
+  if (connection->fd < 0) return;
   if (!out_end(out)) {
     connection_drop(connection); /* it does not read what it is told: it can come back and ask */
     return;
@@ -46,10 +53,18 @@ void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *connection = &run.connections[i];
     if (connection->fd < 0 || !connection->greeted) continue;
+    if (type == F_SURVIVORS && backlogged(connection)) continue; /* said again anyway */
     struct out out = connection_out(connection, type);
     fill(&out, data);
     connection_send(connection, &out);
   }
+}
+
+void put_stop(struct out *out, const void *unused) {
+  (void)unused;
+  out_text(out, T_REASON, run.stop.reason);
+  out_text(out, T_ACTOR, run.stop.actor);
+  out_text(out, T_REQUEST_ID, run.stop.request);
 }
 
 void refuse(struct connection *connection, const char *code, const char *message) {
@@ -106,13 +121,9 @@ void tell_welcome(struct connection *connection) {
   out_number(&out, T_OFFSET, run.input.accepted);
   out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
   if (run.input.closed) out_number(&out, T_CLOSED, 1);
-  if (run.stop.set) {
-    out_text(&out, T_REASON, run.stop.reason);
-    out_text(&out, T_ACTOR, run.stop.actor);
-    out_text(&out, T_REQUEST_ID, run.stop.request);
-  }
-  if (run.leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run.leader_code);
-  if (run.leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run.leader_signal);
+  if (run.stop.set) put_stop(&out, NULL);
+  if (run.executed && run.leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run.leader_code);
+  if (run.executed && run.leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run.leader_signal);
   connection_send(connection, &out);
 }
 
@@ -122,7 +133,7 @@ static struct connection *connection_add(int fd) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *connection = &run.connections[i];
     if (connection->fd >= 0) continue;
-    *connection = (struct connection){.fd = fd, .in_size = FRAME_MAX + 4};
+    *connection = (struct connection){.fd = fd, .in_size = FRAME_MAX + 4, .since = os_now_ms()};
     return connection;
   }
   return NULL;
@@ -142,6 +153,7 @@ void connection_drop(struct connection *connection) {
   if (connection == run.owner) {
     run.owner = NULL;
     run.owner_lost_at = os_now_ms();
+    close_gate(); /* in this very moment: no later owner may GO */
   }
 }
 
@@ -183,10 +195,29 @@ bool listener_open(void) {
   return ok;
 }
 
+/* Who has said nothing for longest, or else watched for longest; never the owner. Stopping must always get through. */
+static struct connection *least_needed(void) {
+  struct connection *least = NULL;
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *c = &run.connections[i];
+    if (c == run.owner) continue;
+    if (least == NULL || (least->greeted && !c->greeted) || (least->greeted == c->greeted && c->since < least->since)) least = c;
+  }
+  return least;
+}
+
 void owners_accept(void) {
   int fd = accept4(run.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
-  if (connection_add(fd) == NULL) close(fd);
+  if (fd < 0 || connection_add(fd) != NULL) return;
+  connection_drop(least_needed());
+  connection_add(fd);
+}
+
+void drop_speechless(uint64_t now) {
+  for (int i = 0; i < CONNECTIONS; i++) {
+    struct connection *c = &run.connections[i];
+    if (c->fd >= 0 && !c->greeted && now - c->since > SPEECHLESS_MS) connection_drop(c);
+  }
 }
 
 /* ---- what they say ---- */
@@ -232,13 +263,6 @@ static bool greet(struct connection *connection, const struct frame *frame) {
   return true;
 }
 
-static void put_stop(struct out *out, const void *stop) {
-  (void)stop;
-  out_text(out, T_REASON, run.stop.reason);
-  out_text(out, T_ACTOR, run.stop.actor);
-  out_text(out, T_REQUEST_ID, run.stop.request);
-}
-
 static void stop_asked(struct connection *connection, const struct frame *frame) {
   char reason[sizeof run.stop.reason], actor[sizeof run.stop.actor], request[sizeof run.stop.request];
   uint64_t grace = FOREVER;
@@ -250,7 +274,7 @@ static void stop_asked(struct connection *connection, const struct frame *frame)
   frame_number(frame, T_GRACE_MS, &grace);
   bool first = !run.stop.set;
   request_stop(reason, actor, request, grace);
-  if (first) return; /* everybody has been told */
+  if (first) return; /* everybody has been told; or the command had ended by itself, and that is told as LEADER */
   struct out out = connection_out(connection, F_STOPPING);
   put_stop(&out, NULL);
   connection_send(connection, &out);
@@ -267,11 +291,12 @@ static void change_policy(const struct frame *frame) {
 }
 
 static void go(struct connection *connection) {
-  if (run.phase != GATED || run.gate_used || run.stop.set || run.leader_done) {
+  if (run.phase != GATED || !run.ready || run.child.gate < 0 || run.stop.set || run.leader_done) {
     refuse(connection, "bad-phase", "the gate is not waiting");
     return;
   }
   run.gate_used = true;
+  run.overall_from = run.output_at = os_now_ms();
   (void)!write(run.child.gate, "g", 1);
   close(run.child.gate);
   run.child.gate = -1;
@@ -290,7 +315,10 @@ static void owner_says(struct connection *connection, const struct frame *frame)
       size_t at = 0;
       frame_number(frame, T_OFFSET, &a);
       while (field_next(frame, &at, &field) > 0)
-        if (field.tag == T_DATA) input_accept(connection, a, field.data, field.length);
+        if (field.tag == T_DATA) {
+          input_accept(connection, a, field.data, field.length); /* may drop the connection, and the frame with it */
+          return;
+        }
       return;
     }
     case F_CLOSE_STDIN:

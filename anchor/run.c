@@ -17,7 +17,9 @@
 #include "modes.h"
 
 #define START_PATIENCE_MS 10000
+#define CHECK_FIRST_MS 5000
 #define ARGUMENTS_MAX 65536
+#define NUMBER_MAX (UINT64_C(1) << 48)
 
 struct run run;
 
@@ -67,10 +69,11 @@ static char **take_list(const struct frame *frame, uint8_t tag, char *text, char
   return list;
 }
 
+/* Clamped, so that a time in the far future stays in the future when it is added to now. */
 static uint64_t number_or(const struct frame *frame, uint8_t tag, uint64_t otherwise) {
   uint64_t n = otherwise;
   frame_number(frame, tag, &n);
-  return n;
+  return n < NUMBER_MAX ? n : NUMBER_MAX;
 }
 
 static void take_policy(const struct frame *frame) {
@@ -89,6 +92,7 @@ static void take_policy(const struct frame *frame) {
 }
 
 static bool open_directory(const char *instance_dir) {
+  snprintf(run.instance_directory, sizeof run.instance_directory, "%s", instance_dir);
   if ((size_t)snprintf(run.directory, sizeof run.directory, "%s/runs/%s", instance_dir, run.id) >= sizeof run.directory) {
     errno = ENAMETOOLONG;
     return false;
@@ -100,12 +104,9 @@ static bool open_directory(const char *instance_dir) {
 }
 
 static void remove_directory(void) {
-  char path[PATH_SIZE + 8];
+  static const char *const files[] = {"sock", "key", "stop.json", "anchor.json"};
   int error = errno;
-  snprintf(path, sizeof path, "%s/sock", run.directory);
-  unlink(path);
-  snprintf(path, sizeof path, "%s/key", run.directory);
-  unlink(path);
+  for (size_t i = 0; run.dir >= 0 && i < sizeof files / sizeof *files; i++) unlinkat(run.dir, files[i], 0);
   rmdir(run.directory);
   errno = error;
 }
@@ -122,7 +123,7 @@ static void json_identity(struct json *json, const char *key, const struct ident
 }
 
 /* For whoever finds this directory without a record. */
-static bool save_facts(void) {
+bool save_facts(void) {
   char text[4096];
   struct json json = {.data = text, .size = sizeof text};
   json_raw(&json, "{\"protocol\":1,\"runId\":");
@@ -144,6 +145,7 @@ static bool save_facts(void) {
 static _Noreturn void give_up(enum step step, int error) {
   tell_failed(run.owner, step, error);
   connections_finish(1000);
+  os_boundary_remove(&run.boundary);
   exit(1);
 }
 
@@ -153,25 +155,18 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   struct frame start;
   owner_adopt_first(fd);
   if (!read_start(fd, buffer, &start)) exit(1);
-  if (start.length >= START_MAX / 2) give_up(STEP_SPEC, E2BIG);
-  char *text = reserve(START_MAX), **argv = reserve(ARGUMENTS_MAX * sizeof *argv), **env = reserve(ARGUMENTS_MAX * sizeof *env);
+  char *text = reserve(2 * START_MAX), **argv = reserve(ARGUMENTS_MAX * sizeof *argv), **env = reserve(ARGUMENTS_MAX * sizeof *env);
   char cwd[4096] = "";
   uint64_t umask_value = 0;
   bool ok = frame_text(&start, T_RUN_ID, run.id, sizeof run.id) && strcmp(run.id, run_id) == 0 &&
             number_or(&start, T_PROTOCOL, 0) == PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
             frame_text(&start, T_KEY, run.key, sizeof run.key) && strlen(run.key) >= 32 &&
             take_list(&start, T_ARG, text, argv, ARGUMENTS_MAX) != NULL && argv[0] != NULL &&
-            take_list(&start, T_ENV, text + START_MAX / 2, env, ARGUMENTS_MAX) != NULL;
-  frame_text(&start, T_CWD, cwd, sizeof cwd);
+            take_list(&start, T_ENV, text + START_MAX, env, ARGUMENTS_MAX) != NULL;
+  ok = ok && frame_text(&start, T_CWD, cwd, sizeof cwd);
   run.epoch = number_or(&start, T_EPOCH, 0);
   if (!ok || run.epoch == 0) give_up(STEP_SPEC, EINVAL);
   take_policy(&start);
-  if (!open_directory(instance_dir)) {
-    int error = errno;
-    if (error != EEXIST) remove_directory();
-    give_up(STEP_DIRECTORY, error);
-  }
-  streams_open(&start);
   os_boundary_open(&run.boundary, cgroups, run.id, note);
   struct child_spec spec = {
       .argv = argv, .env = env, .cwd = cwd,
@@ -182,18 +177,20 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
       .rows = (unsigned short)number_or(&start, T_ROWS, 24), .cols = (unsigned short)number_or(&start, T_COLS, 80),
   };
   enum step step = os_spawn_gated(&spec, &run.boundary, &run.child);
-  if (step != STEP_NONE || !save_facts()) {
+  if (step != STEP_NONE) give_up(step, errno);
+  /* While the child makes its way to the gate; when it gets there is for the loop to see. */
+  if (!open_directory(instance_dir)) {
     int error = errno;
-    if (step == STEP_NONE) close(run.child.gate); /* the child leaves: no GO will come */
-    os_boundary_remove(&run.boundary);
-    remove_directory();
-    give_up(step == STEP_NONE ? STEP_DIRECTORY : step, error);
+    os_dismiss(&run.child);
+    if (error != EEXIST) remove_directory();
+    give_up(STEP_DIRECTORY, error);
   }
+  streams_open(&start);
   run.streams[0].fd = run.child.out;
   run.streams[1].fd = run.child.err;
   run.input = (struct input){.fd = run.child.in, .closed = run.child.in < 0};
   give_back(buffer, START_MAX + 4);
-  give_back(text, START_MAX);
+  give_back(text, 2 * START_MAX);
   give_back(argv, ARGUMENTS_MAX * sizeof *argv);
   give_back(env, ARGUMENTS_MAX * sizeof *env);
 }
@@ -205,11 +202,38 @@ static void put_nothing(struct out *out, const void *unused) {
   (void)unused;
 }
 
-/* After GO: a report means that exec failed, the end of the pipe that it went through. */
-static void read_status(void) {
-  struct child_report report;
+void close_gate(void) {
+  if (run.phase != GATED || run.gate_used || run.child.gate < 0) return;
+  close(run.child.gate); /* the child leaves: nobody will say GO any more */
+  run.child.gate = -1;
+  run.gate_closed_at = os_now_ms();
+}
+
+/* The child stands at the gate, or could not get there. */
+static void welcome(enum step step, int error) {
+  if (step == STEP_NONE && !os_identity(run.child.id.pid, &run.child.id)) step = STEP_FORK, error = ESRCH;
+  if (step == STEP_NONE && !save_facts()) step = STEP_DIRECTORY, error = errno;
+  if (step == STEP_NONE) {
+    run.ready = true;
+    if (run.owner != NULL) tell_welcome(run.owner);
+    return;
+  }
+  os_dismiss(&run.child);
+  remove_directory();
+  if (run.owner == NULL) exit(1);
+  give_up(step, error);
+}
+
+/* First the report that it is at the gate; after GO another one when exec failed, or the end of the pipe when it went through. */
+void read_status(void) {
+  struct child_report report = {.step = STEP_FORK, .error = ECHILD};
   ssize_t n = read(run.child.status, &report, sizeof report);
   if (n < 0) return;
+  if (!run.ready && run.gate_closed_at == 0) {
+    welcome((enum step)report.step, report.error);
+    return;
+  }
+  if (n == (ssize_t)sizeof report && report.step == STEP_NONE) return; /* at the gate, but too late */
   close(run.child.status);
   run.child.status = -1;
   if (!run.gate_used) return;
@@ -278,7 +302,7 @@ static void turn(int signals) {
   if (p[P_LISTENER].revents != 0) owners_accept();
   if (p[P_SIGNALS].revents != 0) read_signals(signals);
   if (p[P_BOUNDARY].revents != 0) (void)!pread(run.boundary_events, (char[256]){0}, 256, 0);
-  if (p[P_SIGNALS].revents != 0 || p[P_BOUNDARY].revents != 0 || run.terminating) reap();
+  if (p[P_SIGNALS].revents != 0 || p[P_BOUNDARY].revents != 0 || run.terminating || run.more_to_reap) reap();
   uint64_t now = os_now_ms();
   streams_settle(now);
   advance(now);
@@ -293,6 +317,7 @@ int run_mode(const char *run_id, const char *instance_dir, int fd, const char *c
   sigaddset(&mask, SIGHUP);
   sigprocmask(SIG_SETMASK, &mask, NULL);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the spool, not our end */
   int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0 || !os_become_reaper()) return 1;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -302,7 +327,6 @@ int run_mode(const char *run_id, const char *instance_dir, int fd, const char *c
   if (!os_identity(getpid(), &run.anchor)) return 1;
   prepare(fd, run_id, instance_dir, cgroups, note);
   run.boundary_events = os_boundary_events(&run.boundary);
-  run.check_at = os_now_ms();
-  tell_welcome(run.owner);
+  run.check_at = os_now_ms() + CHECK_FIRST_MS;
   for (;;) turn(signals);
 }

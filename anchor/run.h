@@ -36,13 +36,13 @@ struct stream {
   struct spool spool;
   uint8_t *held; /* read but not yet stored: the file system refuses */
   size_t held_used;
-  bool dirty, closed_told;
+  bool dirty;
   uint64_t told_at, retry_at;
 };
 
 struct input {
   int fd;
-  bool closed, end_asked;
+  bool closed, end_asked, dirty;
   uint64_t accepted, written, end_at;
   uint8_t *buffer; /* a ring of STDIN_BUFFER bytes */
   uint8_t last;
@@ -51,6 +51,7 @@ struct input {
 struct connection {
   int fd;
   bool greeted;
+  uint64_t since;
   uint8_t *in, *out;
   size_t in_used, in_size, out_used, out_sent;
 };
@@ -62,7 +63,7 @@ struct residue {
 };
 
 struct run {
-  char id[64], instance[64], key[80], directory[PATH_SIZE];
+  char id[64], instance[64], key[80], directory[PATH_SIZE], instance_directory[PATH_SIZE];
   int dir;
   int listener;
   ino_t socket_inode;
@@ -82,22 +83,23 @@ struct run {
   uint64_t epoch;
 
   struct stop stop;
-  bool executed, gate_used;
+  bool ready, executed, gate_used; /* ready: at the gate, and welcomed */
+  uint64_t gate_closed_at;
   struct child_report failure;
 
-  bool leader_done, leader_zombie;
+  bool leader_done, leader_zombie, leader_saved;
   int leader_code, leader_signal; /* -1: not this one */
-  bool empty;
+  bool empty, told_end;
 
   struct residue residue[RESIDUE_KEPT];
-  uint64_t residue_count, processes, reaped;
+  uint64_t residue_count, processes, reaped, reaped_before;
   bool escaped;
   const char *kill_mode;
   uint64_t cpu_ms, peak_kb;
 
   uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
       check_at, save_at;
-  bool terminating, more_to_reap;
+  bool terminating, more_to_reap, swept_once;
   int sweeps;
 };
 
@@ -130,8 +132,16 @@ void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void
 void tell_failed(struct connection *connection, enum step step, int error);
 void tell_welcome(struct connection *connection);
 void refuse(struct connection *connection, const char *code, const char *message);
+void put_stop(struct out *out, const void *unused);
+bool backlogged(const struct connection *connection);
+void drop_speechless(uint64_t now);
 bool listener_open(void);
 const char *tier(void);
+
+/* run.c */
+void read_status(void);
+void close_gate(void);
+bool save_facts(void);
 
 /* ending.c */
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);

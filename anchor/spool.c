@@ -114,6 +114,13 @@ void spool_ack(struct spool *spool, uint64_t offset) {
   while (spool->start < spool->segment_base && spool->start + spool->segment_size <= spool->acked) remove_oldest(spool);
 }
 
+void spool_restart(struct spool *spool, int dir) {
+  spool_close(spool);
+  spool->dropped += spool->end - spool->start;
+  spool->start = spool->segment_base = spool->end;
+  spool->dir = dir;
+}
+
 void spool_close(struct spool *spool) {
   if (spool->segment >= 0) close(spool->segment);
   spool->segment = -1;

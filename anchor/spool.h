@@ -26,6 +26,8 @@ size_t spool_room(const struct spool *spool, size_t want);
 /* Bytes stored. Less than `length` only under back-pressure, when the file system refuses: `error` says why. */
 size_t spool_append(struct spool *spool, const void *data, size_t length);
 void spool_ack(struct spool *spool, uint64_t offset);
+/* The files are gone: forget them, count them, go on in `dir`. */
+void spool_restart(struct spool *spool, int dir);
 void spool_close(struct spool *spool);
 
 #endif

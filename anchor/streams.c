@@ -67,6 +67,7 @@ void stream_read(struct stream *stream) {
 }
 
 static void tell_output(struct stream *stream, uint64_t now) {
+  if (run.owner != NULL && backlogged(run.owner)) return; /* it will hear the newest when it listens again */
   bool closed = stream->fd < 0 && stream->held_used == 0;
   if (run.owner != NULL) {
     struct out out = connection_out(run.owner, F_OUTPUT);
@@ -82,6 +83,8 @@ static void tell_output(struct stream *stream, uint64_t now) {
   stream->told_at = now;
 }
 
+static void tell_input(struct connection *connection);
+
 /* Once per turn: retry what the file system refused, tell the owner what is new, keep the no-output clock honest. */
 void streams_settle(uint64_t now) {
   bool withheld = false;
@@ -95,6 +98,7 @@ void streams_settle(uint64_t now) {
     if (stream->fd >= 0 && !stream_wants_read(stream)) withheld = true;
     if (stream->dirty && (now - stream->told_at >= TELL_EVERY_MS || stream->fd < 0)) tell_output(stream, now);
   }
+  if (run.input.dirty) tell_input(run.owner);
   if (withheld && run.withheld_since == 0) run.withheld_since = now;
   if (!withheld && run.withheld_since != 0) {
     run.output_at += now - run.withheld_since; /* we were not listening: that was no silence */
@@ -109,7 +113,8 @@ bool streams_ended(void) {
 /* ---- input ---- */
 
 static void tell_input(struct connection *connection) {
-  if (connection == NULL) return;
+  run.input.dirty = connection != NULL && backlogged(connection);
+  if (connection == NULL || run.input.dirty) return;
   struct out out = connection_out(connection, F_STDIN);
   out_number(&out, T_OFFSET, run.input.accepted);
   out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
@@ -141,17 +146,17 @@ void input_accept(struct connection *from, uint64_t offset, const uint8_t *data,
 }
 
 /* On a terminal the end of input is a character; after an unfinished line it takes two. */
-static void send_eof_character(void) {
+static bool send_eof_character(void) {
   struct termios t;
-  if (tcgetattr(run.input.fd, &t) != 0 || (t.c_lflag & ICANON) == 0) return;
+  if (tcgetattr(run.input.fd, &t) != 0 || (t.c_lflag & ICANON) == 0) return true;
   uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
   size_t count = run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
-  (void)!write(run.input.fd, eof, count);
+  return write(run.input.fd, eof, count) == (ssize_t)count || errno != EAGAIN;
 }
 
 static void input_finish(void) {
-  if (run.pty) send_eof_character();
-  else if (run.input.fd >= 0) close(run.input.fd);
+  if (run.pty && !send_eof_character()) return; /* no room: asked again when there is */
+  if (!run.pty && run.input.fd >= 0) close(run.input.fd);
   if (!run.pty) run.input.fd = -1;
   run.input.end_asked = false;
   run.input.closed = !run.pty;
@@ -164,7 +169,9 @@ void input_close_at(uint64_t offset) {
   input_write();
 }
 
-bool input_wants_write(void) { return run.input.fd >= 0 && run.input.written < run.input.accepted && run.phase != GATED; }
+bool input_wants_write(void) {
+  return run.input.fd >= 0 && run.phase != GATED && (run.input.written < run.input.accepted || (run.pty && run.input.end_asked));
+}
 
 void input_reader_gone(void) {
   if (run.input.fd < 0) return;
@@ -178,7 +185,7 @@ void input_reader_gone(void) {
 void input_write(void) {
   struct input *input = &run.input;
   bool progress = false;
-  while (input_wants_write()) {
+  while (input->fd >= 0 && run.phase != GATED && input->written < input->accepted) {
     size_t at = input->written % STDIN_BUFFER, left = (size_t)(input->accepted - input->written);
     size_t length = left < STDIN_BUFFER - at ? left : STDIN_BUFFER - at;
     ssize_t n = write(input->fd, input->buffer + at, length);

@@ -19,17 +19,30 @@ void tree_release(long count) {
 
 bool tree_dead(const struct member *member) { return (member->state == 'Z' && member->threads <= 1) || member->state == 'X'; }
 
-long tree_kill(long (*collect)(void)) {
-  long count = 0, before = -1;
+long stop_then_kill(long (*collect)(void)) {
+  long count = collect();
   for (int round = 0; round < STOP_ROUNDS; round++) {
-    tree_release(count);
-    count = collect();
+    long before = count;
     for (long i = 0; i < count; i++)
       if (!tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], SIGSTOP);
+    count = collect();
     if (count <= before) break; /* everyone here has been told before, and nobody came */
-    before = count;
   }
   for (long i = 0; i < count; i++)
     if (!tree_dead(&members[i])) os_signal(&members[i], SIGKILL);
   return count;
+}
+
+static long (*fresh)(void);
+static long held;
+
+static long collect_afresh(void) {
+  tree_release(held);
+  return held = fresh();
+}
+
+long tree_kill(long (*collect)(void)) {
+  fresh = collect;
+  held = 0;
+  return stop_then_kill(collect_afresh);
 }

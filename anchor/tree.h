@@ -14,9 +14,11 @@ long tree_max(void);
 void tree_release(long count);
 bool tree_dead(const struct member *member);
 /*
- * Stop everyone until nobody new appears, then kill: a fork storm cannot outrun it. `collect` fills `members`.
- * Returns their count; their handles stay open.
+ * Stop everyone until nobody new appears, then kill: a fork storm cannot outrun it. `collect` fills `members` from scratch
+ * each time it is asked. Returns their count; their handles stay open.
  */
 long tree_kill(long (*collect)(void));
+/* The same for a `collect` that adds to what it found before, and keeps its handles itself. */
+long stop_then_kill(long (*collect)(void));
 
 #endif

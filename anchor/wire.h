@@ -8,7 +8,7 @@
 
 #define PROTOCOL 1
 #define FRAME_MAX (128u * 1024)
-#define START_MAX (8u * 1024 * 1024)
+#define START_MAX (4u * 1024 * 1024)
 #define FRAME_HEAD 5u
 
 enum frame_type {

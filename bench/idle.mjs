@@ -37,10 +37,22 @@ await withSupervisor(async (supervisor) => {
   console.log(
     JSON.stringify([
       { measured: `${count} concurrent runs: start all, ms`, "holdfast p50/p99": startMs.toFixed(0) },
-      { measured: `${count} concurrent runs: cancel all to last record, ms`, "holdfast p50/p99": stopMs.toFixed(0) },
-      { measured: "anchor per idle run, kB (proportional)", "holdfast p50/p99": (memory.pss / count).toFixed(0) },
-      { measured: "anchor per idle run, kB (private)", "holdfast p50/p99": (memory.private / count).toFixed(0) },
-      { measured: "supervisor per idle run, kB (growth of Node)", "holdfast p50/p99": (nodeKb / count).toFixed(0) },
+      {
+        measured: `${count} concurrent runs: cancel all to last record, ms`,
+        "holdfast p50/p99": stopMs.toFixed(0),
+      },
+      {
+        measured: "anchor per idle run, kB (proportional)",
+        "holdfast p50/p99": (memory.pss / count).toFixed(0),
+      },
+      {
+        measured: "anchor per idle run, kB (private)",
+        "holdfast p50/p99": (memory.private / count).toFixed(0),
+      },
+      {
+        measured: "supervisor per idle run, kB (growth of Node)",
+        "holdfast p50/p99": (nodeKb / count).toFixed(0),
+      },
     ]),
   );
 });

@@ -11,7 +11,7 @@ export function quantile(values, q) {
 /** Runs `work` with a supervisor in a state directory of its own. */
 export async function withSupervisor(work, options = {}) {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
-  const supervisor = await openSupervisor({ home, discardOutput: true, ...options });
+  const supervisor = await openSupervisor({ home, ...options });
   try {
     return await work(supervisor);
   } finally {

@@ -21,7 +21,10 @@ export class LeaseLost extends HoldfastError {
   readonly runId: string;
   readonly epoch: number;
   constructor(runId: string, epoch: number) {
-    super("LEASE_LOST", `run ${runId} is no longer held under epoch ${epoch}; this supervisor will not touch it`);
+    super(
+      "LEASE_LOST",
+      `run ${runId} is no longer held under epoch ${epoch}; this supervisor will not touch it`,
+    );
     this.runId = runId;
     this.epoch = epoch;
   }
@@ -40,12 +43,7 @@ export class SpawnFailed extends HoldfastError {
   readonly runId: string;
   readonly errno: number;
   readonly step: string;
-  constructor(
-    runId: string,
-    errno: number,
-    step: string,
-    message: string,
-  ) {
+  constructor(runId: string, errno: number, step: string, message: string) {
     super("SPAWN_FAILED", message);
     this.runId = runId;
     this.errno = errno;
@@ -57,7 +55,10 @@ export class StaleEpoch extends HoldfastError {
   readonly runId: string;
   readonly highestEpoch: number;
   constructor(runId: string, highestEpoch: number) {
-    super("STALE_EPOCH", `run ${runId} has a newer owner (epoch ${highestEpoch}); this supervisor will not steer it`);
+    super(
+      "STALE_EPOCH",
+      `run ${runId} has a newer owner (epoch ${highestEpoch}); this supervisor will not steer it`,
+    );
     this.runId = runId;
     this.highestEpoch = highestEpoch;
   }
@@ -75,7 +76,10 @@ export class StateUnusable extends HoldfastError {
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(instanceId: string) {
-    super("INSTANCE_LOCKED", `instance ${instanceId} is in use by another live supervisor; nothing was changed`);
+    super(
+      "INSTANCE_LOCKED",
+      `instance ${instanceId} is in use by another live supervisor; nothing was changed`,
+    );
     this.instanceId = instanceId;
   }
 }
@@ -109,7 +113,10 @@ export class StdinClosed extends HoldfastError {
 export class NotSteering extends HoldfastError {
   readonly runId: string;
   constructor(runId: string, why: string) {
-    super("NOT_STEERING", `run ${runId} cannot be steered: ${why}; stopping it and reading its output still work`);
+    super(
+      "NOT_STEERING",
+      `run ${runId} cannot be steered: ${why}; stopping it and reading its output still work`,
+    );
     this.runId = runId;
   }
 }

@@ -3,7 +3,7 @@
 export const PROTOCOL = 1;
 
 /** Frame length limits, which both sides enforce. START carries a whole environment. */
-export const START_MAX_BYTES = 8 * 1024 * 1024;
+export const START_MAX_BYTES = 4 * 1024 * 1024;
 export const FRAME_MAX_BYTES = 128 * 1024;
 
 /** `int`: safe integer. `id`: 64 bits as a decimal string, because inodes may exceed 2^53. `flag`: absent is false. */

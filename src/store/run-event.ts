@@ -13,11 +13,35 @@ export type NewRunEvent = EventFacts &
     | { readonly type: "spawn"; readonly data: { readonly tier: string; readonly command: string } }
     /** The run is producing output; at most one per `outputHeartbeatMs`. */
     | { readonly type: "output"; readonly data: { readonly stdout: number; readonly stderr: number } }
-    | { readonly type: "cancel"; readonly data: { readonly reason: string; readonly actor: string; readonly requestId: string } }
-    | { readonly type: "exit"; readonly data: { readonly reason: string; readonly actor: string; readonly code: number | null; readonly signal: string | null; readonly emptiness: string } }
+    | {
+        readonly type: "cancel";
+        readonly data: { readonly reason: string; readonly actor: string; readonly requestId: string };
+      }
+    | {
+        readonly type: "exit";
+        readonly data: {
+          readonly reason: string;
+          readonly actor: string;
+          readonly code: number | null;
+          readonly signal: string | null;
+          readonly emptiness: string;
+        };
+      }
     /** Processes were killed that outlived the leader, or that would not go. */
-    | { readonly type: "cleanup"; readonly data: { readonly mode: string; readonly residue: number; readonly survivors: number } }
-    | { readonly type: "escape"; readonly data: { readonly residue: readonly { readonly pid: number; readonly kind: string; readonly command: string }[] } }
+    | {
+        readonly type: "cleanup";
+        readonly data: { readonly mode: string; readonly residue: number; readonly survivors: number };
+      }
+    | {
+        readonly type: "escape";
+        readonly data: {
+          readonly residue: readonly {
+            readonly pid: number;
+            readonly kind: string;
+            readonly command: string;
+          }[];
+        };
+      }
     /** A supervisor took the run up again after a restart. */
     | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
   );

@@ -86,7 +86,12 @@ export interface Store extends AsyncDisposable {
    */
   saveRun(lease: Lease, change: RunChange, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Make a new epoch of a run this owner already holds (re-attach after a restart). Null when someone else holds it or it has exited. */
-  reclaimLease(runId: string, ownerInstanceId: string, atLeastEpoch: number, leaseMs: number): Promise<Lease | null>;
+  reclaimLease(
+    runId: string,
+    ownerInstanceId: string,
+    atLeastEpoch: number,
+    leaseMs: number,
+  ): Promise<Lease | null>;
   /** Extend all leases of an owner, one statement. Returns how many. */
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
   getRun(runId: string): Promise<RunRecord | null>;

@@ -56,29 +56,28 @@ describe("not one byte is lost at the exit", () => {
     "by a leader that exits": "exec seq 1 COUNT",
     "by a child of the leader": "seq 1 COUNT; exit 3",
     "by a leader that is killed": "seq 1 COUNT; kill -9 $$",
-    "by a background job that the leader does not wait for": "seq 1 COUNT & sleep 0.01",
+    // The leader's end hangs up the terminal; what ignores that has `settleMs` to finish.
+    "by a background job that the leader does not wait for": "trap '' HUP; seq 1 COUNT & exit 0",
   };
-  test.each(Object.entries(endings))(
-    "of small bursts written %s, again and again",
-    async (_, script) => {
-      const supervisor = await realSupervisor({ discardOutput: true });
-      const rounds = times(60, 1_500);
-      const wrong: string[] = [];
-      const worker = async (first: number): Promise<void> => {
-        for (let round = first; round < rounds; round += 4) {
-          // Below, around and above what the driver's own buffers hold.
-          const count = 1 + ((round * 131) % 2_500);
-          const run = await supervisor.spawn(pty(script.replace("COUNT", String(count))));
-          const screen = await screenOf(run);
-          await run.wait();
-          if (screen !== onTerminal(numbered(count)))
-            wrong.push(`round ${round}: ${screen.length} bytes of seq 1 ${count}`);
-        }
-      };
-      await Promise.all([0, 1, 2, 3].map(worker));
-      expect(wrong).toEqual([]);
-    },
-  );
+  test.each(Object.entries(endings))("of small bursts written %s, again and again", async (_, script) => {
+    const supervisor = await realSupervisor({ discardOutput: true });
+    const rounds = times(60, 1_500);
+    const wrong: string[] = [];
+    const worker = async (first: number): Promise<void> => {
+      for (let round = first; round < rounds; round += 4) {
+        // Below, around and above what the driver's own buffers hold.
+        const count = 1 + ((round * 131) % 2_500);
+        const run = await supervisor.spawn(pty(script.replace("COUNT", String(count))));
+        const screen = await screenOf(run);
+        const { residueCount } = await run.wait();
+        const wanted = onTerminal(numbered(count));
+        if (residueCount === 0 ? screen !== wanted : !wanted.startsWith(screen))
+          wrong.push(`round ${round}: ${screen.length} bytes of seq 1 ${count}`);
+      }
+    };
+    await Promise.all([0, 1, 2, 3].map(worker));
+    expect(wrong).toEqual([]);
+  });
 });
 
 describe("descriptors", () => {
@@ -120,11 +119,15 @@ describe("descriptors", () => {
     const supervisor = await realSupervisor();
     const runs = await several(supervisor);
     const anchors = await Promise.all(
-      runs.map(async ({ run }) => channels((await supervisor.getRun(run.runId))?.anchor?.pid ?? 0)),
+      runs.map(async ({ run }) => (await supervisor.getRun(run.runId))?.anchor?.pid ?? 0),
     );
+    // What all of them were born with is another matter; see below.
+    const inherited = await channels(await parentOf(anchors[0] ?? 0));
     const holders = new Map<string, number>();
-    for (const held of anchors)
-      for (const target of held) holders.set(target, (holders.get(target) ?? 0) + 1);
+    for (const anchor of anchors)
+      for (const target of await channels(anchor))
+        if (!inherited.has(target)) holders.set(target, (holders.get(target) ?? 0) + 1);
+    expect(holders.size).toBeGreaterThanOrEqual(runs.length);
     expect([...holders].filter(([, count]) => count > 1)).toEqual([]);
   });
 
@@ -230,7 +233,9 @@ describe("the end of input", () => {
     const typed = numbered(30_000);
     const file = join(supervisor.home, "got");
     const run = await supervisor.spawn(
-      pty(`stty -echo; echo ready; (read first; echo "$first"; sleep 0.3; cat) >'${file}'; sha256sum <'${file}'`),
+      pty(
+        `stty -echo; echo ready; (read first; echo "$first"; sleep 0.3; cat) >'${file}'; sha256sum <'${file}'`,
+      ),
     );
     await printed(run, "ready");
     const written = run.write(typed);
@@ -370,7 +375,9 @@ describe("a job that holds the terminal does not hang the end", () => {
       residueCount: residue,
       emptiness: "proven",
     });
-    expect(record.residue.map(({ kind }) => kind)).toEqual(Array.from({ length: residue }, () => "background"));
+    expect(record.residue.map(({ kind }) => kind)).toEqual(
+      Array.from({ length: residue }, () => "background"),
+    );
     expect(await processesOf(run.runId)).toEqual([]);
   });
 

@@ -104,6 +104,7 @@ export class Crowd implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     // TERM-ignoring, detached and all: everybody who carries the token was started by this test.
     for (let round = 0; round < 100 && this.everybody().length > 0; round++) {
+      for (const one of this.everybody()) signal(one, "SIGSTOP");
       for (const one of this.everybody()) signal(one, "SIGKILL");
       await until("they are gone", () => this.everybody().length === 0, 100).catch(() => {});
     }

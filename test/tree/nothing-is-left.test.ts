@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { RunEvent } from "../../src/store/run-event.js";
-import type { Residue, RunExit, RunIo, RunRecord } from "../../src/store/run-record.js";
+import type { ProcessIdentity, RunExit, RunIo, RunRecord } from "../../src/store/run-record.js";
 import type { CommandInput, SpawnOptions } from "../../src/supervisor/api.js";
 import { Crowd, scenario, type Role } from "./crowd.js";
 import { signal, type Living } from "./living.js";
@@ -82,6 +82,13 @@ const ends: readonly End[] = [
     events: ["escape", "cleanup", "exit"],
   },
   {
+    name: "SIGKILL of the leader",
+    bring: ({ record }) => signal(known(record.root), "SIGKILL"),
+    exit: { reason: "ownership-escape", actor: "", code: null, signal: "SIGKILL", source: "anchor" },
+    residue: allButTheLeader,
+    events: ["escape", "cleanup", "exit"],
+  },
+  {
     name: "SIGKILL of the supervisor",
     bring: ({ supervised }) => supervised.kill(),
     orphaned: true,
@@ -91,7 +98,7 @@ const ends: readonly End[] = [
   },
   {
     name: "SIGKILL of the anchor",
-    bring: ({ record }) => killAnchor(record),
+    bring: ({ record }) => signal(known(record.anchor), "SIGKILL"),
     exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
     residue: null,
     events: ["cleanup", "exit"],
@@ -99,7 +106,7 @@ const ends: readonly End[] = [
   {
     name: "SIGKILL of both",
     bring: async ({ supervised, record }) => {
-      killAnchor(record);
+      signal(known(record.anchor), "SIGKILL");
       await supervised.kill();
     },
     orphaned: true,
@@ -109,7 +116,7 @@ const ends: readonly End[] = [
   },
   {
     name: "SIGTERM to the anchor",
-    bring: ({ record }) => signal(anchorOf(record), "SIGTERM"),
+    bring: ({ record }) => signal(known(record.anchor), "SIGTERM"),
     exit: {
       reason: "manual-cancel",
       actor: `signal:TERM pid:${process.pid}`,
@@ -137,7 +144,9 @@ const inPlaces: readonly (readonly [User, Tier])[] = [
   [nobody, tiers.asFound],
 ];
 const someEnds = ends.filter(({ name }) =>
-  ["cancel", "leader exits, escapes fail", "SIGKILL of the supervisor", "SIGKILL of the anchor"].includes(name),
+  ["cancel", "leader exits, escapes fail", "SIGKILL of the supervisor", "SIGKILL of the anchor"].includes(
+    name,
+  ),
 );
 
 const matrix = [
@@ -159,10 +168,12 @@ describe.concurrent("nothing is left", () => {
       await using seat = Seat.take(user, tier);
       await using crowd = await Crowd.ofScenario(seat);
       await using supervised = await Supervised.open(seat);
-      const { record } = await supervised.spawn(
-        { io, argv: ["sh", scenario, crowd.token] } as CommandInput,
-        { graceMs, ownerLossMs, labels: { crowd: crowd.token }, ...end.options },
-      );
+      const { record } = await supervised.spawn({ io, argv: ["sh", scenario, crowd.token] } as CommandInput, {
+        graceMs,
+        ownerLossMs,
+        labels: { crowd: crowd.token },
+        ...end.options,
+      });
       const cast = await crowd.complete();
       expect(cast.get("leader")?.pid).toBe(record.root?.pid);
       const began = performance.now();
@@ -209,9 +220,7 @@ test("the usual way, a signal to the process group, leaves survivors, and they a
   process.kill(group, "SIGKILL");
   await setTimeout(graceMs);
   const survivors = crowd.others();
-  expect(survivors.map(({ pid }) => pid).toSorted()).toEqual(
-    [cast.get("session")?.pid, cast.get("daemon")?.pid].toSorted(),
-  );
+  expect(pids(survivors)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
   expect(crowd.missing()).toEqual([]);
   for (const survivor of survivors) signal(survivor, "SIGKILL");
   await crowd.gone(slackMs);
@@ -228,21 +237,21 @@ async function checkFacts(
   const [run] = runs;
   expect(run).toMatchObject({ state: "exited", io, emptiness: "proven", exit: { ...end.exit, errno: null } });
   expect(run?.tier).toMatch(tier.recorded);
-  expect(run?.boundary?.cgroup === null).toBe(!/^cgroup/.test(run?.tier ?? ""));
+  const inCgroup = run?.tier?.startsWith("cgroup") === true;
+  expect(run?.boundary?.cgroup !== null).toBe(inCgroup);
   // A weaker boundary is never silent.
-  expect(run?.boundary?.note === null).toBe(/^cgroup/.test(run?.tier ?? ""));
+  expect(run?.boundary?.note === null).toBe(inCgroup);
 
-  const residue = end.residue?.[io] ?? [];
-  expect(byPid(run?.residue ?? [])).toEqual(
-    byPid(
-      residue.map((role) => ({
-        pid: cast.get(role)?.pid ?? 0,
-        startTime: cast.get(role)?.startTime ?? 0,
-        kind: role === "plain" || role === "deaf" ? "background" : "detached",
-        command: "sleep",
-      })),
-    ),
-  );
+  const residue = run?.residue ?? [];
+  const expected = (end.residue?.[io] ?? []).map((role) => ({
+    pid: cast.get(role)?.pid ?? 0,
+    startTime: cast.get(role)?.startTime ?? 0,
+    kind: role === "plain" || role === "deaf" ? "background" : "detached",
+    command: "sleep",
+  }));
+  // Without pidfds only the anchor's own children may be signalled: others outlive their leader until they are its.
+  if (run?.tier?.endsWith("number") === true) expect(residue).toEqual(expect.arrayContaining(expected));
+  else expect(byPid(residue)).toEqual(byPid(expected));
   expect(run?.residueCount).toBe(residue.length);
 
   const types = events.map(({ type }) => type);
@@ -261,9 +270,7 @@ async function checkFacts(
         end.residue === null ? { survivors: 0 } : { residue: residue.length, survivors: 0 },
       );
     if (event.type === "escape")
-      expect(event.data.residue.map(({ pid }) => pid).toSorted()).toEqual(
-        [cast.get("session")?.pid, cast.get("daemon")?.pid].toSorted(),
-      );
+      expect(pids(event.data.residue)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
   }
   if (end.residue !== null) expect(events.at(-1)?.descendants).toBeGreaterThanOrEqual(4);
 
@@ -272,17 +279,17 @@ async function checkFacts(
   expect(crowd.others()).toEqual([]);
 }
 
-function byPid(residue: readonly Residue[]): readonly Residue[] {
+function pids(people: readonly { readonly pid: number }[]): Set<number | undefined> {
+  return new Set(people.map(({ pid }) => pid));
+}
+
+function byPid<Person extends { readonly pid: number }>(residue: readonly Person[]): readonly Person[] {
   return residue.toSorted((one, other) => one.pid - other.pid);
 }
 
-function anchorOf({ anchor }: RunRecord): { pid: number; startTime: number } {
-  if (anchor === null) throw new Error("no anchor is on record");
-  return anchor;
-}
-
-function killAnchor(record: RunRecord): void {
-  signal(anchorOf(record), "SIGKILL");
+function known(identity: ProcessIdentity | null): ProcessIdentity {
+  if (identity === null) throw new Error("its identity is not on record");
+  return identity;
 }
 
 function note(end: End, io: RunIo, user: User, tier: Tier, survivors: number): void {
@@ -292,9 +299,7 @@ function note(end: End, io: RunIo, user: User, tier: Tier, survivors: number): v
 }
 
 function table(): string {
-  const columns = [
-    ...new Set(matrix.map(({ user, tier, io }) => `${user.name}, ${tier.name}, ${io}`)),
-  ];
+  const columns = [...new Set(matrix.map(({ user, tier, io }) => `${user.name}, ${tier.name}, ${io}`))];
   const legend = columns.map((column, at) => `  ${String.fromCodePoint(65 + at)}  ${column}`);
   const lines = ends.map(({ name }) => {
     const cells = columns.map((column) => String(seen.get(name)?.get(column) ?? "-"));

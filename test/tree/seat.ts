@@ -45,8 +45,14 @@ export function ordinaryUser(uid: number): User {
   return { name, uid, whyNot: status === 0 ? null : whyNot };
 }
 
-export const root: User = { name: "root", uid: null, whyNot: isRoot ? null : "the suite does not run as root" };
+export const root: User = {
+  name: "root",
+  uid: null,
+  whyNot: isRoot ? null : "the suite does not run as root",
+};
 export const nobody: User = ordinaryUser(65_534);
+/** Whoever runs the suite. */
+export const anybody: User = { name: isRoot ? "root" : "ordinary user", uid: null, whyNot: null };
 
 /** Where this suite may make cgroups, or why it may not. */
 const cgroups: { readonly path: string } | { readonly whyNot: string } = (() => {
@@ -66,20 +72,24 @@ const cgroups: { readonly path: string } | { readonly whyNot: string } = (() => 
 
 const noCgroup = "whyNot" in cgroups ? cgroups.whyNot : null;
 
-function tier(name: string, weaken: string, recorded: RegExp): Tier {
+function weakened(name: string, weaken: string, recorded: RegExp): Tier {
   const delegated = !weaken.includes("cgroup");
   return { name, weaken, recorded, delegated, whyNot: delegated ? noCgroup : null };
 }
 
 export const tiers = {
-  cgroup: tier("cgroup", "", /^cgroup\+launcher\+(unique|handle)$/),
-  none: tier("none", "cgroup", /^subreaper\+launcher\+(unique|handle)$/),
-  noInode: tier("none, no inode", "cgroup,inode", /^subreaper\+launcher\+handle$/),
-  noPidfd: tier("none, no pidfd", "cgroup,pidfd", /^subreaper\+launcher\+number$/),
-  noChildren: tier("none, no children files", "cgroup,children", /^subreaper\+launcher\+(unique|handle)$/),
-  cgroupNoPidfd: tier("cgroup, no pidfd", "pidfd", /^cgroup\+launcher\+number$/),
+  cgroup: weakened("cgroup", "", /^cgroup\+launcher\+(unique|handle)$/),
+  none: weakened("none", "cgroup", /^subreaper\+launcher\+(unique|handle)$/),
+  noInode: weakened("none, no inode", "cgroup,inode", /^subreaper\+launcher\+handle$/),
+  noPidfd: weakened("none, no pidfd", "cgroup,pidfd", /^subreaper\+launcher\+number$/),
+  noChildren: weakened(
+    "none, no children files",
+    "cgroup,children",
+    /^subreaper\+launcher\+(unique|handle)$/,
+  ),
+  cgroupNoPidfd: weakened("cgroup, no pidfd", "pidfd", /^cgroup\+launcher\+number$/),
   /** Nothing is forced and nothing is delegated: what an ordinary user finds on most machines. */
-  asFound: { ...tier("as found", "", /^subreaper\+launcher\+/), delegated: false, whyNot: null },
+  asFound: { ...weakened("as found", "", /^subreaper\+launcher\+/), delegated: false, whyNot: null },
 } as const satisfies Record<string, Tier>;
 
 /**
@@ -134,7 +144,11 @@ export class Seat implements AsyncDisposable {
     if (this.cgroup !== null)
       words.unshift("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', this.cgroup);
     const [command, ...args] = words;
-    return spawn(command ?? "", args, { env: this.env, cwd: this.directory, stdio: ["pipe", "pipe", stderr] });
+    return spawn(command ?? "", args, {
+      env: this.env,
+      cwd: this.directory,
+      stdio: ["pipe", "pipe", stderr],
+    });
   }
 
   /** Launchers and anchors: the state directory is in their command lines. */

@@ -133,6 +133,10 @@ export class Supervised implements AsyncDisposable {
     expect({ code: this.#child.exitCode, stderr: this.#stderr }).toEqual({ code: 0, stderr: "" });
   }
 
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
   async kill(): Promise<void> {
     this.#child.kill("SIGKILL");
     await this.#exited;

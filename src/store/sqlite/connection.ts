@@ -51,17 +51,6 @@ export class SqliteConnection implements DatabaseConnection {
     }
   }
 
-  /** Like `transaction`, and on the disk when it returns. */
-  durableTransaction<Result>(work: () => Result): Result {
-    // Inside a transaction the pragma has no effect, and prepared it would act only once.
-    this.#db.exec("pragma synchronous = full");
-    try {
-      return this.transaction(work);
-    } finally {
-      this.#db.exec("pragma synchronous = normal");
-    }
-  }
-
   close(): void {
     this.#prepared.clear();
     if (this.#db.isOpen) this.#db.close();

@@ -9,6 +9,7 @@ import { SqliteConnection } from "./connection.js";
 import { isBusy, storeIsReadOnly, translateSqliteError } from "./errors.js";
 import { migrate } from "./migrate.js";
 import { SqliteStore } from "./sqlite-store.js";
+import { WalSync } from "./wal-sync.js";
 
 export interface SqliteStoreOptions {
   readonly path: string;
@@ -38,7 +39,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
     await switchToWal(db, path, busyMs);
     db.exec("pragma synchronous = normal");
     migrate(db, path);
-    return new SqliteStore(new SqliteConnection(db, path), eventsKept);
+    return new SqliteStore(new SqliteConnection(db, path), new WalSync(path), eventsKept);
   } catch (error) {
     db?.close();
     throw translateSqliteError(error, path);

@@ -12,6 +12,7 @@ import { hostMonotonicMs } from "./clock.js";
 import type { SqliteConnection } from "./connection.js";
 import { SqliteDialect } from "./dialect.js";
 import * as read from "./read.js";
+import type { WalSync } from "./wal-sync.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
 const notExited = sql<boolean>`state <> 'exited'`;
@@ -19,10 +20,12 @@ const notExited = sql<boolean>`state <> 'exited'`;
 export class SqliteStore implements Store {
   readonly #connection: SqliteConnection;
   readonly #db: Kysely<Schema>;
+  readonly #walSync: WalSync;
   readonly #eventsKept: number;
 
-  constructor(connection: SqliteConnection, eventsKept: number) {
+  constructor(connection: SqliteConnection, walSync: WalSync, eventsKept: number) {
     this.#connection = connection;
+    this.#walSync = walSync;
     this.#db = new Kysely<Schema>({ dialect: new SqliteDialect(connection) });
     this.#eventsKept = eventsKept;
   }
@@ -48,11 +51,11 @@ export class SqliteStore implements Store {
       if (rows[0]?.state === "exited") return false;
       throw new LeaseLost(lease.runId, lease.epoch);
     };
+    const written = this.#write(events, save);
     // How a run ended is told to others and must survive power loss. The rows before it need not:
-    // power loss also ends the processes they are about.
-    if (change.to === "exited")
-      return this.#connection.durableTransaction(() => this.#together(events, save));
-    return this.#write(events, save);
+    // power loss also ends the processes they are about. Also when it was written before: that sync may have failed.
+    if (change.to === "exited") await this.#walSync.flush();
+    return written;
   }
 
   async reclaimLease(
@@ -117,6 +120,7 @@ export class SqliteStore implements Store {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#db.destroy();
+    this.#walSync.close();
     this.#connection.close();
   }
 

@@ -1,0 +1,49 @@
+import { execFile, spawnSync } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+const UNSHARE = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+
+/** Whether this machine lets us have a PID namespace of our own, in which the next number can be chosen. */
+export function namespacesAreToBeHad(): boolean {
+  const choose = "echo 100 > /proc/sys/kernel/ns_last_pid";
+  return spawnSync("unshare", [...UNSHARE, "sh", "-c", choose], { stdio: "ignore" }).status === 0;
+}
+
+/** Runs drivers of `children/` below a PID 1 of their own. What they leave running ends with the namespace. */
+export class Namespaces implements AsyncDisposable {
+  readonly #directory: string;
+  readonly #helper: string;
+
+  static async open(): Promise<Namespaces> {
+    const directory = await mkdtemp(join(tmpdir(), "hf-reuse-"));
+    const helper = join(directory, "reuse");
+    const flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"];
+    await run("cc", [...flags, "-o", helper, path("native/reuse.c")]);
+    return new Namespaces(directory, helper);
+  }
+
+  private constructor(directory: string, helper: string) {
+    this.#directory = directory;
+    this.#helper = helper;
+  }
+
+  /** What the driver printed. */
+  async drive(driver: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<unknown> {
+    const command = [process.execPath, path(`children/${driver}.mjs`), this.#helper, ...args];
+    // The shell stays: PID 1 must bury the orphans.
+    const { stdout } = await run("unshare", [...UNSHARE, "sh", "-c", '"$@"; exit $?', "sh", ...command], {
+      env: { ...process.env, ...env },
+    });
+    return JSON.parse(stdout);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}
