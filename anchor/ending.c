@@ -40,6 +40,7 @@ static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid
 static long collect(void) {
   struct member me;
   os_self(&me);
+  reap(); /* a storm dies as fast as it is born: unburied, it would take every number of the machine */
   long max = tree_max(), count = os_descendants(&me, members, max, NULL);
   if (count < 0) count = 0;
   long known = count, more = os_boundary_members(&run.boundary, members + count, max - count);

@@ -215,6 +215,7 @@ static void reap_children(void) {
 static long collect_residue(void) {
   struct member self;
   os_self(&self);
+  reap_children(); /* a storm's dead must not take every number of the machine */
   long count = os_descendants(&self, members, tree_max(), is_anchor);
   return count < 0 ? 0 : count;
 }

@@ -66,12 +66,11 @@ function copySetuid(directory: string): string | null {
   const path = join(directory, "become-root");
   copyFileSync(spawnSync("which", ["setpriv"], { encoding: "utf8" }).stdout.trim(), path);
   chmodSync(path, 0o4755);
-  const { stdout } = spawnSync(
-    "setpriv",
-    ["--reuid=65534", "--regid=65534", "--clear-groups", path, "--reuid=0", "id", "-ru"],
-    { encoding: "utf8" },
-  );
-  return stdout?.trim() === "0" ? path : null;
+  const asNobody = [`--reuid=${nobody.uid}`, `--regid=${nobody.uid}`, "--clear-groups"];
+  const { stdout } = spawnSync("setpriv", [...asNobody, path, "--reuid=0", "id", "-ru"], {
+    encoding: "utf8",
+  });
+  return stdout.trim() === "0" ? path : null;
 }
 
 describe.concurrent("a process that cannot be killed", () => {

@@ -1,0 +1,137 @@
+// A supervising process that kills itself at one step of a spawn:
+//   node victim.mjs <home> <instanceId> <step> <spawns> <ownerLossMs> <script>
+// The steps are those of ../steps.ts; `random:<ms>` is that long after the spawn began, by another thread's clock.
+import { mkdirSync } from "node:fs";
+import { Socket } from "node:net";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+
+const load = (path) => import(new URL(`../../../dist/${path}`, import.meta.url).href);
+const [{ createSupervisor }, { acquireInstanceLock }, { openNativeHost }, { readMachineIdentity }] =
+  await Promise.all([
+    load("supervisor/supervisor.js"),
+    load("store/instance-lock.js"),
+    load("anchor/native-host.js"),
+    load("store/machine.js"),
+  ]);
+const { openSqliteStore } = await load("store/sqlite/open.js");
+const { openStateDirectory } = await load("store/state-directory.js");
+
+const [, , home, instanceId, step, spawns, ownerLossMs, script] = process.argv;
+const START = 2;
+let armed = false;
+
+function reached(here) {
+  if (armed && here === step) process.kill(process.pid, "SIGKILL");
+}
+
+const { storePath } = await openStateDirectory(home);
+const instanceDir = join(home, "instances", instanceId);
+mkdirSync(instanceDir, { recursive: true, mode: 0o700 });
+const lock = await acquireInstanceLock(instanceDir);
+const machine = await readMachineIdentity(home);
+const store = await openSqliteStore({ path: storePath, eventsKept: 1000, busyMs: 5000 });
+const host = await openNativeHost({ home, instanceId, instanceDir, incarnation: "victim", machine });
+
+const supervisor = createSupervisor({ home, instanceId, store: mortalStore(), host: mortalHost() });
+if (!step.endsWith(":cold")) {
+  // With a launcher that is there, the steps follow each other closely.
+  const first = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
+  await first.wait();
+}
+watchStart();
+const [, delay] = /^random:([\d.]+)/.exec(step) ?? [];
+const clock = delay === undefined ? null : await startClock(Number(delay));
+armed = true;
+clock?.go();
+const options = { ownerLossMs: Number(ownerLossMs), graceMs: 100 };
+const spawned = Array.from({ length: Number(spawns) }, () =>
+  supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", script] }, options),
+);
+await Promise.all(spawned);
+reached("running");
+// Only a late clock gets here.
+setInterval(() => lock, 1000);
+
+function mortalStore() {
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === "insertRun")
+        return async (...args) => {
+          const lease = await target.insertRun(...args);
+          reached("inserted");
+          return lease;
+        };
+      if (name === "saveRun")
+        return async (lease, change, ...rest) => {
+          const saved = await target.saveRun(lease, change, ...rest);
+          if (change.to === "gated") reached("committed");
+          return saved;
+        };
+      return bound(target, name);
+    },
+  });
+}
+
+function mortalHost() {
+  return new Proxy(host, {
+    get(target, name) {
+      if (name !== "start") return bound(target, name);
+      return async (spec) => {
+        const link = await target.start(spec);
+        reached("welcomed");
+        return mortalLink(link);
+      };
+    },
+  });
+}
+
+function mortalLink(link) {
+  return new Proxy(link, {
+    get(target, name) {
+      if (name === "go")
+        return () => {
+          target.go();
+          reached("gone");
+        };
+      if (name === "listen")
+        return (listener) =>
+          target.listen((event) => {
+            if (event.type === "started") reached("heard");
+            listener(event);
+          });
+      return bound(target, name);
+    },
+  });
+}
+
+function bound(target, name) {
+  const value = target[name];
+  return typeof value === "function" ? value.bind(target) : value;
+}
+
+/** START is inside the host: it is seen on its way out, and acted on when the kernel has it. */
+function watchStart() {
+  const { write } = Socket.prototype;
+  Socket.prototype.write = function (chunk, ...rest) {
+    if (Buffer.isBuffer(chunk) && chunk[4] === START) return write.call(this, chunk, () => reached("asked"));
+    return write.call(this, chunk, ...rest);
+  };
+}
+
+async function startClock(ms) {
+  const cell = new Int32Array(new SharedArrayBuffer(4));
+  const code = `
+    const { workerData, parentPort } = require("node:worker_threads");
+    parentPort.postMessage("ready");
+    Atomics.wait(workerData.cell, 0, 0);
+    Atomics.wait(workerData.cell, 0, 1, workerData.ms);
+    process.kill(process.pid, "SIGKILL");`;
+  const worker = new Worker(code, { eval: true, workerData: { cell, ms } });
+  await new Promise((resolve) => worker.once("message", resolve));
+  const go = () => {
+    Atomics.store(cell, 0, 1);
+    Atomics.notify(cell, 0);
+  };
+  return { go };
+}

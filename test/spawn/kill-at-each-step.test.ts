@@ -1,0 +1,90 @@
+import { describe, expect, test } from "vitest";
+import { atMost } from "./at-most.js";
+import { nextSupervisor, Scene } from "./scene.js";
+import { steps } from "./steps.js";
+
+const soak = process.env["HOLDFAST_SOAK"] === "1";
+const REPEATS = soak ? 200 : 15;
+const RANDOM = soak ? 500 : 30;
+/** Victims that start at the same time: each is a Node process with a store of its own. */
+const AT_ONCE = 3;
+const OWNER_LOSS_MS = 200;
+/** Termination adds its grace of 100 ms to the owner loss. */
+const POLICY_MS = OWNER_LOSS_MS + 100;
+
+describe("a supervisor killed outright", () => {
+  for (const { name, after, runs, reason } of steps) {
+    test(`after ${after}: ${runs ? "the command ends by its policy" : "the command never runs"}`, async () => {
+      const scene = await Scene.open();
+      const homes = await Promise.all(Array.from({ length: REPEATS }, (_, at) => scene.home(`v${at}`)));
+      await atMost(AT_ONCE, homes, (home) => scene.kill(home, name, 1, OWNER_LOSS_MS));
+      const goneMs = await scene.nothingLeft(POLICY_MS);
+      for (const home of homes) {
+        const records = await scene.settle(home);
+        expect(records).toHaveLength(1);
+        for (const record of records) {
+          expect(record.exit?.reason, record.exit?.detail ?? "").toBe(reason);
+          expect(scene.isMarked(home, record)).toBe(runs);
+          expect(record.startedAt !== null).toBe(runs);
+        }
+      }
+      console.log(`${name}: ${REPEATS} kills, nothing left ${Math.round(goneMs)} ms after the last`);
+    });
+  }
+
+  test("at any time at all, with several spawns on their way: each run has one end, and it is true", async () => {
+    const scene = await Scene.open();
+    const spawns = 4;
+    const homes = await Promise.all(Array.from({ length: RANDOM }, (_, at) => scene.home(`v${at}`)));
+    await atMost(AT_ONCE, homes, (home) => {
+      const cold = Math.random() < 0.3;
+      // A launcher has to be started first when it is cold.
+      const ms = Math.random() * (cold ? 40 : 10);
+      return scene.kill(home, `random:${ms.toFixed(3)}${cold ? ":cold" : ""}`, spawns, OWNER_LOSS_MS);
+    });
+    await scene.nothingLeft(POLICY_MS);
+    const counts: Record<string, number> = {};
+    for (const home of homes) {
+      const records = await scene.settle(home);
+      expect(records.length).toBeLessThanOrEqual(spawns);
+      for (const record of records) {
+        const ran = scene.isMarked(home, record);
+        expect(record.exit?.reason, record.exit?.detail ?? "").toBe(ran ? "owner-lost" : "spawn-error");
+        const key = ran
+          ? "had been started"
+          : record.root === null
+            ? "had no process on record"
+            : "were gated";
+        counts[key] = (counts[key] ?? 0) + 1;
+      }
+      counts["were not recorded"] = (counts["were not recorded"] ?? 0) + spawns - records.length;
+    }
+    console.log(`at random: ${RANDOM} kills in ${spawns} spawns each; of the runs`, counts);
+  });
+});
+
+describe("a supervisor that comes back within the grace", () => {
+  for (const { name, after, runs } of steps) {
+    test(`after ${after}: ${runs ? "goes on with the run" : "ends it, unexecuted"}`, async () => {
+      const scene = await Scene.open();
+      for (let round = 0; round < (soak ? 30 : 3); round++) {
+        const home = await scene.home(`v${round}`);
+        await scene.kill(home, name, 1, 60_000);
+        const supervisor = await nextSupervisor(home);
+        const found = await supervisor.recover();
+        const ended = Promise.all(found.map((run) => run.wait()));
+        if (runs) {
+          expect(found.map(({ state }) => state)).toEqual(["running"]);
+          await found[0]?.cancel({ actor: "test", graceMs: 0 });
+        }
+        await ended;
+        await supervisor.close();
+        const [record, ...others] = await scene.settle(home);
+        expect(others).toEqual([]);
+        expect(record?.exit?.reason).toBe(runs ? "manual-cancel" : "spawn-error");
+        expect(record !== undefined && scene.isMarked(home, record)).toBe(runs);
+      }
+      await scene.nothingLeft(0);
+    });
+  }
+});

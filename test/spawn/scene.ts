@@ -1,0 +1,189 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished } from "vitest";
+import type { RunRecord } from "../../src/store/run-record.js";
+import type { Problem, Supervisor } from "../../src/supervisor/api.js";
+import { openSupervisor } from "../../src/supervisor/open.js";
+
+const VICTIM = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
+export const INSTANCE = "in_scene";
+/** A launcher and its anchors leave within milliseconds; this is a loaded machine. */
+const SLACK_MS = 5_000;
+
+/** The first thing it does is to leave a mark with its run's name. Then it would stay for an hour. */
+export const SCRIPT = ': > "$MARKS/$HOLDFAST_RUN_ID"; exec sleep 3041';
+
+export interface Home {
+  readonly path: string;
+  readonly marks: string;
+}
+
+/**
+ * State directories whose supervisors are killed, and everything that is seen of their runs meanwhile. A bystander with
+ * the very same command line lives through it all.
+ */
+export class Scene {
+  readonly #base: string;
+  readonly #bystander: ChildProcess;
+  /** Every run of which a process was seen, with its home. */
+  readonly seen = new Map<string, string>();
+  #watching = true;
+  readonly #watch: Promise<void>;
+
+  static async open(): Promise<Scene> {
+    const base = await mkdtemp(join(tmpdir(), "hf-scene-"));
+    const strangerMarks = await mkdtemp(join(tmpdir(), "stranger-"));
+    const bystander = spawn("/bin/sh", ["-c", SCRIPT], {
+      stdio: "ignore",
+      env: { PATH: "/usr/bin:/bin", MARKS: strangerMarks, HOLDFAST_RUN_ID: "mark" },
+    });
+    const scene = new Scene(base, bystander);
+    onTestFinished(async () => {
+      scene.#watching = false;
+      await scene.#watch;
+      const survived = bystander.exitCode === null && bystander.signalCode === null;
+      bystander.kill("SIGKILL");
+      await rm(base, { recursive: true, force: true, maxRetries: 5 });
+      await rm(strangerMarks, { recursive: true, force: true });
+      if (!survived) throw new Error("the bystander did not survive");
+    });
+    return scene;
+  }
+
+  private constructor(base: string, bystander: ChildProcess) {
+    this.#base = base;
+    this.#bystander = bystander;
+    this.#watch = this.#look();
+  }
+
+  async home(name: string): Promise<Home> {
+    const path = join(this.#base, name);
+    const marks = join(path, "marks");
+    await mkdir(marks, { recursive: true, mode: 0o700 });
+    return { path, marks };
+  }
+
+  /** Resolves when the victim is dead. */
+  async kill(home: Home, step: string, spawns: number, ownerLossMs: number): Promise<void> {
+    const args = [VICTIM, home.path, INSTANCE, step, String(spawns), String(ownerLossMs), SCRIPT];
+    const env = { ...process.env, MARKS: home.marks };
+    const victim = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"], env });
+    const [code, signal] = (await once(victim, "exit")) as [number | null, NodeJS.Signals | null];
+    expect({ code, signal }, `the victim of ${step}`).toEqual({ code: null, signal: "SIGKILL" });
+  }
+
+  /** Processes of all homes: anchors and launchers by their arguments, commands by their environment. */
+  async living(): Promise<string[]> {
+    const found = await this.#processes();
+    return found.map(({ pid, text }) => `${pid} ${text}`);
+  }
+
+  /** Milliseconds until nothing of any home lives. */
+  async nothingLeft(withinMs: number): Promise<number> {
+    const began = performance.now();
+    for (;;) {
+      const left = await this.living();
+      const took = performance.now() - began;
+      if (left.length === 0) return took;
+      if (took > withinMs + SLACK_MS) expect(left, "still alive").toEqual([]);
+      await setTimeout(10);
+    }
+  }
+
+  /** Everything that must be true of a home, whoever was killed in it, and of its records afterwards. */
+  async settle(home: Home): Promise<readonly RunRecord[]> {
+    const first = await recoverTwice(home);
+    // Once more, by yet another supervisor.
+    expect(await recoverTwice(home)).toEqual(first);
+    const { runs, events } = first;
+    for (const run of runs) {
+      expect(run.state, run.runId).toBe("exited");
+      // Only a run that was lost may not know.
+      if (run.exit?.reason !== "lost") expect(run.emptiness).toBe("proven");
+      const ends = events.filter(({ runId, type }) => runId === run.runId && type === "exit");
+      expect(ends, "one end, told once").toHaveLength(1);
+    }
+    const recorded = new Map(runs.map((run) => [run.runId, run]));
+    for (const [runId, path] of this.seen)
+      if (path === home.path)
+        expect(recorded.has(runId), `a process of ${runId} without a record`).toBe(true);
+    for (const mark of await readdir(home.marks))
+      expect(recorded.get(mark)?.root ?? null, `${mark} ran before its root was on record`).not.toBeNull();
+    return runs.filter(({ command }) => command.includes("MARKS"));
+  }
+
+  isMarked(home: Home, { runId }: RunRecord): boolean {
+    return existsSync(join(home.marks, runId));
+  }
+
+  async #look(): Promise<void> {
+    while (this.#watching) {
+      for (const { runId, home } of await this.#processes()) if (runId !== null) this.seen.set(runId, home);
+      await setTimeout(5);
+    }
+  }
+
+  async #processes(): Promise<{ pid: string; text: string; runId: string | null; home: string }[]> {
+    const own = [String(process.pid), String(this.#bystander.pid)];
+    const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && !own.includes(name));
+    const found = await Promise.all(pids.map((pid) => this.#describe(pid)));
+    return found.filter((each) => each !== null);
+  }
+
+  async #describe(pid: string) {
+    const read = (name: string): Promise<string> =>
+      readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "");
+    const cmdline = await read("cmdline");
+    if (cmdline.includes(VICTIM)) return null;
+    const environ = await read("environ");
+    const text = `${cmdline}\0${environ}`;
+    const at = text.indexOf(this.#base);
+    if (at < 0) return null;
+    const home = join(this.#base, text.slice(at + this.#base.length + 1).split(/[/\0]/)[0] ?? "");
+    const runId =
+      /(?:^|\0)HOLDFAST_RUN_ID=([^\0]+)/.exec(environ)?.[1] ??
+      /\0run\0(run_[^\0]+)/.exec(cmdline)?.[1] ??
+      null;
+    return { pid, text: cmdline.replaceAll("\0", " "), runId, home };
+  }
+}
+
+export interface Told {
+  readonly runs: readonly RunRecord[];
+  readonly events: Awaited<ReturnType<Supervisor["listEvents"]>>;
+}
+
+/** The next supervisor of the home, if only to look: a problem it meets is a failure. */
+export async function nextSupervisor(home: Home): Promise<Supervisor> {
+  const problems: Problem[] = [];
+  const supervisor = await openSupervisor({
+    home: home.path,
+    instanceId: INSTANCE,
+    onProblem: (problem) => problems.push(problem),
+  });
+  onTestFinished(async () => {
+    await supervisor.close();
+    expect(problems).toEqual([]);
+  });
+  return supervisor;
+}
+
+async function recoverTwice(home: Home): Promise<Told> {
+  const supervisor = await nextSupervisor(home);
+  expect(await supervisor.recover()).toEqual([]);
+  const first = await everything(supervisor);
+  expect(await supervisor.recover()).toEqual([]);
+  expect(await everything(supervisor)).toEqual(first);
+  await supervisor.close();
+  return first;
+}
+
+async function everything(supervisor: Supervisor): Promise<Told> {
+  return { runs: await supervisor.listRuns(), events: await supervisor.listEvents() };
+}
