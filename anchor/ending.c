@@ -37,11 +37,11 @@ static void mark(pid_t pid, bool on) {
 static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
 
 /* Everyone in the boundary: below us, and whoever else is in the cgroup. */
-static long collect(void) {
+static long collect(int signal) {
   struct member me;
   os_self(&me);
   reap(); /* a storm dies as fast as it is born: unburied, it would take every number of the machine */
-  long max = tree_max(), count = os_descendants(&me, members, max, NULL);
+  long max = tree_max(), count = os_descendants(&me, members, max, NULL, signal);
   if (count < 0) count = 0;
   long known = count, more = os_boundary_members(&run.boundary, members + count, max - count);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
@@ -49,6 +49,7 @@ static long collect(void) {
     if (marked(members[i].id.pid)) os_close(&members[i]);
     else members[count++] = members[i];
   }
+  for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
   if ((uint64_t)count > run.processes) run.processes = (uint64_t)count;
   return count;
@@ -237,7 +238,7 @@ static void begin_termination(uint64_t now) {
   run.kill_at = now + run.policy.grace;
   run.sweep_at = run.kill_at;
   run.report_at = run.kill_at + run.policy.kill_report;
-  long count = collect();
+  long count = collect(0);
   if (run.leader_done && !run.stop.set) note_residue(count);
   if (run.policy.grace > 0 || run.leader_done) run.kill_mode = "pid";
   for (long i = 0; run.policy.grace > 0 && i < count; i++) {
@@ -249,7 +250,7 @@ static void begin_termination(uint64_t now) {
 
 static void sweep(uint64_t now) {
   if (run.leader_done && run.residue_count == 0) {
-    long left = collect();
+    long left = collect(0);
     note_residue(left);
     tree_release(left);
   }

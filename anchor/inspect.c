@@ -80,7 +80,7 @@ static void inspect_one(const struct identity *wanted) {
   put_marker(&json, ",\"instanceId\":", root.id.pid, "HOLDFAST_GATEWAY_INSTANCE_ID");
   put_marker(&json, ",\"sessionKey\":", root.id.pid, "HOLDFAST_SESSION_KEY");
   json_raw(&json, ",\"descendants\":[");
-  long count = os_descendants(&root, members, tree_max(), NULL);
+  long count = os_descendants(&root, members, tree_max(), NULL, 0);
   for (long i = 0; i < count && i < SHOWN; i++) {
     json_raw(&json, i == 0 ? "{" : ",{");
     put_identity(&json, &members[i].id);
@@ -135,11 +135,12 @@ static void keep_new(long found) {
 }
 
 /* Children of everyone who still lives, not of the root alone: when a parent dies, only who was found before is found. */
-static long collect_tree(void) {
+static long collect_tree(int signal) {
   for (long i = 0; i < known; i++)
     if (!os_refresh(&members[i])) members[i].state = 'X';
+    else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known));
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, signal));
   long more = os_boundary_members(&reap_boundary, members + known, tree_max() - known);
   if (more > 0) keep_new(more);
   return known;
@@ -244,19 +245,19 @@ int reap_mode(int argc, char **argv) {
   }
   if (!verified) snprintf(why, sizeof why, "cgroup path and inode match");
   os_protect_us();
-  collect_tree();
+  collect_tree(0);
   for (long i = 0; request.grace > 0 && i < known; i++)
     if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
   uint64_t until = os_now_ms() + request.grace;
   while (request.grace > 0 && living() > 0 && os_now_ms() < until) {
     wait_for_death(10);
-    collect_tree();
+    collect_tree(0);
   }
   for (int round = 0; round < KILL_ROUNDS; round++) {
     if (in_cgroup) os_boundary_kill(&reap_boundary);
     stop_then_kill(collect_tree);
     wait_for_death(DEATH_MS / KILL_ROUNDS);
-    collect_tree();
+    collect_tree(0);
     if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
   }
   print_reaped(true, why, known - living());

@@ -212,11 +212,11 @@ static void reap_children(void) {
   }
 }
 
-static long collect_residue(void) {
+static long collect_residue(int signal) {
   struct member self;
   os_self(&self);
   reap_children(); /* a storm's dead must not take every number of the machine */
-  long count = os_descendants(&self, members, tree_max(), is_anchor);
+  long count = os_descendants(&self, members, tree_max(), is_anchor, signal);
   return count < 0 ? 0 : count;
 }
 
@@ -353,7 +353,7 @@ static void loop(int listener, int signals) {
     pause = clean_up() ? (pause == 0 ? 1 : pause < 500 ? pause * 2 : 1000) : 0;
     bool held = count_guests(true) > 0;
     was_held |= held;
-    if (!held && count_guests(false) == 0 && anchor_count == 0 && (was_held || now - began > FIRST_HOLD_MS)) return;
+    if (!held && count_guests(false) == 0 && anchor_count == 0 && pause == 0 && (was_held || now - began > FIRST_HOLD_MS)) return;
   }
 }
 

@@ -344,7 +344,7 @@ static bool still_itself(const struct member *member) {
   return read_stat(member->id.pid, &line) && line.start == member->id.start;
 }
 
-static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t)) {
+static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t), int signal) {
   long found = list_children(parent->id.pid);
   if (found < 0) return -1;
   for (long i = 0; i < found && count < max; i++) {
@@ -353,22 +353,23 @@ static long collect_children(const struct member *parent, struct member *out, lo
     /* Its parent is `parent`, who is still itself (alive behind its handle, or ourselves): so it is a member. */
     bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: they have gone to their reaper */
     bool ours = !buried && member->ppid == parent->id.pid && still_itself(parent);
+    if (ours && signal != 0 && member->state != 'T') os_signal(member, signal);
     if (ours) count++;
     else os_close(member);
   }
   return count;
 }
 
-long os_children(const struct member *parent, struct member *out, long max) {
-  long count = collect_children(parent, out, 0, max, NULL);
+long os_children(const struct member *parent, struct member *out, long max, int signal) {
+  long count = collect_children(parent, out, 0, max, NULL, signal);
   return count < 0 ? 0 : count;
 }
 
-long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t)) {
-  long count = collect_children(root, out, 0, max, skip);
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal) {
+  long count = collect_children(root, out, 0, max, skip, signal);
   if (count < 0) return -1;
   for (long i = 0; i < count && count < max; i++) {
-    long more = collect_children(&out[i], out, count, max, NULL);
+    long more = collect_children(&out[i], out, count, max, NULL, signal);
     if (more > 0) count = more;
   }
   return count;

@@ -67,11 +67,12 @@ int os_signal(const struct member *member, int signal);
 /*
  * Collects the live descendants of `root` (itself not included), parents first, each verified through an open handle:
  * its parent was a verified member at a moment when it was its child. At most `max`; `skip` (may be NULL) leaves
- * out a child of `root` and all below. Returns the count; -1 when processes cannot be listed.
+ * out a child of `root` and all below. `signal`, unless 0, is sent to each in the moment it is found: who runs from one
+ * process to the next is caught only so. Returns the count; -1 when processes cannot be listed.
  */
-long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t));
+long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal);
 /* The direct ones only. */
-long os_children(const struct member *parent, struct member *out, long max);
+long os_children(const struct member *parent, struct member *out, long max, int signal);
 /* How many children we have, zombies included, that `skip` does not name; -1 when they cannot be listed. */
 long os_count_children(bool (*skip)(pid_t));
 /* Looks again through the handle; false when it is gone. */

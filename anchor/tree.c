@@ -19,29 +19,26 @@ void tree_release(long count) {
 
 bool tree_dead(const struct member *member) { return (member->state == 'Z' && member->threads <= 1) || member->state == 'X'; }
 
-long stop_then_kill(long (*collect)(void)) {
-  long count = collect();
-  for (int round = 0; round < STOP_ROUNDS; round++) {
-    long before = count;
-    for (long i = 0; i < count; i++)
-      if (!tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], SIGSTOP);
-    count = collect();
-    if (count <= before) break; /* everyone here has been told before, and nobody came */
+long stop_then_kill(long (*collect)(int)) {
+  long count = 0, before = -1;
+  for (int round = 0; round < STOP_ROUNDS && count > before; round++) { /* until nobody new has come */
+    before = count;
+    count = collect(SIGSTOP);
   }
   for (long i = 0; i < count; i++)
     if (!tree_dead(&members[i])) os_signal(&members[i], SIGKILL);
   return count;
 }
 
-static long (*fresh)(void);
+static long (*fresh)(int);
 static long held;
 
-static long collect_afresh(void) {
+static long collect_afresh(int signal) {
   tree_release(held);
-  return held = fresh();
+  return held = fresh(signal);
 }
 
-long tree_kill(long (*collect)(void)) {
+long tree_kill(long (*collect)(int)) {
   fresh = collect;
   held = 0;
   return stop_then_kill(collect_afresh);

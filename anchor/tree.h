@@ -15,10 +15,10 @@ void tree_release(long count);
 bool tree_dead(const struct member *member);
 /*
  * Stop everyone until nobody new appears, then kill: a fork storm cannot outrun it. `collect` fills `members` from scratch
- * each time it is asked. Returns their count; their handles stay open.
+ * each time it is asked, and sends the signal it is given to each in the moment it is found. Returns their count; their handles stay open.
  */
-long tree_kill(long (*collect)(void));
+long tree_kill(long (*collect)(int signal));
 /* The same for a `collect` that adds to what it found before, and keeps its handles itself. */
-long stop_then_kill(long (*collect)(void));
+long stop_then_kill(long (*collect)(int signal));
 
 #endif

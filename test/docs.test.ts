@@ -7,5 +7,5 @@ test("docs/errors.md lists every error code there is, and no other", async () =>
   const codes = [...source.matchAll(/super\(\s*"([A-Z_]+)"/g)].map(([, code]) => code);
   const listed = [...page.matchAll(/^\| `([A-Z_]+)`/gm)].map(([, code]) => code);
   expect(codes.length).toBeGreaterThan(5);
-  expect(listed.toSorted()).toEqual(codes.toSorted());
+  expect(new Set(listed)).toEqual(new Set(codes));
 });

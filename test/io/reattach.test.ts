@@ -75,105 +75,117 @@ async function recoverOnly(supervisor: Supervisor, runId: string): Promise<Run> 
   return runs[0] ?? expect.fail("nothing was recovered");
 }
 
-test(`${rounds} supervisors killed while they read: the next goes on where the last had acked, nothing lost or doubled`, { timeout }, async () => {
-  const home = await temporaryHome();
-  bystander("sleep", "3051");
-  const log = join(home, "log");
-  const lines = 3_000_000;
-  const borders: number[] = [];
-  const [runId = ""] = await killAgainAndAgain(
-    {
+test(
+  `${rounds} supervisors killed while they read: the next goes on where the last had acked, nothing lost or doubled`,
+  { timeout },
+  async () => {
+    const home = await temporaryHome();
+    bystander("sleep", "3051");
+    const log = join(home, "log");
+    const lines = 3_000_000;
+    const borders: number[] = [];
+    const [runId = ""] = await killAgainAndAgain(
+      {
+        home,
+        instanceId: INSTANCE,
+        spawn: [
+          [sh(`seq 1 ${lines}; exit 9`), { stdout: { policy: "back-pressure", boundBytes: 64 * KIB } }],
+        ],
+        follow: log,
+        pauseMs: times(8, 80),
+      },
+      async () => {
+        const { chunks, whole } = await chunksIn(log);
+        borders.push(chunks.length);
+        await truncate(log, whole).catch(() => {});
+      },
+    );
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    const run = await recoverOnly(supervisor, runId);
+    const { chunks } = await chunksIn(log);
+    for await (const { offset, bytes } of run.follow({ streams: ["stdout"], ack: true }))
+      chunks.push({ offset, bytes: Buffer.from(bytes) });
+
+    const wanted = Buffer.from(numbered(lines));
+    let [at, doubled] = [0, 0];
+    for (const [index, { offset, bytes }] of chunks.entries()) {
+      // Only what was written down, but not yet acked when the kill came, may come again: to the next one, first thing.
+      if (offset < at && borders.includes(index)) doubled += at - offset;
+      else if (offset !== at) expect.fail(`chunk ${index} begins at ${offset}, and ${at} is next`);
+      if (!bytes.equals(wanted.subarray(offset, offset + bytes.length)))
+        expect.fail(`wrong bytes at ${offset}`);
+      at = offset + bytes.length;
+    }
+    expect(at).toBe(wanted.length);
+    // At most what one chunk holds, per kill.
+    expect(doubled).toBeLessThanOrEqual(rounds * 64 * KIB);
+    expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 9, source: "anchor" } });
+    expect(await exitsOf(supervisor, runId)).toBe(1);
+  },
+);
+
+test(
+  `${rounds} supervisors killed while they write: every byte of the input arrives once`,
+  { timeout },
+  async () => {
+    const home = await temporaryHome();
+    const feed = join(home, "input");
+    const input = numbered(450_000);
+    await writeFile(feed, input);
+    const [runId = ""] = await killAgainAndAgain({
       home,
       instanceId: INSTANCE,
-      spawn: [
-        [sh(`seq 1 ${lines}; exit 9`), { stdout: { policy: "back-pressure", boundBytes: 64 * KIB } }],
-      ],
-      follow: log,
-      pauseMs: times(8, 80),
-    },
-    async () => {
-      const { chunks, whole } = await chunksIn(log);
-      borders.push(chunks.length);
-      await truncate(log, whole).catch(() => {});
-    },
-  );
-  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
-  const run = await recoverOnly(supervisor, runId);
-  const { chunks } = await chunksIn(log);
-  for await (const { offset, bytes } of run.follow({ streams: ["stdout"], ack: true }))
-    chunks.push({ offset, bytes: Buffer.from(bytes) });
-
-  const wanted = Buffer.from(numbered(lines));
-  let [at, doubled] = [0, 0];
-  for (const [index, { offset, bytes }] of chunks.entries()) {
-    // Only what was written down, but not yet acked when the kill came, may come again: to the next one, first thing.
-    if (offset < at && borders.includes(index)) doubled += at - offset;
-    else if (offset !== at) expect.fail(`chunk ${index} begins at ${offset}, and ${at} is next`);
-    if (!bytes.equals(wanted.subarray(offset, offset + bytes.length)))
-      expect.fail(`wrong bytes at ${offset}`);
-    at = offset + bytes.length;
-  }
-  expect(at).toBe(wanted.length);
-  // At most what one chunk holds, per kill.
-  expect(doubled).toBeLessThanOrEqual(rounds * 64 * KIB);
-  expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 9, source: "anchor" } });
-  expect(await exitsOf(supervisor, runId)).toBe(1);
-});
-
-test(`${rounds} supervisors killed while they write: every byte of the input arrives once`, { timeout }, async () => {
-  const home = await temporaryHome();
-  const feed = join(home, "input");
-  const input = numbered(450_000);
-  await writeFile(feed, input);
-  const [runId = ""] = await killAgainAndAgain({
-    home,
-    instanceId: INSTANCE,
-    spawn: [[sh("cat; exit 3"), {}]],
-    feed,
-    pauseMs: times(1, 40),
-  });
-  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
-  const run = await recoverOnly(supervisor, runId);
-  const accepted = await stdinAccepted(supervisor, runId);
-  expect(accepted).toBeGreaterThan(0);
-  await run.write(input.slice(accepted));
-  await run.closeStdin();
-  const { stdout } = await textOf(run, { offsets: { stdout: 0 } });
-  expect(stdout.length).toBe(input.length);
-  expect(hash(stdout)).toBe(hash(input));
-  expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 3, source: "anchor" } });
-  expect(await exitsOf(supervisor, runId)).toBe(1);
-});
-
-test("many runs that end while supervisors come and go: each has one end, and its true one", { timeout }, async () => {
-  const home = await temporaryHome();
-  bystander("sleep", "3052");
-  const spawn = Array.from({ length: 16 }, (_, at): NonNullable<Task["spawn"]>[number] => [
-    sh(
-      `sleep ${(at * times(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
-    ),
-    {},
-  ]);
-  const runIds = await killAgainAndAgain({ home, instanceId: INSTANCE, spawn });
-  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
-  await Promise.all((await supervisor.recover()).map((run) => run.wait()));
-  for (const [at, runId] of runIds.entries()) {
-    const record = await supervisor.getRun(runId);
-    expect(record, `run ${at}`).toMatchObject({
-      state: "exited",
-      exit:
-        at % 4 === 3
-          ? { reason: "signal", code: null, signal: "SIGKILL" }
-          : { reason: "exit", code: at, signal: null },
-      emptiness: "proven",
-      residueCount: 0,
+      spawn: [[sh("cat; exit 3"), {}]],
+      feed,
+      pauseMs: times(1, 40),
     });
-    expect(["anchor", "exit-file"]).toContain(record?.exit?.source);
-    expect(await exitsOf(supervisor, runId), `run ${at}`).toBe(1);
-    expect(await processesOf(runId)).toEqual([]);
-  }
-  expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
-});
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    const run = await recoverOnly(supervisor, runId);
+    const accepted = await stdinAccepted(supervisor, runId);
+    expect(accepted).toBeGreaterThan(0);
+    await run.write(input.slice(accepted));
+    await run.closeStdin();
+    const { stdout } = await textOf(run, { offsets: { stdout: 0 } });
+    expect(stdout.length).toBe(input.length);
+    expect(hash(stdout)).toBe(hash(input));
+    expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 3, source: "anchor" } });
+    expect(await exitsOf(supervisor, runId)).toBe(1);
+  },
+);
+
+test(
+  "many runs that end while supervisors come and go: each has one end, and its true one",
+  { timeout },
+  async () => {
+    const home = await temporaryHome();
+    bystander("sleep", "3052");
+    const spawn = Array.from({ length: 16 }, (_, at): NonNullable<Task["spawn"]>[number] => [
+      sh(
+        `sleep ${(at * times(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
+      ),
+      {},
+    ]);
+    const runIds = await killAgainAndAgain({ home, instanceId: INSTANCE, spawn });
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    await Promise.all((await supervisor.recover()).map((run) => run.wait()));
+    for (const [at, runId] of runIds.entries()) {
+      const record = await supervisor.getRun(runId);
+      expect(record, `run ${at}`).toMatchObject({
+        state: "exited",
+        exit:
+          at % 4 === 3
+            ? { reason: "signal", code: null, signal: "SIGKILL" }
+            : { reason: "exit", code: at, signal: null },
+        emptiness: "proven",
+        residueCount: 0,
+      });
+      expect(["anchor", "exit-file"]).toContain(record?.exit?.source);
+      expect(await exitsOf(supervisor, runId), `run ${at}`).toBe(1);
+      expect(await processesOf(runId)).toEqual([]);
+    }
+    expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
+  },
+);
 
 test("what a supervisor was told is done is done, although it dies in the same breath", async () => {
   const home = await temporaryHome();

@@ -38,7 +38,9 @@ async function expectOneStory(supervisor: Supervisor, run: Run, code: number): P
   expect(events.at(-1)?.type).toBe("exit");
   if (STOPS.includes(exit?.reason ?? "")) {
     // Who is blamed at the end is who was seen to ask.
-    expect(of("cancel").map(({ data }) => data)).toMatchObject([{ reason: exit?.reason, actor: exit?.actor }]);
+    expect(of("cancel").map(({ data }) => data)).toMatchObject([
+      { reason: exit?.reason, actor: exit?.actor },
+    ]);
     expect(exit?.actor).not.toBe("");
     expect(run.firstStop).toMatchObject({ reason: exit?.reason, actor: exit?.actor });
     // It may have been as fast as the signal.
@@ -112,7 +114,8 @@ describe("races with the program's own end", () => {
         (error: unknown) => error,
       );
       // Before its first instruction, or after.
-      if (answer instanceof Error) expect(answer).toMatchObject({ code: expect.stringMatching(/SPAWN_FAILED|BAD_INPUT/) });
+      if (answer instanceof Error)
+        expect(answer).toMatchObject({ code: expect.stringMatching(/SPAWN_FAILED|BAD_INPUT/) });
       else expect(answer).toMatchObject({ exit: { reason: "manual-cancel" }, emptiness: "proven" });
     });
     expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
@@ -214,25 +217,28 @@ describe("an escape", () => {
     return run.wait();
   }
 
-  test.each(["pipe", "pty"] as const)("of a %s run ends it as one under `fail`: with its own code, and all named", async (io) => {
-    const supervisor = await realSupervisor();
-    bystander("sleep", "3065");
-    const argv = ["/bin/sh", "-c", escapes("exit 0")];
-    const run = await supervisor.spawn(io === "pipe" ? { io, argv } : { io, argv }, { graceMs: 200 });
-    const record = await escaped(run);
-    expect(record).toMatchObject({
-      exit: { reason: "ownership-escape", code: 0, signal: null },
-      residueCount: 3,
-      emptiness: "proven",
-    });
-    expect(record.residue.map(({ kind }) => kind)).toEqual(["detached", "detached", "detached"]);
-    const events = await supervisor.listEvents({ runId: run.runId });
-    expect(events.map(({ type }) => type)).toEqual(["spawn", "escape", "cleanup", "exit"]);
-    expect(events.find(({ type }) => type === "escape")?.data).toMatchObject({
-      residue: record.residue.map(({ pid }) => ({ pid, kind: "detached" })),
-    });
-    expect(await processesOf(run.runId)).toEqual([]);
-  });
+  test.each(["pipe", "pty"] as const)(
+    "of a %s run ends it as one under `fail`: with its own code, and all named",
+    async (io) => {
+      const supervisor = await realSupervisor();
+      bystander("sleep", "3065");
+      const argv = ["/bin/sh", "-c", escapes("exit 0")];
+      const run = await supervisor.spawn(io === "pipe" ? { io, argv } : { io, argv }, { graceMs: 200 });
+      const record = await escaped(run);
+      expect(record).toMatchObject({
+        exit: { reason: "ownership-escape", code: 0, signal: null },
+        residueCount: 3,
+        emptiness: "proven",
+      });
+      expect(record.residue.map(({ kind }) => kind)).toEqual(["detached", "detached", "detached"]);
+      const events = await supervisor.listEvents({ runId: run.runId });
+      expect(events.map(({ type }) => type)).toEqual(["spawn", "escape", "cleanup", "exit"]);
+      expect(events.find(({ type }) => type === "escape")?.data).toMatchObject({
+        residue: record.residue.map(({ pid }) => ({ pid, kind: "detached" })),
+      });
+      expect(await processesOf(run.runId)).toEqual([]);
+    },
+  );
 
   test("under `sweep` is swept and recorded, and the leader's outcome stands", async () => {
     const supervisor = await realSupervisor();

@@ -177,15 +177,19 @@ export class Seat implements AsyncDisposable {
   /** Succeeds only when Holdfast has removed what it made below, and everybody has gone. */
   async #removeCgroup(path: string): Promise<void> {
     let problem: unknown = null;
-    await until("the cgroup can be removed", () => {
-      try {
-        rmdirSync(path);
-        return true;
-      } catch (error) {
-        problem = error;
-        return false;
-      }
-    }).catch((error: unknown) => {
+    await until(
+      "the cgroup can be removed",
+      () => {
+        try {
+          rmdirSync(path);
+          return true;
+        } catch (error) {
+          problem = error;
+          return false;
+        }
+      },
+      3_000,
+    ).catch((error: unknown) => {
       throw new Error(`Holdfast left a cgroup behind: ${String(problem)}`, { cause: error });
     });
   }

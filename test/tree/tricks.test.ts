@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { ProcessIdentity, RunRecord } from "../../src/store/run-record.js";
 import { Crowd, scenario } from "./crowd.js";
-import { signal, until, type Living } from "./living.js";
+import { isAlive, signal, until, type Living } from "./living.js";
 import { builtPrograms, whyNoCompiler } from "./native.js";
 import { anybody, nobody, root, Seat, tiers } from "./seat.js";
 import { Supervised } from "./supervised.js";
@@ -219,6 +219,28 @@ describe.concurrent("a supervision that falters", () => {
       // Everybody below the recorded root was verified and has been ended; only the daemon's parents were gone before.
       const names = crowd.others().map(({ argv }) => argv.join(" "));
       expect(names.filter((name) => name !== `sleep 100004.${crowd.token}`)).toEqual([]);
+      await supervised.close();
+    });
+  });
+
+  test("SIGKILL of launcher and anchor: who has left the cgroup is not claimed to be gone", async ({
+    skip,
+  }) => {
+    const whyNot = root.whyNot ?? tiers.cgroup.whyNot;
+    if (whyNot !== null) skip(whyNot);
+    await onStage(Seat.take(root, tiers.cgroup), async ({ seat, crowd, supervised }) => {
+      const argv = [child("migrant.sh"), crowd.token, seat.cgroup ?? ""];
+      const { record } = await supervised.spawn({ io: "pipe", argv }, { graceMs });
+      const migrant = await until("it has moved", () => sleepers(crowd)[0]);
+      for (const launcher of launchers(seat)) signal(launcher, "SIGKILL");
+      signal(known(record.anchor), "SIGKILL");
+      const ended = (await supervised.hear("ended")).record;
+      expect({ alive: isAlive(migrant), emptiness: ended.emptiness }).not.toEqual({
+        alive: true,
+        emptiness: "proven",
+      });
+      await supervised.spawn({ io: "pipe", argv: ["true"] }, {});
+      await supervised.hear("ended");
       await supervised.close();
     });
   });

@@ -9,3 +9,5 @@ echo ready
 while read -r word code; do
   if [ "$word" = exit ]; then exit "$code"; fi
 done
+# Who held its stdin is gone; that alone is no reason to go.
+exec sleep "100000.$1"

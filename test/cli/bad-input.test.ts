@@ -1,0 +1,373 @@
+import { spawnSync } from "node:child_process";
+import { chmod, chown, copyFile, mkdir, readdir, readFile, symlink, truncate, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { describe, expect, test } from "vitest";
+import type { RunRecord } from "../../src/store/run-record.js";
+import { longestSocketPath, socketPathLimit } from "../../src/store/socket-path.js";
+import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
+import { Stage, type Finished } from "./stage.js";
+
+const NOBODY = 65_534;
+const asNobody = `setpriv --reuid ${NOBODY} --regid ${NOBODY} --clear-groups`;
+const whyNoOtherUser =
+  spawnSync("sh", ["-c", `${asNobody} test -r dist/cli/main.js`]).status === 0
+    ? null
+    : "becoming another user, who can read this directory, needs root";
+
+/** No trace of our own insides. */
+const INSIDES = /\bat .*:\d+:\d+|\(node:|undefined|\[object/;
+
+/** One line that names the thing, and the exit code that goes with it. */
+function expectClear(result: Finished, code: number, ...words: readonly string[]): void {
+  expect(result.stderr).toMatch(/^holdfast: [^\n]+\n$/);
+  expect(result.stderr).not.toMatch(INSIDES);
+  for (const word of words) expect(result.stderr).toContain(word);
+  expect(result).toMatchObject({ code, stdout: "" });
+}
+
+/** Nothing is left in a state that a later reader would take for alive. */
+async function expectNothingRuns(stage: Stage): Promise<void> {
+  const { code, stdout } = await stage.holdfast("runs", "list", "--json");
+  expect({ code, stdout }).toEqual({ code: 0, stdout: "[]\n" });
+  await stage.nothingLeft();
+}
+
+async function records(stage: Stage): Promise<RunRecord[]> {
+  const { stdout } = await stage.holdfast("runs", "list", "--all", "--json");
+  return JSON.parse(stdout) as RunRecord[];
+}
+
+type Line = readonly [what: string, args: readonly string[], code: number, words: readonly string[]];
+const run = (...args: readonly string[]): readonly string[] => ["run", ...args, "--", "true"];
+const lines: readonly Line[] = [
+  ["with a directory as its command", ["run", "--", "/usr"], 126, ["/usr", "not an executable file"]],
+  ["with a file for a directory", run("--cwd", "/etc/passwd"), 125, ["/etc/passwd", "not a directory"]],
+  ["with an empty directory", run("--cwd", ""), 2, ["directory", "empty"]],
+  ["with a variable without =", run("--env", "NOEQUALS"), 2, ["--env", "NOEQUALS", "key=value"]],
+  ["with a variable without a name", run("--env", "=x"), 2, ["--env", "=x", "key=value"]],
+  ["with a label without a key", run("--label", "=x"), 2, ["--label", "=x", "key=value"]],
+  ["with a variable that is ours", run("--env", "HOLDFAST_RUN_ID=x"), 2, ["HOLDFAST_RUN_ID"]],
+  ["that injects code into bash", run("--env", "BASH_ENV=/x"), 2, ["BASH_ENV"]],
+  ["that injects code into node", run("--env", "NODE_OPTIONS=-r/x"), 2, ["NODE_OPTIONS"]],
+  ["that allows another injection", run("--allow-env", "LD_X", "--env", "LD_Y=1"), 2, ["LD_Y"]],
+  ["with a negative timeout", run("--timeout", "-5"), 2, ["--timeout", "-5"]],
+  ["with a timeout for generations", run("--timeout", "9999999d"), 2, ["9999999d", "365 days"]],
+  ["with units in the wrong order", run("--grace", "5s1h"), 2, ["--grace", "5s1h"]],
+  ["with a size of a world", run("--buffer", "99999999G"), 2, ["--buffer", "99999999G"]],
+  ["with an option much like one", run("--on-escap", "fail"), 2, ["--on-escap", "did you mean --on-escape"]],
+  ["with a command much like one", ["runs", "lst"], 2, ["lst", "did you mean list"]],
+  ["with a command like no other", ["frobnicate"], 2, ["frobnicate"]],
+  ["with an unknown state", ["runs", "list", "--state", "gone"], 2, ["gone", "exited"]],
+  ["with no runs to list", ["runs", "list", "--limit", "0"], 2, ["--limit", "0"]],
+  ["with more than it asks for", ["runs", "list", "extra"], 2, ["too many arguments"]],
+  ["that asks for a run that never was", ["runs", "show", "nosuch"], 1, ["nosuch"]],
+  ["that asks for a pattern", ["runs", "show", "%"], 1, ["no run"]],
+  ["that asks for nothing", ["runs", "show", ""], 1, ["no run"]],
+];
+
+describe("a command line", () => {
+  test.each(lines)("%s", async (_, args, code, words) => {
+    await using stage = await Stage.open();
+    expectClear(await stage.holdfast(...args), code, ...words);
+    await expectNothingRuns(stage);
+  });
+
+  test("given in a directory that is gone", async () => {
+    await using stage = await Stage.open();
+    const gone = 'mkdir "$HOLDFAST_HOME/d"; cd "$HOLDFAST_HOME/d"; rmdir "$HOLDFAST_HOME/d"';
+    const main = resolve("dist/cli/main.js");
+    const holdfast = `"${process.execPath}" "${main}"`;
+    // There is a way out.
+    expect(await stage.shell(`${gone}; ${holdfast} run --cwd / -- pwd`)).toMatchObject({
+      code: 0,
+      stdout: "/\n",
+    });
+    const result = await stage.shell(`${gone}; ${holdfast} run -- true`);
+    expectClear(result, result.code ?? 0, "current directory");
+    expect([2, 125]).toContain(result.code);
+  });
+
+  test("that asks for a run by a beginning that several have", async () => {
+    await using stage = await Stage.open();
+    for (let count = 0; count < 2; count += 1) await stage.holdfast("run", "--", "true");
+    const ids = (await records(stage)).map(({ runId }) => runId);
+    expect(ids).toHaveLength(2);
+    expectClear(await stage.holdfast("runs", "show", "run_"), 2, ...ids);
+    expect((await stage.holdfast("runs", "show", ids[0] ?? "")).code).toBe(0);
+  });
+});
+
+describe("a state directory", () => {
+  async function refused(stage: Stage, home: string, ...words: readonly string[]): Promise<void> {
+    expectClear(await stage.shell(`HOLDFAST_HOME='${home}' holdfast run -- true`), 125, home, ...words);
+    await stage.nothingLeft();
+  }
+
+  test("that is relative, a link, open to others or somebody else's is refused", async () => {
+    await using stage = await Stage.open();
+    await refused(stage, "relative/path", "relative");
+    const real = join(stage.home, "real");
+    await mkdir(real, { mode: 0o700 });
+    await symlink(real, join(stage.home, "link"));
+    await refused(stage, join(stage.home, "link"), "symbolic link");
+    await chmod(real, 0o777);
+    await refused(stage, real, "can be written by others", "chmod 700");
+    if (whyNoOtherUser === null) {
+      await chmod(real, 0o700);
+      await chown(real, NOBODY, NOBODY);
+      await refused(stage, real, `belongs to uid ${NOBODY}`);
+    }
+    expect(await readdir(real)).toEqual([]);
+  });
+
+  test("may have as long a path as it says, and not a byte longer", async () => {
+    await using stage = await Stage.open();
+    const room = socketPathLimit("linux") - longestSocketPath(stage.home);
+    const longest = join(stage.home, "x".repeat(room - 1));
+    const fits = await stage.shell(`HOLDFAST_HOME='${longest}' holdfast run -- sh -c 'sleep 0.01; exit 7'`);
+    expect(fits).toMatchObject({ code: 7, stderr: "" });
+    await refused(stage, `${longest}x`, "too long", `at most ${longest.length} bytes`);
+  });
+
+  test("that is read-only is refused for running, and good for reading", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("16m");
+    await using stage = new Stage(disk.path);
+    await stage.holdfast("run", "--", "true");
+    await refused(stage, disk.readOnlyPath, "read-only");
+    const listed = await stage.shell(`HOLDFAST_HOME='${disk.readOnlyPath}' holdfast runs list --all --json`);
+    expect(listed).toMatchObject({ code: 0, stderr: "" });
+    expect(JSON.parse(listed.stdout)).toHaveLength(1);
+  });
+
+  test("that its user may not write is refused", async (context) => {
+    if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
+    await using stage = await Stage.open();
+    await chown(stage.home, NOBODY, NOBODY);
+    await chmod(stage.home, 0o500);
+    const result = await stage.shell(`${asNobody} "${process.execPath}" dist/cli/main.js run -- true`);
+    expectClear(result, 125, stage.home, "not writable");
+  });
+
+  const inStore = (sql: string) => async (store: string) => {
+    const db = new DatabaseSync(store);
+    db.exec(sql);
+    db.close();
+  };
+  test.each<[string, (store: string) => Promise<void>, readonly string[]]>([
+    ["damaged", (store) => writeFile(store, "garbage".repeat(2_000)), ["damaged"]],
+    ["cut off", (store) => truncate(store, 5_000), ["damaged"]],
+    ["another program's", inStore("drop table holdfast_migrations"), ["some other program"]],
+    [
+      "a newer version's",
+      inStore("insert into holdfast_migrations values (9999, 'x', 0)"),
+      ["newer Holdfast", "Upgrade"],
+    ],
+  ])("whose store is %s: all commands say so, and leave it as it is", async (_, spoil, words) => {
+    await using stage = await Stage.open();
+    const store = join(stage.home, "store.sqlite");
+    await stage.holdfast("run", "--", "true");
+    await inStore("pragma wal_checkpoint(truncate)")(store);
+    await spoil(store);
+    const before = await readFile(store);
+    for (const args of [
+      ["run", "--", "true"],
+      ["runs", "list"],
+      ["runs", "show", "x"],
+    ])
+      expectClear(await stage.holdfast(...args), 125, store, ...words);
+    expect((await readFile(store)).equals(before)).toBe(true);
+    await stage.nothingLeft();
+    expect(await readdir(join(stage.home, "instances"))).toEqual([]);
+  });
+});
+
+describe("an anchor binary", () => {
+  const built = resolve("build/anchor");
+
+  test.each<[string, (path: string) => Promise<unknown>, RegExp]>([
+    ["missing", async () => {}, /is missing/],
+    ["a directory", (path) => mkdir(path), /cannot be read/],
+    ["empty", (path) => writeFile(path, "", { mode: 0o755 }), /./],
+    ["a text", (path) => writeFile(path, "this is no program\n", { mode: 0o755 }), /./],
+    [
+      "cut off",
+      async (path) => {
+        await copyFile(built, path);
+        await truncate(path, 20_000);
+      },
+      /./,
+    ],
+    ["another program, which says nothing", (path) => copyFile("/bin/true", path), /./],
+    ["another program, which says something else", (path) => copyFile("/bin/echo", path), /./],
+  ])("that is %s: told by its name, and nothing is left", async (_, make, sentence) => {
+    await using stage = await Stage.open();
+    const path = join(stage.home, "my-anchor");
+    await make(path);
+    const result = await stage.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- true`);
+    expectClear(result, 125);
+    expect(result.stderr).toMatch(sentence);
+    await expectNothingRuns(stage);
+    // Whoever reads it must know what to mend.
+    expect(result.stderr).toMatch(/my-anchor|HOLDFAST_ANCHOR|\/bin\/anchor-/);
+  });
+
+  test("that is not executable is either used all the same or told by its name", async () => {
+    await using stage = await Stage.open();
+    const path = join(stage.home, "my-anchor");
+    await copyFile(built, path);
+    await chmod(path, 0o600);
+    const result = await stage.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- sh -c 'exit 7'`);
+    if (result.code === 7) expect(result.stderr).toBe("");
+    else expectClear(result, 125, "my-anchor");
+    await expectNothingRuns(stage);
+  });
+
+  test("that may not be executed where the state lies: told, with the way out", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("16m");
+    await using stage = new Stage(disk.path);
+    expect(spawnSync("mount", ["-o", "remount,noexec", join(disk.path, "..")]).status).toBe(0);
+    expectClear(await stage.holdfast("run", "--", "true"), 125, "noexec", "HOLDFAST_HOME");
+    await expectNothingRuns(stage);
+  });
+});
+
+describe("an ordinary user", () => {
+  const holdfast = `${asNobody} "${process.execPath}" dist/cli/main.js`;
+
+  test("without a cgroup runs commands all the same, and is told what is weaker", async (context) => {
+    if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
+    await using stage = await Stage.open();
+    await chown(stage.home, NOBODY, NOBODY);
+    const script = "id -u; sleep 60 & setsid sleep 61 & sleep 0.2; exit 7";
+    const result = await stage.shell(`${holdfast} run -- sh -c '${script}'`);
+    expect(result).toMatchObject({ code: 7, stdout: `${NOBODY}\n` });
+    expect(result.stderr).toContain("cleaned up 2 leftover processes");
+    const listed = await stage.shell(`${holdfast} runs list --all --json`);
+    const [record] = JSON.parse(listed.stdout) as RunRecord[];
+    expect(record).toMatchObject({ residueCount: 2, emptiness: "proven", boundary: { cgroup: null } });
+    expect(record?.tier).toMatch(/^subreaper\+launcher\+/);
+    expect(record?.boundary?.note).toMatch(/cgroup/);
+    const shown = await stage.shell(`${holdfast} runs show '${record?.runId}'`);
+    expect(shown.stdout).toContain(record?.boundary?.note ?? "no note");
+  });
+
+  test("is told which directory or program is forbidden", async (context) => {
+    if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
+    await using stage = await Stage.open();
+    await chown(stage.home, NOBODY, NOBODY);
+    const closed = join(stage.home, "closed");
+    const program = join(stage.home, "program");
+    await mkdir(join(closed, "inside"), { recursive: true });
+    await chmod(closed, 0o700);
+    await copyFile("/bin/true", program);
+    await chmod(program, 0o700);
+    for (const directory of [closed, join(closed, "inside")])
+      expectClear(
+        await stage.shell(`${holdfast} run --cwd '${directory}' -- true`),
+        125,
+        `cannot enter directory ${directory}`,
+        "permission denied",
+      );
+    const denied = await stage.shell(`${holdfast} run -- '${program}'`);
+    expectClear(denied, 126, `cannot run ${program}`, "permission denied");
+    const listed = await stage.shell(`${holdfast} runs list --json`);
+    expect(listed).toMatchObject({ code: 0, stdout: "[]\n" });
+  });
+});
+
+describe("a disk", () => {
+  const fillerOf = (path: string): string => join(path, "..", "filler");
+  const fill = (path: string): Promise<void> =>
+    writeFile(fillerOf(path), Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
+  const free = (path: string): Promise<void> => truncate(fillerOf(path), 0);
+  /** A command that fills it, says so, and goes on. */
+  const filling = (path: string, then: string): readonly string[] => [
+    ...["sh", "-c", `head -c 64M /dev/zero 2>/dev/null >'${fillerOf(path)}'; echo filled; ${then}`],
+  ];
+
+  test("that is full when a run is to begin: refused at once, and well when there is space again", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("8m");
+    await using stage = new Stage(disk.path);
+    await stage.holdfast("run", "--", "true");
+    await fill(disk.path);
+    expectClear(await stage.holdfast("run", "--", "true"), 125, disk.path, "no space");
+    // Reading needs none.
+    expect(await records(stage)).toHaveLength(1);
+    await expectNothingRuns(stage);
+    await free(disk.path);
+    expect(await stage.holdfast("run", "--", "true")).toMatchObject({ code: 0, stderr: "" });
+    await expectNothingRuns(stage);
+  });
+
+  test("that is full when the first run of all is to begin: refused at once", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("2m");
+    await using stage = new Stage(disk.path);
+    await fill(disk.path);
+    const result = await stage.holdfast("run", "--", "true");
+    expectClear(result, 125, disk.path);
+    expect(result.stderr).toMatch(/no space|ENOSPC|full/);
+    await stage.nothingLeft();
+  });
+
+  test("that fills up under a run: the command ends, it is told, and recorded once there is space", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("8m");
+    await using stage = new Stage(disk.path);
+    const { child, finished } = stage.start("run", "--", ...filling(disk.path, "exit 3"));
+    child.stdin.end();
+    let told = "";
+    await new Promise<void>((done) => {
+      child.stderr.on("data", (text: Buffer) => {
+        told += text.toString();
+        if (/no space|full/.test(told)) done();
+      });
+      // Silence is judged below, with space again: whatever happens, the test must end.
+      setTimeout(done, 6_000).unref();
+      void finished.then(() => done());
+    });
+    await free(disk.path);
+    const result = await finished;
+    expect(result).toMatchObject({ code: 3, stdout: "filled\n" });
+    expect(told).toMatch(/^holdfast: .*(?:no space|full)/);
+    expect(result.stderr).not.toMatch(INSIDES);
+    expect(await records(stage)).toMatchObject([{ state: "exited", exit: { reason: "exit", code: 3 } }]);
+    await expectNothingRuns(stage);
+  });
+
+  test("that stays full does not hold who has had enough: told to end, holdfast ends", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("8m");
+    await using stage = new Stage(disk.path);
+    const { child, finished } = stage.start(
+      ...["run", "--grace", "500ms", "--", ...filling(disk.path, "sleep 60")],
+    );
+    child.stdin.end();
+    await new Promise((done) => child.stdout.once("data", done));
+    child.kill("SIGTERM");
+    const late = setTimeout(() => child.kill("SIGKILL"), 10_000);
+    const { code, signal, stderr } = await finished.finally(() => clearTimeout(late));
+    await free(disk.path);
+    // The command's processes are gone whatever became of holdfast itself.
+    await stage.nothingLeft(8_000);
+    expect(signal, `still there after ten seconds: ${stderr}`).toBeNull();
+    expect([125, 143]).toContain(code);
+    expect(stderr).not.toMatch(INSIDES);
+  });
+
+  test("too small for what a slow reader has yet to take: the command waits, not a byte is lost", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("8m");
+    await using stage = new Stage(disk.path);
+    const result = await stage.shell(
+      `holdfast run --buffer 64M -- seq 1 3000000 | (sleep 1.5; sha256sum); echo "\${PIPESTATUS[0]}"`,
+    );
+    const wanted = spawnSync("sh", ["-c", "seq 1 3000000 | sha256sum"], { encoding: "utf8" }).stdout;
+    expect(result.stdout).toBe(`${wanted}0\n`);
+    await expectNothingRuns(stage);
+  });
+});

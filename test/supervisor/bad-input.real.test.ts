@@ -1,0 +1,233 @@
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { BadInput, SpawnFailed } from "../../src/errors.js";
+import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../src/supervisor/api.js";
+import { openSupervisor } from "../../src/supervisor/open.js";
+import { bystander, printed, realSupervisor, sh, temporaryHome, textOf } from "./real-supervisor.js";
+
+const TRUE: CommandInput = { io: "pipe", argv: ["true"] };
+
+/** Callers come from JSON and JavaScript too. */
+function untyped<T>(value: unknown): T {
+  return value as T;
+}
+
+async function errorOf(work: Promise<unknown>): Promise<unknown> {
+  return work.then(
+    () => expect.fail("it was not refused"),
+    (error: unknown) => error,
+  );
+}
+
+/** What is asked for: a command, or options for one that is all right. */
+const commands: readonly (readonly [string, unknown, RegExp])[] = [
+  ["an empty argv", { io: "pipe", argv: [] }, /command is empty/],
+  ["an empty name", { io: "pipe", argv: ["", "x"] }, /command is empty/],
+  ["an empty shell command", { io: "pty", ptyCommand: " " }, /ptyCommand is empty/],
+  ["a NUL in the name", { io: "pipe", argv: ["tr\0ue"] }, /NUL/],
+  ["a NUL in an argument", { io: "pty", argv: ["true", "a\0b"] }, /NUL/],
+  ["a NUL in a shell command", { io: "pty", ptyCommand: "echo \0" }, /NUL/],
+  ["an argument that is no text", { io: "pipe", argv: ["echo", 5] }, /argv is not a list of strings/],
+  ["no command at all", null, /not an object/],
+  ["a shell command on a pipe", { io: "pipe", ptyCommand: "true" }, /needs a PTY/],
+  ["an unknown kind of io", { io: "tty", argv: ["true"] }, /"tty"/],
+  ["an argument no system takes", { io: "pipe", argv: ["echo", "x".repeat(131_072)] }, /argument 1 has 131072/],
+];
+
+const options: readonly (readonly [string, unknown, string, RegExp])[] = [
+  ["a NUL in the directory", { cwd: "/tmp\0" }, "cwd", /NUL/],
+  ["an empty directory", { cwd: "" }, "cwd", /directory is empty/],
+  ["a directory that is no text", { cwd: 5 }, "cwd", /directory/],
+  ["a negative timeout", { timeoutMs: -1 }, "timeoutMs", /timeoutMs.*-1/],
+  ["a timeout that is no number", { timeoutMs: Number.NaN }, "timeoutMs", /timeoutMs.*NaN/],
+  ["an endless silence", { noOutputTimeoutMs: Infinity }, "noOutputTimeoutMs", /noOutputTimeoutMs.*Infinity/],
+  ["half a millisecond of grace", { graceMs: 0.5 }, "graceMs", /graceMs.*0\.5/],
+  ["a grace in words", { graceMs: "5s" }, "graceMs", /graceMs.*5s/],
+  ["a window without rows", { size: { rows: 0, cols: 80 } }, "size", /rows.*0/],
+  ["a window as wide as the world", { size: { rows: 24, cols: 65_536 } }, "size", /cols.*65536/],
+  ["a umask beyond its bits", { umask: 0o1000 }, "umask", /umask.*512/],
+  ["an unknown kind", { kind: "daemon" }, "kind", /task, service.*"daemon"/],
+  ["an unknown escape policy", { onEscape: "ignore" }, "onEscape", /fail, sweep.*"ignore"/],
+  ["an unknown stdin", { stdin: "inherit" }, "stdin", /pipe, null.*"inherit"/],
+  ["an unknown spool policy", { stdout: { policy: "newest" } }, "stdout.policy", /"newest"/],
+  ["a negative bound", { stderr: { boundBytes: -1 } }, "stderr.boundBytes", /-1/],
+  ["a label without a key", { labels: { "": "x" } }, "labels", /labels/],
+  ["a label that is no text", { labels: { a: 1 } }, "labels", /the value of a/],
+  ["a variable without a name", { env: { "": "x" } }, "env", /needs a name/],
+  ["a variable with = in its name", { env: { "A=B": "x" } }, "env", /"A=B"/],
+  ["a NUL in a variable", { env: { A: "x\0y" } }, "env", /value of A/],
+  ["a variable that is no text", { env: { A: 1 } }, "env", /value of A/],
+  ["a variable that injects code", { env: { LD_PRELOAD: "/x.so" } }, "env", /LD_PRELOAD/],
+  ["one of those in other letters", { env: { node_options: "--x" } }, "env", /node_options/],
+  ["another than the one allowed", { env: { LD_AUDIT: "x" }, allowEnv: ["LD_PRELOAD"] }, "env", /LD_AUDIT/],
+  ["one of our own variables", { env: { HOLDFAST_LEASE_ID: "x" } }, "env", /HOLDFAST_LEASE_ID/],
+  ["a NUL in the session's key", { sessionKey: "a\0b" }, "sessionKey", /session/i],
+  ["a session's key that is no text", { sessionKey: {} }, "sessionKey", /session/i],
+];
+
+test.each([
+  ...commands.map(([what, input, sentence]) => [what, input, {}, "command", sentence] as const),
+  ...options.map(([what, given, field, sentence]) => [what, TRUE, given, field, sentence] as const),
+])("%s is refused by its name: nothing is recorded, nothing started", async (_, input, given, field, sentence) => {
+  const supervisor = await realSupervisor();
+  const error = await errorOf(supervisor.spawn(untyped(input), untyped(given)));
+  expect(error).toBeInstanceOf(BadInput);
+  expect(error).toMatchObject({ code: "BAD_INPUT", field });
+  expect((error as BadInput).message).toMatch(sentence);
+  expect(await supervisor.listRuns()).toEqual([]);
+  // Not even a launcher.
+  const directory = join(supervisor.home, "instances", supervisor.instanceId);
+  expect(await readdir(directory)).not.toContain("launcher.sock");
+});
+
+describe("what cannot be started", () => {
+  async function failed(
+    supervisor: Supervisor,
+    input: CommandInput,
+    given?: SpawnOptions,
+  ): Promise<SpawnFailed> {
+    const error = await errorOf(supervisor.spawn(input, given));
+    expect(error).toBeInstanceOf(SpawnFailed);
+    const { runId, message } = error as SpawnFailed;
+    expect(await supervisor.getRun(runId)).toMatchObject({
+      state: "exited",
+      exit: { reason: "spawn-error", code: null, signal: null, detail: message },
+      emptiness: "proven",
+    });
+    return error as SpawnFailed;
+  }
+
+  test.each(["pipe", "pty"] as const)("on a %s is told by its name, and ends on record", async (io) => {
+    const supervisor = await realSupervisor();
+    const { home } = supervisor;
+    const script = join(home, "script");
+    const none = join(home, "none");
+    await writeFile(script, "#!/no/such/interpreter\n", { mode: 0o755 });
+    const command = (...argv: string[]): CommandInput => (io === "pipe" ? { io, argv } : { io, argv });
+    const cases: readonly (readonly [SpawnFailed, number, readonly string[]])[] = [
+      [await failed(supervisor, command("/no/such/command")), 2, ["/no/such/command"]],
+      [await failed(supervisor, command("no-such-command")), 2, ["no-such-command"]],
+      [await failed(supervisor, command(script)), 2, [script, "interpreter"]],
+      [await failed(supervisor, command(home)), 13, [home, "not an executable file"]],
+      [await failed(supervisor, command(`${script}/x`)), 20, [`${script}/x`]],
+      [await failed(supervisor, command("true"), { cwd: script }), 20, [script, "not a directory"]],
+      [await failed(supervisor, command("true"), { cwd: none }), 2, [none, "no such directory"]],
+    ];
+    for (const [error, errno, words] of cases) {
+      expect(error).toMatchObject({ errno });
+      for (const word of words) expect(error.message).toContain(word);
+    }
+    expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
+  });
+
+  test("in a directory with too long a path is refused, and does not run elsewhere instead", async () => {
+    const supervisor = await realSupervisor();
+    const proof = join(supervisor.home, "ran");
+    const cwd = join(supervisor.home, "d/".repeat(2_100));
+    const error = await errorOf(supervisor.spawn(sh(`: >'${proof}'`), { cwd }));
+    expect((error as Error).message).toMatch(/directory/);
+    await expect(readFile(proof)).rejects.toMatchObject({ code: "ENOENT" });
+    expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
+  });
+
+  test("is not a command with many short arguments, which the system takes", async () => {
+    const supervisor = await realSupervisor();
+    const many = Array.from({ length: 70_000 }, () => "x");
+    const run = await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", "echo $#", "sh", ...many] });
+    expect((await textOf(run)).stdout).toBe("70000\n");
+    await run.wait();
+  });
+});
+
+describe("a mistake in a call does not hurt the run:", () => {
+  async function running(): Promise<Run> {
+    const supervisor = await realSupervisor();
+    bystander("sleep", "3071");
+    const run = await supervisor.spawn(sh("echo ready; cat; sleep 3071"), { graceMs: 100 });
+    await printed(run, "ready");
+    return run;
+  }
+
+  test.each([
+    ["a negative grace", { graceMs: -1 }],
+    ["a grace that is no number", { graceMs: Number.NaN }],
+    ["an endless grace", { graceMs: Infinity }],
+    ["an actor that is no text", { actor: 5 }],
+    ["a request id that is no text", { requestId: {} }],
+    ["an unknown reason", { reason: "because" }],
+  ])("%s for a cancel is refused, and the next cancel works", async (_, given) => {
+    const run = await running();
+    const answer = await run.cancel(untyped(given)).catch((error: unknown) => error);
+    expect.soft(answer).toBeInstanceOf(BadInput);
+    expect.soft(run.state).toBe("running");
+    expect.soft(run.firstStop).toBeNull();
+    await run.cancel({ actor: "test", graceMs: 0 });
+    const { exit } = await run.wait();
+    expect.soft(exit).toMatchObject({ reason: "manual-cancel", actor: "test" });
+  });
+
+  test("what is neither text nor bytes cannot be written, and what follows can", async () => {
+    const run = await running();
+    for (const wrong of [5, null, undefined, {}, ["a"]]) {
+      const answer = await Promise.race([
+        (async () => run.write(untyped(wrong)))().catch((error: unknown) => error),
+        new Promise((resolve) => setTimeout(resolve, 500, "no answer")),
+      ]);
+      expect(answer, String(wrong)).toBeInstanceOf(Error);
+    }
+    await run.write("still here\n");
+    await printed(run, "still here");
+    await run.cancel();
+    await run.wait();
+  });
+
+  test("offsets and sizes that are none are refused by name", async () => {
+    const run = await running();
+    const fieldOf = async (call: () => unknown): Promise<string> =>
+      ((await errorOf((async () => call())())) as BadInput).field;
+    expect(await fieldOf(() => run.read("stdout", { offset: -1 }))).toBe("offset");
+    expect(await fieldOf(() => run.read("stdout", { offset: 0.5 }))).toBe("offset");
+    expect(await fieldOf(() => run.read("stderr", { maxBytes: Number.NaN }))).toBe("maxBytes");
+    expect(await fieldOf(() => run.ack("stdout", -1))).toBe("offset");
+    expect(await fieldOf(() => run.resize({ rows: 0, cols: 1 }))).toBe("size");
+    expect(await fieldOf(() => run.resize({ rows: 1, cols: 65_536 }))).toBe("size");
+    // Nothing is there yet, which is no mistake.
+    expect((await run.read("stdout", { offset: 2 ** 40 })).bytes).toHaveLength(0);
+    await run.cancel();
+    await run.wait();
+  });
+});
+
+describe("a supervisor that cannot be opened says why, and leaves nothing:", () => {
+  test.each(["", "UPPER", "../up", "a/b", "a".repeat(13), "a\0b"])("the instance %j", async (instanceId) => {
+    const home = await temporaryHome();
+    const error = await errorOf(openSupervisor({ home, instanceId }));
+    expect(error).toMatchObject({ code: "BAD_INPUT", field: "instanceId" });
+    expect(await readdir(home)).toEqual([]);
+  });
+
+  test("an instance that another one holds, which does not notice", async () => {
+    const first = await realSupervisor({ instanceId: "in_taken" });
+    const run = await first.spawn(sh("read line; exit 3"));
+    const error = await errorOf(openSupervisor({ home: first.home, instanceId: "in_taken" }));
+    expect(error).toMatchObject({ code: "INSTANCE_LOCKED" });
+    expect((error as Error).message).toContain("in_taken");
+    await run.write("go\n");
+    expect((await run.wait()).exit).toMatchObject({ code: 3 });
+  });
+
+  test.each(["bin", "instances", "store.sqlite"])("something in the way of %s", async (name) => {
+    const home = await temporaryHome();
+    const path = join(home, name);
+    if (name === "store.sqlite") await mkdir(path);
+    else await writeFile(path, "in the way");
+    const error = await errorOf(openSupervisor({ home }));
+    expect(error).toMatchObject({ code: expect.stringMatching(/^(?:STATE|ANCHOR)_UNUSABLE$/) as string });
+    expect((error as Error).message).toContain(path);
+    await rm(path, { recursive: true });
+    // Once it is out of the way, all is well.
+    const supervisor = await realSupervisor({ home });
+    expect((await (await supervisor.spawn(TRUE)).wait()).exit).toMatchObject({ code: 0 });
+  });
+});
