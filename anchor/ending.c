@@ -336,6 +336,8 @@ static void write_exit(struct json *json, uint64_t now) {
   json_string(json, run.kill_mode);
   json_raw(json, ",\"tier\":");
   json_string(json, tier());
+  json_raw(json, ",\"tierNote\":");
+  json_string(json, run.boundary.note);
   json_raw(json, ",\"emptiness\":\"proven\"");
   json_stream(json, "stdout", &run.streams[0].spool);
   json_stream(json, "stderr", &run.streams[1].spool);
@@ -410,10 +412,6 @@ static void check_surroundings(uint64_t now) {
   struct stat st;
   run.check_at = now + CHECK_EVERY_MS;
   drop_speechless(now);
-  if (run.launcher != 0 && getppid() != run.launcher) {
-    run.launcher = 0;
-    snprintf(run.boundary.note, sizeof run.boundary.note, "the launcher died; nobody is above this anchor");
-  }
   if (run.told_end) return;
   renew_directory();
   snprintf(path, sizeof path, "%s/sock", run.directory);

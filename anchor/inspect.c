@@ -190,7 +190,8 @@ static void wait_for_death(uint64_t patience) {
   }
 }
 
-static void print_reaped(bool verified, const char *why, long killed) {
+/* Those from `ours` on only carry the marker: they have left the boundary, and are reported. */
+static void print_reaped(bool verified, const char *why, long killed, long ours) {
   struct json json = {.data = text, .size = sizeof text};
   json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
   put_text(&json, ",\"why\":", why);
@@ -201,7 +202,7 @@ static void print_reaped(bool verified, const char *why, long killed) {
     if (tree_dead(&members[i])) continue;
     put_number(&json, first ? "{\"pid\":" : ",{\"pid\":", (uint64_t)members[i].id.pid);
     put_number(&json, ",\"startTime\":", members[i].id.start);
-    put_text(&json, ",\"kind\":", getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
+    put_text(&json, ",\"kind\":", i >= ours ? "migrated" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
     put_text(&json, ",\"command\":", members[i].command);
     json_raw(&json, "}");
     first = false;
@@ -240,7 +241,7 @@ int reap_mode(int argc, char **argv) {
   bool in_cgroup = request.cgroup != NULL && os_boundary_reopen(&reap_boundary, request.cgroup, request.cgroup_inode);
   bool verified = request.root.pid != 0 && verify(&request, why, sizeof why);
   if (!verified && !in_cgroup) {
-    print_reaped(false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0);
+    print_reaped(false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0, known);
     return 0;
   }
   if (!verified) snprintf(why, sizeof why, "cgroup path and inode match");
@@ -260,7 +261,9 @@ int reap_mode(int argc, char **argv) {
     collect_tree(0);
     if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
   }
-  print_reaped(true, why, known - living());
+  long killed = known - living(), ours = known;
+  if (request.lease != NULL) keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_max() - known));
+  print_reaped(true, why, killed, ours);
   if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
   return 0;
 }

@@ -345,7 +345,8 @@ static void loop(int listener, int signals) {
     if (p[0].revents != 0)
       while (read(signals, &info, sizeof info) > 0) continue; /* TERM and friends: we stay while anchors need us */
     for (nfds_t i = 2; i < count; i++) {
-      if (p[i].revents != 0 || who[i]->partial) guest_speaks(who[i]);
+      if (who[i]->partial && (p[i].revents & (POLLHUP | POLLERR)) != 0) guest_drop(who[i]); /* the rest will not come */
+      else if (p[i].revents != 0 || who[i]->partial) guest_speaks(who[i]);
       if (who[i]->fd >= 0 && !who[i]->holds && now - who[i]->since > SPEECHLESS_MS) guest_drop(who[i]);
     }
     if (p[1].revents != 0) guest_arrives(listener, now);

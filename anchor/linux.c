@@ -31,9 +31,6 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC (1U << 2)
-#endif
 #define PIDFS_MAGIC 0x50494446 /* since 6.9 the inode of a pidfd is unique per boot */
 #define ANCESTORS 64
 
@@ -396,6 +393,18 @@ bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
   return false;
 }
 
+long os_marked(const char *name, const char *value, struct member *out, long max) {
+  DIR *proc = opendir("/proc");
+  char found[256];
+  long count = 0;
+  for (struct dirent *entry; proc != NULL && count < max && (entry = readdir(proc)) != NULL;) {
+    pid_t pid = (pid_t)atoi(entry->d_name);
+    if (pid > 0 && os_environ(pid, name, found, sizeof found) && strcmp(found, value) == 0 && os_look(pid, &out[count])) count++;
+  }
+  if (proc != NULL) closedir(proc);
+  return count;
+}
+
 /* ---- cgroup v2 ---- */
 
 static char cgroup_root[PATH_SIZE], cgroup_root_path[PATH_SIZE];
@@ -649,6 +658,11 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
     if ((up[i] = fcntl(io[i], F_DUPFD_CLOEXEC, 10)) < 0) fail(status, STEP_STDIO);
   for (int i = 0; i < 3; i++)
     if (dup2(up[i], i) < 0) fail(status, STEP_STDIO);
+  /* Nothing else is held while it waits: the end of a connection must be the end, also for who sits at the other side. */
+  if (dup3(gate, 3, O_CLOEXEC) < 0 || dup3(status, 4, O_CLOEXEC) < 0) fail(status, STEP_STDIO);
+  gate = 3;
+  status = 4;
+  os_close_above(4);
   if (spec->cwd[0] != 0 && chdir(spec->cwd) != 0) fail(status, STEP_CWD);
   if (spec->set_umask) umask(spec->umask);
   write_at(AT_FDCWD, "/proc/self/oom_score_adj", "100"); /* an easier victim than the anchor above it */
@@ -657,7 +671,6 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
   ssize_t n;
   while ((n = read(gate, &go, 1)) < 0 && errno == EINTR) continue;
   if (n != 1) _exit(127); /* no owner said GO: nothing of the target has run */
-  (void)syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);

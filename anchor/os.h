@@ -82,6 +82,8 @@ void os_self(struct member *out);
 
 /* Value of a variable in the target's environment; false when unset or unreadable. */
 bool os_environ(pid_t pid, const char *name, char *out, size_t size);
+/* Everyone alive whose environment says so. A marker alone is reported, never signalled. */
+long os_marked(const char *name, const char *value, struct member *out, long max);
 /* False when it is empty or unreadable. */
 bool os_has_environ(pid_t pid);
 /* Path below the cgroup root; false when there is none. */

@@ -86,6 +86,10 @@ void tell_failed(struct connection *connection, enum step step, int error) {
 
 const char *tier(void) {
   static char text[64];
+  if (run.launcher != 0 && getppid() != run.launcher) { /* a weaker guarantee is said, never silent */
+    run.launcher = 0;
+    snprintf(run.boundary.note, sizeof run.boundary.note, "the launcher died; nobody is above this anchor");
+  }
   snprintf(text, sizeof text, "%s%s+%s", run.boundary.path[0] != 0 ? "cgroup" : "subreaper", run.launcher != 0 ? "+launcher" : "",
            os_strength());
   return text;

@@ -277,7 +277,9 @@ static void fill(struct pollfd *p, int signals) {
   if (run.leader_done || run.terminating) p[P_BOUNDARY] = (struct pollfd){.fd = run.boundary_events, .events = POLLPRI};
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run.connections[i];
-    p[P_CONNECTIONS + i] = (struct pollfd){.fd = c->fd, .events = (short)(POLLIN | (c->out_used > c->out_sent ? POLLOUT : 0))};
+    /* Until the child is at the gate, the owner's words wait in its socket; that it hangs up is seen all the same. */
+    short listen = run.ready || c != run.owner || run.gate_closed_at != 0 ? POLLIN : 0;
+    p[P_CONNECTIONS + i] = (struct pollfd){.fd = c->fd, .events = (short)(listen | (backlogged(c) ? POLLOUT : 0))};
   }
 }
 

@@ -148,9 +148,10 @@ void input_accept(struct connection *from, uint64_t offset, const uint8_t *data,
 /* On a terminal the end of input is a character; after an unfinished line it takes two. */
 static bool send_eof_character(void) {
   struct termios t;
-  if (tcgetattr(run.input.fd, &t) != 0 || (t.c_lflag & ICANON) == 0) return true;
+  if (tcgetattr(run.input.fd, &t) != 0) return true;
   uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
-  size_t count = run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
+  bool by_line = (t.c_lflag & ICANON) != 0; /* otherwise it is a key like any other, and line editors know it */
+  size_t count = by_line && run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
   return write(run.input.fd, eof, count) == (ssize_t)count || errno != EAGAIN;
 }
 
@@ -211,6 +212,6 @@ void input_write(void) {
 
 void input_resize(uint64_t rows, uint64_t cols) {
   struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
-  if (run.pty && run.streams[0].fd >= 0 && rows > 0 && rows < 10000 && cols > 0 && cols < 10000)
+  if (run.pty && run.streams[0].fd >= 0 && rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX)
     (void)ioctl(run.streams[0].fd, TIOCSWINSZ, &size); /* the kernel signals SIGWINCH itself */
 }

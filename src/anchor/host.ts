@@ -122,6 +122,9 @@ export interface AnchorExit {
   readonly residue: readonly Residue[];
   readonly residueCount: number;
   readonly killMode: "none" | "pid" | "cgroup";
+  /** As it was at the end: a launcher that died on the way has made it weaker. Null: not said. */
+  readonly tier: string | null;
+  readonly tierNote: string | null;
   readonly emptiness: "proven";
   readonly stdout: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly stderr: { readonly start: number; readonly end: number; readonly dropped: number };

@@ -21,6 +21,8 @@ export function parseExit(text: string): AnchorExit | null {
       residue: array(exit["residue"]).map(residue),
       residueCount: whole(exit["residueCount"]),
       killMode: oneOf(["none", "pid", "cgroup"], exit["killMode"]),
+      tier: nullable(string, exit["tier"]),
+      tierNote: nullable(string, exit["tierNote"]) || null,
       emptiness: oneOf(["proven"], exit["emptiness"]),
       stdout: spoolEnd(exit["stdout"]),
       stderr: spoolEnd(exit["stderr"]),

@@ -25,6 +25,8 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
         tier: change.tier,
         updated_at: updatedAt,
       };
+    case "weaker":
+      return { tier: change.tier, boundary: JSON.stringify(change.boundary), updated_at: updatedAt };
     case "running":
       return {
         // A step back: the news of the start may come after the stop.

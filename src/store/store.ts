@@ -48,6 +48,8 @@ export type RunChange =
       readonly boundary: RunBoundary;
       readonly tier: string;
     }
+  /** The guarantees are weaker than they were. The state stays. */
+  | { readonly to: "weaker"; readonly tier: string; readonly boundary: RunBoundary }
   | { readonly to: "running"; readonly at: number }
   | { readonly to: "output"; readonly at: number }
   | { readonly to: "exiting"; readonly at: number }

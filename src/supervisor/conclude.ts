@@ -19,6 +19,7 @@ export function concludeExit(
 ): void {
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
   if (exit.executed) recordStart(live, Date.now() - exit.durationMs);
+  noteTier(live, exit);
   live.failure ??= exit.spawnError;
   const outcome = outcomeOf(exit, source, live.facts.attempt);
   const { residue, residueCount, emptiness, usage, processes } = exit;
@@ -37,6 +38,14 @@ export function concludeExit(
     processes,
     before,
   });
+}
+
+/** A guarantee that became weaker on the way is recorded, never silent. */
+function noteTier(live: LiveRun, { tier, tierNote }: AnchorExit): void {
+  const { boundary } = live.traces;
+  if (tier === null || live.tier === null || tier === live.tier || boundary === null) return;
+  live.tier = tier;
+  live.journal.note({ to: "weaker", tier, boundary: { ...boundary, note: tierNote } });
 }
 
 /** The anchor only knows that nobody said GO; this supervisor may know why. */

@@ -181,6 +181,25 @@ describe("before GO", () => {
     console.log(`a later owner was let in, and could not GO: ${answered} of 20`);
   });
 
+  test("and no later: who comes right after GO is not told that the gate is closed", async () => {
+    const launcher = await RawLauncher.start();
+    for (let round = 0; round < 10; round++) {
+      const runId = `run_${round}`;
+      const first = await launcher.start(runId, "cat");
+      first.send(STATUS);
+      const { anchorPid } = await first.heard("welcome");
+      process.kill(anchorPid, "SIGSTOP");
+      first.send(GO);
+      const next = await launcher.reach(runId);
+      next.send(launcher.helloFrame(runId, { epoch: 2 }), STATUS);
+      process.kill(anchorPid, "SIGCONT");
+      // Whoever is told `gated` may believe that nothing has run, and stop it as such.
+      expect(await next.heard("welcome")).toMatchObject({ phase: 2 });
+      next.send(stop({ graceMs: 0 }));
+      expect(await exitOf(next)).toMatchObject({ executed: true });
+    }
+  });
+
   test("GO opens the gate once", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.start("run_a", "cat");

@@ -11,6 +11,7 @@ import { RawLauncher } from "./raw-launcher.js";
 const KEY = "0123456789abcdef".repeat(4);
 const START = 2;
 const runId = (id: string): Buffer => rawField(2, id);
+const CWD = rawField(50, "/");
 /** Everything START needs but a command. */
 const rest = [rawField(1, 1), rawField(3, "in_raw"), rawField(4, "one"), rawField(5, 1), rawField(6, KEY)];
 
@@ -125,21 +126,17 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     await nothingBehind(launcher);
   });
 
-  test("more than can be executed: FAILED, not half a command", async () => {
+  test("more than the kernel executes: FAILED at GO, not half a command", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.knock();
+    const argument = Buffer.alloc(START_MAX_BYTES / 2, "a");
     owner.send(
-      rawFrame(
-        START,
-        runId("run_a"),
-        ...rest,
-        rawField(48, "/bin/true"),
-        rawField(48, Buffer.alloc(5 << 20, "a")),
-      ),
+      rawFrame(START, runId("run_a"), ...rest, rawField(48, "/bin/true"), rawField(48, argument), CWD),
     );
-    expect(await owner.heard("failed")).toMatchObject({ errno: 7 });
-    await owner.ended();
-    await nothingBehind(launcher);
+    await owner.heard("welcome");
+    owner.send(encodeMessage("go", {}));
+    expect(await owner.heard("failed")).toMatchObject({ errno: 7, step: "exec" });
+    expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ executed: false });
   });
 
   test("an owner that leaves in the middle of its START", async () => {

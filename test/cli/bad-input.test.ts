@@ -1,11 +1,26 @@
 import { spawnSync } from "node:child_process";
-import { chmod, chown, copyFile, mkdir, readdir, readFile, symlink, truncate, writeFile } from "node:fs/promises";
+import {
+  access,
+  chmod,
+  chown,
+  copyFile,
+  mkdir,
+  readdir,
+  readFile,
+  symlink,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import { longestSocketPath, socketPathLimit } from "../../src/store/socket-path.js";
+import { until } from "../io/until.js";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
+import { temporaryDirectory } from "../store/temporary-directory.js";
 import { Stage, type Finished } from "./stage.js";
 
 const NOBODY = 65_534;
@@ -28,9 +43,10 @@ function expectClear(result: Finished, code: number, ...words: readonly string[]
 
 /** Nothing is left in a state that a later reader would take for alive. */
 async function expectNothingRuns(stage: Stage): Promise<void> {
+  await stage.nothingLeft();
+  if (!(await readdir(stage.home)).includes("store.sqlite")) return;
   const { code, stdout } = await stage.holdfast("runs", "list", "--json");
   expect({ code, stdout }).toEqual({ code: 0, stdout: "[]\n" });
-  await stage.nothingLeft();
 }
 
 async function records(stage: Stage): Promise<RunRecord[]> {
@@ -283,10 +299,15 @@ describe("a disk", () => {
   const fill = (path: string): Promise<void> =>
     writeFile(fillerOf(path), Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
   const free = (path: string): Promise<void> => truncate(fillerOf(path), 0);
-  /** A command that fills it, says so, and goes on. */
-  const filling = (path: string, then: string): readonly string[] => [
-    ...["sh", "-c", `head -c 64M /dev/zero 2>/dev/null >'${fillerOf(path)}'; echo filled; ${then}`],
+  /** A command that fills it, leaves a mark elsewhere, and goes on. */
+  const filling = (path: string, mark: string, then: string): readonly string[] => [
+    ...["sh", "-c", `head -c 64M /dev/zero 2>/dev/null >'${fillerOf(path)}'; : >'${mark}'; ${then}`],
   ];
+  const isThere = (path: string): Promise<boolean> =>
+    access(path).then(
+      () => true,
+      () => false,
+    );
 
   test("that is full when a run is to begin: refused at once, and well when there is space again", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
@@ -316,9 +337,11 @@ describe("a disk", () => {
 
   test("that fills up under a run: the command ends, it is told, and recorded once there is space", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using elsewhere = await temporaryDirectory();
     await using disk = mountSmallDisk("8m");
     await using stage = new Stage(disk.path);
-    const { child, finished } = stage.start("run", "--", ...filling(disk.path, "exit 3"));
+    const mark = join(elsewhere.path, "filled");
+    const { child, finished } = stage.start("run", "--", ...filling(disk.path, mark, "exit 3"));
     child.stdin.end();
     let told = "";
     await new Promise<void>((done) => {
@@ -327,30 +350,56 @@ describe("a disk", () => {
         if (/no space|full/.test(told)) done();
       });
       // Silence is judged below, with space again: whatever happens, the test must end.
-      setTimeout(done, 6_000).unref();
+      void setTimeout(6_000, undefined, { ref: false }).then(done);
       void finished.then(() => done());
     });
     await free(disk.path);
     const result = await finished;
-    expect(result).toMatchObject({ code: 3, stdout: "filled\n" });
-    expect(told).toMatch(/^holdfast: .*(?:no space|full)/);
-    expect(result.stderr).not.toMatch(INSIDES);
+    expect(await isThere(mark)).toBe(true);
+    expect(result).toMatchObject({ code: 3, stdout: "" });
     expect(await records(stage)).toMatchObject([{ state: "exited", exit: { reason: "exit", code: 3 } }]);
     await expectNothingRuns(stage);
+    expect(told).toMatch(/^holdfast: .*(?:no space|full)/);
+    expect(result.stderr).not.toMatch(INSIDES);
+  });
+
+  test("that is full when the command speaks: what it says is delivered, or told to be lost", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using elsewhere = await temporaryDirectory();
+    await using disk = mountSmallDisk("8m");
+    await using stage = new Stage(disk.path);
+    const mark = join(elsewhere.path, "filled");
+    const { child, finished } = stage.start("run", "--", ...filling(disk.path, mark, "echo important"));
+    child.stdin.end();
+    await until("the disk is full", () => isThere(mark));
+    // Longer than the last output is waited for.
+    await setTimeout(defaults.drainMs + 500);
+    await free(disk.path);
+    const { code, stdout, stderr } = await finished;
+    expect(code).toBe(0);
+    if (stdout !== "important\n") expect(stderr).toMatch(/^holdfast: .*output.*(?:lost|dropped)/m);
   });
 
   test("that stays full does not hold who has had enough: told to end, holdfast ends", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using elsewhere = await temporaryDirectory();
     await using disk = mountSmallDisk("8m");
     await using stage = new Stage(disk.path);
+    const mark = join(elsewhere.path, "filled");
     const { child, finished } = stage.start(
-      ...["run", "--grace", "500ms", "--", ...filling(disk.path, "sleep 60")],
+      ...["run", "--grace", "500ms", "--", ...filling(disk.path, mark, "sleep 60")],
     );
     child.stdin.end();
-    await new Promise((done) => child.stdout.once("data", done));
+    await until("the disk is full", () => isThere(mark));
     child.kill("SIGTERM");
-    const late = setTimeout(() => child.kill("SIGKILL"), 10_000);
-    const { code, signal, stderr } = await finished.finally(() => clearTimeout(late));
+    const stop = new AbortController();
+    const late = setTimeout(10_000, true, { signal: stop.signal }).then(
+      () => child.kill("SIGKILL"),
+      () => false,
+    );
+    const { code, signal, stderr } = await finished;
+    stop.abort();
+    await late;
     await free(disk.path);
     // The command's processes are gone whatever became of holdfast itself.
     await stage.nothingLeft(8_000);
@@ -359,15 +408,19 @@ describe("a disk", () => {
     expect(stderr).not.toMatch(INSIDES);
   });
 
-  test("too small for what a slow reader has yet to take: the command waits, not a byte is lost", async (context) => {
-    if (whyNoMounts !== null) context.skip(whyNoMounts);
-    await using disk = mountSmallDisk("8m");
-    await using stage = new Stage(disk.path);
-    const result = await stage.shell(
-      `holdfast run --buffer 64M -- seq 1 3000000 | (sleep 1.5; sha256sum); echo "\${PIPESTATUS[0]}"`,
-    );
-    const wanted = spawnSync("sh", ["-c", "seq 1 3000000 | sha256sum"], { encoding: "utf8" }).stdout;
-    expect(result.stdout).toBe(`${wanted}0\n`);
-    await expectNothingRuns(stage);
-  });
+  test.for(["8M", "64M"])(
+    "too small for what a slow reader has yet to take, with a buffer of %s: the command waits, not a byte is lost",
+    async (buffer, context) => {
+      if (whyNoMounts !== null) context.skip(whyNoMounts);
+      await using disk = mountSmallDisk("8m");
+      await using stage = new Stage(disk.path);
+      const holdfast = `timeout -k 1 12 "${process.execPath}" dist/cli/main.js`;
+      const result = await stage.shell(
+        `${holdfast} run --buffer ${buffer} -- seq 1 2000000 | (sleep 1; sha256sum); echo "\${PIPESTATUS[0]}"`,
+      );
+      const wanted = spawnSync("sh", ["-c", "seq 1 2000000 | sha256sum"], { encoding: "utf8" }).stdout;
+      expect(result.stdout).toBe(`${wanted}0\n`);
+      await expectNothingRuns(stage);
+    },
+  );
 });

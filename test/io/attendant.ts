@@ -12,7 +12,7 @@ export interface Task {
   readonly follow?: string;
   readonly feed?: string;
   readonly pauseMs?: number;
-  readonly then?: "cancel" | "write";
+  readonly lastly?: "cancel" | "write";
 }
 
 export interface Attendant {

@@ -103,7 +103,7 @@ describe("descriptors", () => {
     const ours = await channels("self");
     for (const { run, io } of runs) {
       const held = await descriptors(run.rootPid ?? 0);
-      expect([...held.keys()].toSorted(), run.runId).toEqual([0, 1, 2]);
+      expect(new Set(held.keys()), run.runId).toEqual(new Set([0, 1, 2]));
       const targets = new Set(held.values());
       for (const target of targets) {
         expect(target).toMatch(io === "pty" ? /^\/dev\/pts\/\d+$/ : /^pipe:\[\d+\]$/);

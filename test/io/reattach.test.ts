@@ -193,7 +193,7 @@ test("what a supervisor was told is done is done, although it dies in the same b
     home,
     instanceId: "in_cancel",
     spawn: [[sh("trap 'exit 5' TERM; while :; do sleep 0.02; done"), {}]],
-    then: "cancel",
+    lastly: "cancel",
   });
   const [cancelled = ""] = await cancelling.runIds;
   await cancelling.ended;
@@ -209,7 +209,7 @@ test("what a supervisor was told is done is done, although it dies in the same b
     home,
     instanceId: "in_write",
     spawn: [[sh("read line; echo got $line; read line"), {}]],
-    then: "write",
+    lastly: "write",
   });
   const [written = ""] = await writing.runIds;
   await writing.ended;

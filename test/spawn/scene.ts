@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
@@ -15,6 +15,18 @@ const VICTIM = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
 export const INSTANCE = "in_scene";
 /** A launcher and its anchors leave within milliseconds; this is a loaded machine. */
 const SLACK_MS = 5_000;
+/** How long a launcher waits for a supervisor that has started it and not said HOLD yet. */
+const FIRST_HOLD_MS = 10_000;
+/** Every process that lives longer than this is seen at least once. */
+const LOOK_EVERY_MS = 20;
+
+interface Seen {
+  readonly pid: string;
+  readonly text: string;
+  /** Null: a launcher. */
+  readonly runId: string | null;
+  readonly home: string;
+}
 
 /** The first thing it does is to leave a mark with its run's name. Then it would stay for an hour. */
 export const SCRIPT = ': > "$MARKS/$HOLDFAST_RUN_ID"; exec sleep 3041';
@@ -30,7 +42,8 @@ export interface Home {
  */
 export class Scene {
   readonly #base: string;
-  readonly #bystander: ChildProcess;
+  /** Were there before us. */
+  readonly #others: ReadonlySet<string>;
   /** Every run of which a process was seen, with its home. */
   readonly seen = new Map<string, string>();
   #watching = true;
@@ -43,7 +56,7 @@ export class Scene {
       stdio: "ignore",
       env: { PATH: "/usr/bin:/bin", MARKS: strangerMarks, HOLDFAST_RUN_ID: "mark" },
     });
-    const scene = new Scene(base, bystander);
+    const scene = new Scene(base, await readdir("/proc"));
     onTestFinished(async () => {
       scene.#watching = false;
       await scene.#watch;
@@ -56,9 +69,9 @@ export class Scene {
     return scene;
   }
 
-  private constructor(base: string, bystander: ChildProcess) {
+  private constructor(base: string, others: readonly string[]) {
     this.#base = base;
-    this.#bystander = bystander;
+    this.#others = new Set(others);
     this.#watch = this.#look();
   }
 
@@ -78,20 +91,21 @@ export class Scene {
     expect({ code, signal }, `the victim of ${step}`).toEqual({ code: null, signal: "SIGKILL" });
   }
 
-  /** Processes of all homes: anchors and launchers by their arguments, commands by their environment. */
-  async living(): Promise<string[]> {
-    const found = await this.#processes();
-    return found.map(({ pid, text }) => `${pid} ${text}`);
-  }
-
-  /** Milliseconds until nothing of any home lives. */
+  /** Milliseconds until nothing of any run lives. A launcher is no run, and may wait a while for who started it. */
   async nothingLeft(withinMs: number): Promise<number> {
     const began = performance.now();
+    await this.#gone(withinMs, ({ runId }) => runId !== null);
+    const took = performance.now() - began;
+    await this.#gone(FIRST_HOLD_MS, () => true);
+    return took;
+  }
+
+  async #gone(withinMs: number, counts: (process: Seen) => boolean): Promise<void> {
+    const deadline = performance.now() + withinMs + SLACK_MS;
     for (;;) {
-      const left = await this.living();
-      const took = performance.now() - began;
-      if (left.length === 0) return took;
-      if (took > withinMs + SLACK_MS) expect(left, "still alive").toEqual([]);
+      const left = (await this.#processes()).filter(counts).map(({ pid, text }) => `${pid} ${text}`);
+      if (left.length === 0) return;
+      if (performance.now() > deadline) expect(left, "still alive").toEqual([]);
       await setTimeout(10);
     }
   }
@@ -118,25 +132,25 @@ export class Scene {
     return runs.filter(({ command }) => command.includes("MARKS"));
   }
 
-  isMarked(home: Home, { runId }: RunRecord): boolean {
+  isMarked(home: Home, { runId }: { readonly runId: string }): boolean {
     return existsSync(join(home.marks, runId));
   }
 
   async #look(): Promise<void> {
     while (this.#watching) {
       for (const { runId, home } of await this.#processes()) if (runId !== null) this.seen.set(runId, home);
-      await setTimeout(5);
+      await setTimeout(LOOK_EVERY_MS);
     }
   }
 
-  async #processes(): Promise<{ pid: string; text: string; runId: string | null; home: string }[]> {
-    const own = [String(process.pid), String(this.#bystander.pid)];
-    const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && !own.includes(name));
+  async #processes(): Promise<readonly Seen[]> {
+    const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && !this.#others.has(name));
     const found = await Promise.all(pids.map((pid) => this.#describe(pid)));
     return found.filter((each) => each !== null);
   }
 
-  async #describe(pid: string) {
+  /** Anchors and launchers show by their arguments, commands by their environment. */
+  async #describe(pid: string): Promise<Seen | null> {
     const read = (name: string): Promise<string> =>
       readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "");
     const cmdline = await read("cmdline");

@@ -1,16 +1,29 @@
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import { BadInput, SpawnFailed } from "../../src/errors.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { bystander, printed, realSupervisor, sh, temporaryHome, textOf } from "./real-supervisor.js";
+import { hash, pattern } from "../io/pattern.js";
+import { exitFile, spooled } from "../io/run-directory.js";
+import { until, within } from "../io/until.js";
+import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
+import {
+  bystander,
+  printed,
+  processesOf,
+  realSupervisor,
+  sh,
+  temporaryHome,
+  textOf,
+} from "./real-supervisor.js";
 
 const TRUE: CommandInput = { io: "pipe", argv: ["true"] };
 
 /** Callers come from JSON and JavaScript too. */
-function untyped<T>(value: unknown): T {
-  return value as T;
+function untyped(value: unknown): never {
+  return value as never;
 }
 
 async function errorOf(work: Promise<unknown>): Promise<unknown> {
@@ -32,7 +45,11 @@ const commands: readonly (readonly [string, unknown, RegExp])[] = [
   ["no command at all", null, /not an object/],
   ["a shell command on a pipe", { io: "pipe", ptyCommand: "true" }, /needs a PTY/],
   ["an unknown kind of io", { io: "tty", argv: ["true"] }, /"tty"/],
-  ["an argument no system takes", { io: "pipe", argv: ["echo", "x".repeat(131_072)] }, /argument 1 has 131072/],
+  [
+    "an argument no system takes",
+    { io: "pipe", argv: ["echo", "x".repeat(131_072)] },
+    /argument 1 has 131072/,
+  ],
 ];
 
 const options: readonly (readonly [string, unknown, string, RegExp])[] = [
@@ -69,17 +86,20 @@ const options: readonly (readonly [string, unknown, string, RegExp])[] = [
 test.each([
   ...commands.map(([what, input, sentence]) => [what, input, {}, "command", sentence] as const),
   ...options.map(([what, given, field, sentence]) => [what, TRUE, given, field, sentence] as const),
-])("%s is refused by its name: nothing is recorded, nothing started", async (_, input, given, field, sentence) => {
-  const supervisor = await realSupervisor();
-  const error = await errorOf(supervisor.spawn(untyped(input), untyped(given)));
-  expect(error).toBeInstanceOf(BadInput);
-  expect(error).toMatchObject({ code: "BAD_INPUT", field });
-  expect((error as BadInput).message).toMatch(sentence);
-  expect(await supervisor.listRuns()).toEqual([]);
-  // Not even a launcher.
-  const directory = join(supervisor.home, "instances", supervisor.instanceId);
-  expect(await readdir(directory)).not.toContain("launcher.sock");
-});
+])(
+  "%s is refused by its name: nothing is recorded, nothing started",
+  async (_, input, given, field, sentence) => {
+    const supervisor = await realSupervisor();
+    const error = await errorOf(supervisor.spawn(untyped(input), untyped(given)));
+    expect(error).toBeInstanceOf(BadInput);
+    expect(error).toMatchObject({ code: "BAD_INPUT", field });
+    expect((error as BadInput).message).toMatch(sentence);
+    expect(await supervisor.listRuns()).toEqual([]);
+    // Not even a launcher.
+    const directory = join(supervisor.home, "instances", supervisor.instanceId);
+    expect(await readdir(directory)).not.toContain("launcher.sock");
+  },
+);
 
 describe("what cannot be started", () => {
   async function failed(
@@ -174,7 +194,7 @@ describe("a mistake in a call does not hurt the run:", () => {
         (async () => run.write(untyped(wrong)))().catch((error: unknown) => error),
         new Promise((resolve) => setTimeout(resolve, 500, "no answer")),
       ]);
-      expect(answer, String(wrong)).toBeInstanceOf(Error);
+      expect(answer, JSON.stringify(wrong)).toBeInstanceOf(Error);
     }
     await run.write("still here\n");
     await printed(run, "still here");
@@ -229,5 +249,182 @@ describe("a supervisor that cannot be opened says why, and leaves nothing:", () 
     // Once it is out of the way, all is well.
     const supervisor = await realSupervisor({ home });
     expect((await (await supervisor.spawn(TRUE)).wait()).exit).toMatchObject({ code: 0 });
+  });
+});
+
+describe("a full disk", () => {
+  interface Tight {
+    readonly supervisor: Supervisor;
+    /** Leave this many bytes. */
+    readonly fill: (left: number) => Promise<void>;
+    readonly free: () => Promise<void>;
+    /** A file of the pattern, on another disk. */
+    readonly file: (length: number) => Promise<string>;
+  }
+
+  async function tight(size: string, roomBytes: number): Promise<Tight> {
+    const disk = mountSmallDisk(size);
+    onTestFinished(() => disk[Symbol.asyncDispose]());
+    const elsewhere = await temporaryHome();
+    // That the store cannot be written is no news here.
+    const supervisor = await openSupervisor({ home: disk.path, onProblem: () => {} });
+    const filler = join(disk.path, "..", "filler");
+    const free = (): Promise<void> => truncate(filler, 0);
+    onTestFinished(async () => {
+      await free();
+      await supervisor.close();
+    });
+    return {
+      supervisor,
+      fill: async (left) => {
+        await writeFile(filler, Buffer.alloc(roomBytes)).catch(() => {});
+        const { size: filled } = await stat(filler);
+        await truncate(filler, Math.max(0, filled - left));
+      },
+      free,
+      file: async (length) => {
+        const path = join(elsewhere, "pattern");
+        await writeFile(path, pattern(length));
+        return path;
+      },
+    };
+  }
+
+  const MIB = 1024 * 1024;
+
+  test("with room for some steps of a start but not for others: a clear error or a run, never a half", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    const { supervisor, fill, free } = await tight("8m", 8 * MIB);
+    await (await supervisor.spawn(TRUE)).wait();
+    for (let left = 0; left <= 96 * 1024; left += 4 * 1024) {
+      await fill(left);
+      const answer = await within(
+        5_000,
+        `an answer with ${left} bytes left`,
+        supervisor.spawn(sh("exit 3")).catch((error: unknown) => error),
+      );
+      if (answer instanceof Error) {
+        expect(answer, `${left} left`).toMatchObject({
+          code: expect.stringMatching(/^(?:STATE_UNUSABLE|SPAWN_FAILED|ANCHOR_UNUSABLE)$/) as string,
+        });
+        expect(answer.message, `${left} left`).toMatch(/no space|full|ENOSPC/i);
+      }
+      await free();
+      // With space again, what could not be written is: by and by.
+      if (!(answer instanceof Error))
+        expect(await within(8_000, `the end with ${left} left`, (answer as Run).wait())).toMatchObject({
+          exit: { reason: "exit", code: 3 },
+        });
+    }
+    await until(
+      "nothing is left in the middle",
+      async () => (await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).length === 0,
+    );
+    for (const { exit } of await supervisor.listRuns())
+      expect(["exit", "spawn-error"]).toContain(exit?.reason);
+    // Runs that never were leave no directories behind.
+    const runs = await readdir(join(supervisor.home, "instances", supervisor.instanceId, "runs"));
+    const known = new Set((await supervisor.listRuns()).map(({ runId }) => runId));
+    expect(runs.filter((runId) => !known.has(runId))).toEqual([]);
+  });
+
+  test("under a flood that keeps the newest: the run ends, what is kept is true, what is not is counted", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
+    const length = 12 * MIB;
+    const path = await file(length);
+    const run = await supervisor.spawn(sh(`read line; cat '${path}'; exit 3`));
+    await fill(2 * MIB);
+    await run.write("go\n");
+    await until("the program has written it all", async () => {
+      return (await processesOf(run.runId)).length === 0;
+    });
+    await free();
+    const record = await within(8_000, "the end", run.wait());
+    expect(record).toMatchObject({ exit: { reason: "exit", code: 3 }, emptiness: "proven" });
+    let at = 0;
+    for await (const { offset, bytes } of run.follow({ streams: ["stdout"] })) {
+      expect(offset).toBeGreaterThanOrEqual(at);
+      expect(hash(bytes)).toBe(hash(pattern(bytes.length, offset)));
+      at = offset + bytes.length;
+    }
+    const { stdout } = await exitFile(supervisor, run.runId).catch(() => ({ stdout: null }));
+    if (stdout !== null) expect(stdout).toMatchObject({ end: length, dropped: stdout.start });
+  });
+
+  test("under a stream with back-pressure: stopping works at once, and what nobody has acked is not thrown away", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
+    bystander("sleep", "3072");
+    const path = await file(4 * MIB);
+    const run = await supervisor.spawn(sh(`read line; sleep 3072 & exec cat '${path}'`), {
+      stdout: { policy: "back-pressure" },
+      graceMs: 200,
+    });
+    await fill(2 * MIB);
+    await run.write("go\n");
+    let stored = 0;
+    await until("the spool has stopped growing", async () => {
+      const before = stored;
+      stored = (await spooled(supervisor, run.runId)).end;
+      return stored > MIB && stored === before;
+    });
+    expect(stored).toBeLessThan(3 * MIB);
+    const began = performance.now();
+    await run.cancel({ actor: "test" });
+    await until("no process of it is left", async () => (await processesOf(run.runId)).length === 0);
+    expect(performance.now() - began).toBeLessThan(3_000);
+    await free();
+    const record = await within(8_000, "the end on record", run.wait());
+    expect(record).toMatchObject({ exit: { reason: "manual-cancel", actor: "test" }, emptiness: "proven" });
+    const chunks = [];
+    for await (const chunk of run.follow({ streams: ["stdout"] })) chunks.push(chunk);
+    const kept = Buffer.concat(chunks.map(({ bytes }) => bytes));
+    expect(chunks[0]?.offset).toBe(0);
+    expect(kept.length).toBeGreaterThanOrEqual(stored);
+    expect(hash(kept)).toBe(hash(pattern(kept.length)));
+  });
+
+  test("that has space again: the program goes on where it waited, and not a byte is lost", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
+    const length = 4 * MIB;
+    const path = await file(length);
+    const run = await supervisor.spawn(sh(`read line; exec cat '${path}'`), {
+      stdout: { policy: "back-pressure" },
+    });
+    await fill(MIB);
+    await run.write("go\n");
+    let stored = 0;
+    await until("the spool has stopped growing", async () => {
+      const before = stored;
+      stored = (await spooled(supervisor, run.runId)).end;
+      return stored > MIB / 2 && stored === before;
+    });
+    await free();
+    const parts: Uint8Array[] = [];
+    for await (const { bytes } of run.follow({ streams: ["stdout"], ack: true })) parts.push(bytes);
+    expect(hash(Buffer.concat(parts))).toBe(hash(pattern(length)));
+    expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
+  });
+
+  test("is not taken for the program's silence, neither by owner nor by anchor", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
+    const path = await file(4 * MIB);
+    const noOutputTimeoutMs = 1_000;
+    const run = await supervisor.spawn(sh(`read line; cat '${path}'; exit 3`), {
+      stdout: { policy: "back-pressure" },
+      noOutputTimeoutMs,
+      graceMs: 100,
+    });
+    await fill(MIB);
+    await run.write("go\n");
+    await until("the spool is full", async () => (await spooled(supervisor, run.runId)).end > MIB / 2);
+    await new Promise((resolve) => setTimeout(resolve, noOutputTimeoutMs + defaults.backstopMs + 400));
+    expect.soft(run.firstStop).toBeNull();
+    await free();
+    for await (const _ of run.follow({ ack: true })) continue;
+    expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 3 });
   });
 });

@@ -77,6 +77,8 @@ export class FakeAnchor {
       residue: [],
       residueCount: 0,
       killMode: "none",
+      tier: null,
+      tierNote: null,
       emptiness: "proven",
       stdout: { start: 0, end: stdout.end, dropped: 0 },
       stderr: { start: 0, end: stderr.end, dropped: 0 },

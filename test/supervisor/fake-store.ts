@@ -122,6 +122,8 @@ function apply(run: RunRecord, change: RunChange): RunRecord {
       const { anchor, root, processGroupId, boundary, tier } = change;
       return { ...run, anchor, root, processGroupId, boundary, tier };
     }
+    case "weaker":
+      return { ...run, tier: change.tier, boundary: change.boundary };
     case "running":
       return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
     case "output":

@@ -15,6 +15,8 @@ const ended: AnchorExit = {
   residue: [],
   residueCount: 0,
   killMode: "none",
+  tier: null,
+  tierNote: null,
   emptiness: "proven",
   stdout: end,
   stderr: end,

@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
@@ -30,7 +31,7 @@ async function expectOneStory(supervisor: Supervisor, run: Run, code: number): P
   const { exit } = record;
   expect(record).toMatchObject({ state: "exited", emptiness: "proven" });
   const events = await supervisor.listEvents({ runId: run.runId });
-  const of = <T extends RunEvent["type"]>(type: T) => events.filter((event) => event.type === type);
+  const of = (type: RunEvent["type"]) => events.filter((event) => event.type === type);
   expect(of("exit")).toHaveLength(1);
   expect(of("exit")[0]?.data).toMatchObject({ reason: exit?.reason, actor: exit?.actor, code: exit?.code });
   expect(of("spawn")).toHaveLength(1);
@@ -281,9 +282,13 @@ describe("an escape", () => {
     const supervisor = await realSupervisor();
     bystander("sleep", "3066");
     await again(async (at) => {
-      const run = await supervisor.spawn(sh("setsid sleep 3066 & exit 0"), { graceMs: 50 });
-      // `settleMs` is 100: before it, around it, after it.
-      await setTimeout(70 + (at % 50));
+      const run = await supervisor.spawn(sh("setsid sh -c 'echo out; exec sleep 3066' & read line; exit 0"), {
+        graceMs: 50,
+      });
+      await printed(run, "out");
+      await run.write("go\n").catch(() => {});
+      // Before `settleMs`, around it, after it.
+      await setTimeout(defaults.settleMs - 30 + (at % 50));
       await run.cancel({ actor: "racer" });
       const record = await run.wait();
       const events = await supervisor.listEvents({ runId: run.runId });

@@ -24,6 +24,8 @@ interface Answers {
   };
   ended: { readonly record: RunRecord };
   listed: { readonly runs: readonly RunRecord[]; readonly events: readonly RunEvent[] };
+  /** After `ended`: all of the run's output has been passed on. */
+  silent: object;
   closed: object;
   problem: { readonly message: string };
   failed: { readonly message: string };

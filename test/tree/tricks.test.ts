@@ -21,7 +21,8 @@ interface Stage {
 }
 
 describe.concurrent("a tree that resists", () => {
-  for (const tier of [tiers.cgroup, tiers.none, tiers.noPidfd])
+  // Not without handles: there only direct children are signalled, and whoever is deeper down is killed as he comes up.
+  for (const tier of [tiers.cgroup, tiers.none])
     test(`everybody is asked to go before anybody is killed, the stopped ones too, tier ${tier.name}`, async ({
       skip,
     }) => {
@@ -34,9 +35,8 @@ describe.concurrent("a tree that resists", () => {
         // Far more than they need: nobody of them is to be killed.
         supervised.cancel({ graceMs: 10_000 });
         const record = await ends(supervised, crowd);
-        const said = roles.filter((role) => supervised.output.includes(`bye ${role}`));
-        expect(said).toEqual(roles);
         expect(record).toMatchObject({ exit: { reason: "manual-cancel", code: 0 }, residueCount: 0 });
+        expect(byes(supervised.output)).toEqual(new Set(roles));
       });
     });
 
@@ -139,12 +139,12 @@ describe.concurrent("a tree that resists", () => {
 
 /** Whoever is found has already ended, and whoever follows has not been found: only who buries the dead can tell. */
 describe("processes that run from one to the next", () => {
-  const rounds = 6;
+  const rounds = 5;
   for (const [tier, hoppers] of [
-    [tiers.cgroup, 8],
-    [tiers.none, 8],
-    [tiers.noPidfd, 8],
-    [tiers.noChildren, 3],
+    [tiers.cgroup, 3],
+    [tiers.none, 3],
+    [tiers.noPidfd, 3],
+    [tiers.noChildren, 1],
   ] as const)
     for (const end of ["cancel", "SIGKILL of the anchor"] as const)
       test(`are caught after ${end}, ${rounds} times, tier ${tier.name}`, async ({ skip }) => {
@@ -300,6 +300,10 @@ async function playScenario(
   return started;
 }
 
+function byes(output: string): Set<string> {
+  return new Set(Array.from(output.matchAll(/bye (\w+)/g), ([, role]) => role ?? ""));
+}
+
 /** Proven empty, which is true at once; and the library closes without a word. */
 async function ends(
   supervised: Supervised,
@@ -312,6 +316,7 @@ async function ends(
   expect(record).toMatchObject({ state: "exited", emptiness: "proven" });
   const { events } = await supervised.list();
   expect(events.filter(({ type, runId }) => type === "exit" && runId === record.runId)).toHaveLength(1);
+  await supervised.hear("silent");
   await supervised.close();
   return record;
 }

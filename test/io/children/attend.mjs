@@ -5,7 +5,7 @@
 //   follow             file to write stdout to, chunk by chunk, each acked only when it is there
 //   feed               file to pass to stdin, from where the anchor says it has come
 //   pauseMs            after each chunk or piece
-//   then               "cancel" or "write": do that to the run, and die of SIGKILL in the same breath
+//   lastly             "cancel" or "write": do that to the run, and die of SIGKILL in the same breath
 import { openSync, readFileSync, writeSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { openSupervisor } from "../../../dist/index.js";
@@ -20,9 +20,9 @@ console.log(JSON.stringify(runs.map(({ runId }) => runId)));
 
 const [run] = runs;
 if (run !== undefined) {
-  if (task.then === "cancel") await run.cancel({ actor: "the first", requestId: "r1", graceMs: 100 });
-  if (task.then === "write") await run.write("from the first\n");
-  if (task.then !== undefined) process.kill(process.pid, "SIGKILL");
+  if (task.lastly === "cancel") await run.cancel({ actor: "the first", requestId: "r1", graceMs: 100 });
+  if (task.lastly === "write") await run.write("from the first\n");
+  if (task.lastly !== undefined) process.kill(process.pid, "SIGKILL");
   await Promise.all([
     task.follow === undefined ? null : follow(openSync(task.follow, "a")),
     task.feed === undefined ? null : feed(readFileSync(task.feed)),

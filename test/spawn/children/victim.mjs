@@ -1,6 +1,7 @@
 // A supervising process that kills itself at one step of a spawn:
 //   node victim.mjs <home> <instanceId> <step> <spawns> <ownerLossMs> <script>
-// The steps are those of ../steps.ts; `random:<ms>` is that long after the spawn began, by another thread's clock.
+// The steps are those of ../steps.ts; `random:<share>` is at that share of the time a spawn may take, by another
+// thread's clock. With `:cold` there is no launcher yet.
 import { mkdirSync } from "node:fs";
 import { Socket } from "node:net";
 import { join } from "node:path";
@@ -34,14 +35,20 @@ const store = await openSqliteStore({ path: storePath, eventsKept: 1000, busyMs:
 const host = await openNativeHost({ home, instanceId, instanceDir, incarnation: "victim", machine });
 
 const supervisor = createSupervisor({ home, instanceId, store: mortalStore(), host: mortalHost() });
+/** Ten milliseconds are many times a spawn on a calm machine; a busy one takes its time. */
+let range = 10;
 if (!step.endsWith(":cold")) {
   // With a launcher that is there, the steps follow each other closely.
-  const first = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
-  await first.wait();
+  await warmUp(1);
+  const began = performance.now();
+  if (step.startsWith("random")) await warmUp(Number(spawns));
+  range = Math.max(range, performance.now() - began);
+} else {
+  range = 40;
 }
 watchStart();
-const [, delay] = /^random:([\d.]+)/.exec(step) ?? [];
-const clock = delay === undefined ? null : await startClock(Number(delay));
+const [, share] = /^random:([\d.]+)/.exec(step) ?? [];
+const clock = share === undefined ? null : await startClock(Number(share) * range);
 armed = true;
 clock?.go();
 const options = { ownerLossMs: Number(ownerLossMs), graceMs: 100 };
@@ -52,6 +59,11 @@ await Promise.all(spawned);
 reached("running");
 // Only a late clock gets here.
 setInterval(() => lock, 1000);
+
+async function warmUp(count) {
+  const runs = Array.from({ length: count }, () => supervisor.spawn({ io: "pipe", argv: ["/bin/true"] }));
+  for (const run of await Promise.all(runs)) await run.wait();
+}
 
 function mortalStore() {
   return new Proxy(store, {

@@ -18,9 +18,13 @@ const orders = {
   async spawn({ input, options }) {
     run = await supervisor.spawn(input, options);
     say("started", { runId: run.runId, record: await supervisor.getRun(run.runId) });
-    void pass(run);
+    const passed = pass(run);
     void run.wait().then(
-      (record) => say("ended", { record }),
+      async (record) => {
+        say("ended", { record });
+        await passed;
+        say("silent");
+      },
       (error) => say("failed", { message: String(error) }),
     );
   },
