@@ -113,7 +113,7 @@ int inspect_mode(void) {
 struct request {
   struct identity root;
   const char *cgroup, *lease;
-  uint64_t cgroup_inode, session, grace;
+  uint64_t cgroup_inode, grace;
 };
 
 static struct member reap_root;
@@ -155,7 +155,11 @@ static long living(void) {
 /* The start time alone collides within a clock tick: without a unique id a second fact must match. */
 static bool verify(const struct request *request, char *why, size_t size) {
   char lease[256];
-  if (request->root.pid <= 1 || !os_open(&request->root, &reap_root)) {
+  if (os_untouchable(request->root.pid)) {
+    snprintf(why, size, "it is ourselves, an ancestor of ours or of our own group: refused");
+    return false;
+  }
+  if (!os_open(&request->root, &reap_root)) {
     snprintf(why, size, "the recorded process is gone");
     return false;
   }
@@ -164,9 +168,6 @@ static bool verify(const struct request *request, char *why, size_t size) {
   else if (request->root.unique != 0 && reap_root.id.unique == request->root.unique) snprintf(why, size, "unique id matches");
   else if (reap_boundary.cgroup >= 0 && os_boundary_holds(&reap_boundary, reap_root.id.pid)) snprintf(why, size, "start time and cgroup match");
   else if (marked && request->lease != NULL && strcmp(lease, request->lease) == 0) snprintf(why, size, "start time and lease marker match");
-  /* Every stranger that leads a session has its own number as session id: it counts only for one without any environment. */
-  else if (!os_has_environ(reap_root.id.pid) && request->session != 0 && (uint64_t)reap_root.sid == request->session)
-    snprintf(why, size, "start time and session match");
   else {
     snprintf(why, size, "start time matches but no second fact does: left alone");
     os_close(&reap_root);
@@ -222,7 +223,6 @@ static bool parse(int argc, char **argv, struct request *request) {
     else if (strcmp(argv[i], "--unique") == 0) request->root.unique = n;
     else if (strcmp(argv[i], "--cgroup") == 0) request->cgroup = argv[i + 1];
     else if (strcmp(argv[i], "--cgroup-inode") == 0) request->cgroup_inode = n;
-    else if (strcmp(argv[i], "--session") == 0) request->session = n;
     else if (strcmp(argv[i], "--lease") == 0) request->lease = argv[i + 1];
     else if (strcmp(argv[i], "--grace") == 0) request->grace = n;
     else return false;
@@ -234,7 +234,7 @@ int reap_mode(int argc, char **argv) {
   struct request request = {0};
   char why[256] = "";
   if (!parse(argc, argv, &request)) {
-    fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--session N] [--lease ID] [--grace MS]\n");
+    fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--lease ID] [--grace MS]\n");
     return 2;
   }
   reap_boundary.cgroup = -1;

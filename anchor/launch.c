@@ -251,13 +251,15 @@ static bool clean_up(void) {
   struct boundary boundary;
   /* Counted on the bare list, zombies included: of a tree that keeps moving, one is always on it until we wait for it. */
   if (!any_lost() && os_count_children(is_anchor) == 0) return false;
+  os_prefer_us();
+  long left = collect_residue(0); /* counted before they are killed: for the record */
+  tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
       os_boundary_kill(&boundary);
       close(boundary.cgroup);
     }
-  long left = tree_kill(collect_residue);
-  tree_release(left);
+  tree_release(tree_kill(collect_residue));
   /* Whose it was cannot be told for sure when several anchors died; the count is for the record. */
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;

@@ -228,9 +228,11 @@ void os_self(struct member *out) {
 
 /* ---- the choke point ---- */
 
+bool os_untouchable(pid_t pid) { return pid <= 1 || pid == self || is_ancestor(pid) || getpgid(pid) == getpgrp(); }
+
 int os_signal(const struct member *member, int signal) {
   pid_t pid = member->id.pid;
-  if (pid <= 1 || pid == self || is_ancestor(pid) || getpgid(pid) == getpgrp()) return EINVAL;
+  if (os_untouchable(pid)) return EINVAL;
   if (member->handle >= 0)
     return syscall(SYS_pidfd_send_signal, member->handle, signal, NULL, 0) == 0 ? 0 : errno;
   /* No handles on this kernel: only a child of ours may be signalled, whose number nobody can have before we wait. */
@@ -379,8 +381,6 @@ static long read_environ(pid_t pid) {
   snprintf(path, sizeof path, "/proc/%d/environ", pid);
   return slurp(path, environment, sizeof environment);
 }
-
-bool os_has_environ(pid_t pid) { return read_environ(pid) > 0; }
 
 bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
   long length = read_environ(pid);

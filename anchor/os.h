@@ -61,6 +61,8 @@ bool os_open(const struct identity *id, struct member *out);
 bool os_look(pid_t pid, struct member *out);
 void os_close(struct member *member);
 
+/* Numbers that are refused whatever the evidence: 1 and below, ourselves, our ancestors, our own group. */
+bool os_untouchable(pid_t pid);
 /* The choke point: the only place in Holdfast that signals a process. 0 or errno. */
 int os_signal(const struct member *member, int signal);
 
@@ -84,8 +86,6 @@ void os_self(struct member *out);
 bool os_environ(pid_t pid, const char *name, char *out, size_t size);
 /* Everyone alive whose environment says so. A marker alone is reported, never signalled. */
 long os_marked(const char *name, const char *value, struct member *out, long max);
-/* False when it is empty or unreadable. */
-bool os_has_environ(pid_t pid);
 /* Path below the cgroup root; false when there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 

@@ -107,7 +107,7 @@ void tell_welcome(struct connection *connection) {
   struct out out = connection_out(connection, F_WELCOME);
   out_number(&out, T_PROTOCOL, PROTOCOL);
   out_number(&out, T_EPOCH, run.epoch);
-  out_number(&out, T_PHASE, run.phase);
+  out_number(&out, T_PHASE, run.phase == GATED && run.gate_used ? RUNNING : run.phase); /* after GO anything may have run */
   out_number(&out, T_ROOT_PID, (uint64_t)run.child.id.pid);
   out_number(&out, T_ROOT_START, run.child.id.start);
   out_number(&out, T_ROOT_UNIQUE, run.child.id.unique);
@@ -291,7 +291,8 @@ static void change_policy(const struct frame *frame) {
   if (frame_number(frame, T_OWNER_LOSS_MS, &n)) run.policy.owner_loss = n;
   if (frame_number(frame, T_KIND, &n)) run.policy.service = n == 1;
   if (frame_number(frame, T_ON_ESCAPE, &n)) run.policy.sweep_escapes = n == 1;
-  if (frame_number(frame, T_GRACE_MS, &n)) run.policy.grace = n;
+  /* Once it is being stopped, nobody can give it more time. */
+  if (frame_number(frame, T_GRACE_MS, &n) && (n < run.policy.grace || (!run.stop.set && !run.terminating))) run.policy.grace = n;
 }
 
 static void go(struct connection *connection) {

@@ -18,7 +18,7 @@
 
 #define START_PATIENCE_MS 10000
 #define CHECK_FIRST_MS 5000
-#define ARGUMENTS_MAX 65536
+#define ARGUMENTS_MAX (1 << 20)
 #define NUMBER_MAX (UINT64_C(1) << 48)
 
 struct run run;

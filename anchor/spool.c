@@ -87,6 +87,10 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
     }
     if (spool->error != 0) {
       if (spool->back_pressure && !spool->unbounded) return done;
+      if (spool->back_pressure) { /* what nobody has acknowledged is not given up for what comes after it */
+        spool->dropped += length - done;
+        return length;
+      }
       if (spool->start < spool->segment_base) {
         spool->dropped += spool->segment_size; /* make room by forgetting the oldest, and try again */
         remove_oldest(spool);

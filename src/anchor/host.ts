@@ -214,7 +214,6 @@ export interface ProcessEvidence {
 export interface ReapRequest {
   readonly root: ProcessIdentity | null;
   readonly cgroup: { readonly path: string; readonly inode: string } | null;
-  readonly sessionId: number | null;
   readonly leaseId: string | null;
   readonly graceMs: number;
 }

@@ -16,14 +16,13 @@ export async function reap(anchorPath: string, request: ReapRequest): Promise<Re
   );
 }
 
-function evidenceArgs({ root, cgroup, sessionId, leaseId, graceMs }: ReapRequest): string[] {
+function evidenceArgs({ root, cgroup, leaseId, graceMs }: ReapRequest): string[] {
   const args = ["--grace", String(mustBeWhole(Math.ceil(graceMs)))];
   if (root !== null) {
     args.push("--pid", String(mustBePid(root.pid)), "--start", String(mustBeWhole(root.startTime)));
     if (root.uniqueId !== null) args.push("--unique", mustBeDigits(root.uniqueId));
   }
   if (cgroup !== null) args.push("--cgroup", cgroup.path, "--cgroup-inode", mustBeDigits(cgroup.inode));
-  if (sessionId !== null) args.push("--session", String(mustBeWhole(sessionId)));
   if (leaseId !== null) args.push("--lease", leaseId);
   return args;
 }

@@ -78,11 +78,9 @@ async function endVerified(host: AnchorHost, traces: Traces, root: ProcessIdenti
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
   const { leaseId, graceMs } = traces;
-  // A run's root leads a session of its own, so its pid is the session's id as well.
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,
-    sessionId: root.pid,
     leaseId,
     graceMs,
   });

@@ -5,6 +5,9 @@ import { deferred } from "./deferred.js";
 import { newRequestId } from "./ids.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
 import { step } from "./run-state.js";
+import { oneOf, plainText } from "./spawn-options.js";
+
+const STOP_REASONS = ["manual-cancel", "overall-timeout", "no-output-timeout", "shutdown"] as const;
 
 /** Resolves when the stop is with the anchor, which keeps the first one's reason; or when there is nothing left to stop. */
 export async function cancel(live: LiveRun, options: CancelOptions = {}): Promise<void> {
@@ -14,6 +17,9 @@ export async function cancel(live: LiveRun, options: CancelOptions = {}): Promis
     requestId = newRequestId(),
     graceMs = null,
   } = options;
+  oneOf("reason", reason, STOP_REASONS);
+  plainText("actor", actor);
+  plainText("requestId", requestId);
   if (graceMs !== null && !(Number.isFinite(graceMs) && graceMs >= 0))
     throw new BadInput("graceMs", `a grace must be a number of milliseconds, 0 or more, not ${graceMs}`);
   if (isOver(live)) return;
@@ -31,7 +37,6 @@ export function sendStop(live: LiveRun, stop: StopRequest): void {
   live.state = step(live.state, { type: "stop", stop });
   if (live.link === null) live.owed.push(stop);
   else live.link.stop(stop);
-  noteStop(live, stop);
 }
 
 /** There is a connection (again): what was asked meanwhile is asked now, in order. */
@@ -42,7 +47,7 @@ export function handOverOwed(live: LiveRun): void {
   live.owedHanded = null;
 }
 
-/** Once per run: the first stop is the one that counts, whoever asked. */
+/** Once per run, in the anchor's words: it alone knows which stop was the first. */
 export function noteStop(live: LiveRun, { reason, actor, requestId }: FirstStop): void {
   if (live.stopNoted) return;
   live.stopNoted = true;

@@ -2,6 +2,7 @@ import type { AnchorExit, SpawnFailure, StreamName } from "../anchor/host.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunExit } from "../store/run-record.js";
 import type { Aftermath } from "./aftermath.js";
+import { noteStop } from "./cancel.js";
 import { finalize, type Finale } from "./finalize.js";
 import type { LiveRun } from "./live-run.js";
 import { outcomeOf, outcomeOfRemains } from "./outcome.js";
@@ -20,6 +21,12 @@ export function concludeExit(
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
   if (exit.executed) recordStart(live, Date.now() - exit.durationMs);
   noteTier(live, exit);
+  // Said in the exit too, for whoever did not hear it from the anchor in time.
+  if (exit.requestId !== "" || exit.actor !== "") {
+    const { reason, actor, requestId } = exit;
+    live.firstStop ??= { reason, actor, requestId };
+    noteStop(live, live.firstStop);
+  }
   live.failure ??= exit.spawnError;
   const outcome = outcomeOf(exit, source, live.facts.attempt);
   const { residue, residueCount, emptiness, usage, processes } = exit;

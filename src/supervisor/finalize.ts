@@ -52,9 +52,12 @@ async function commit(live: LiveRun, finished: ReturnType<LiveRun["journal"]["fi
 
 function finalEvents(live: LiveRun, { ending, mode, cleaned, survivors }: Finale, at: number): NewRunEvent[] {
   const { exit, residue, emptiness } = ending;
+  const { reason, actor, code, signal } = exit;
   const facts = eventFacts(live, at);
   const events: NewRunEvent[] = [];
-  const escaped = residue.filter(isOutside);
+  // Who is still there when a run is stopped has not escaped it.
+  const byItself = reason === "exit" || reason === "signal" || reason === "ownership-escape";
+  const escaped = byItself ? residue.filter(isOutside) : [];
   if (escaped.length > 0)
     events.push({
       ...facts,
@@ -63,7 +66,6 @@ function finalEvents(live: LiveRun, { ending, mode, cleaned, survivors }: Finale
     });
   if (cleaned > 0 || survivors > 0)
     events.push({ ...facts, type: "cleanup", data: { mode, residue: cleaned, survivors } });
-  const { reason, actor, code, signal } = exit;
   events.push({ ...facts, type: "exit", data: { reason, actor, code, signal, emptiness } });
   return events;
 }

@@ -1,6 +1,7 @@
 import { defaults } from "../defaults.js";
 import type { NewRunEvent } from "../store/run-event.js";
-import type { RunRecord } from "../store/run-record.js";
+import type { Welcome } from "../anchor/host.js";
+import type { ProcessIdentity, RunRecord } from "../store/run-record.js";
 import { adopt } from "./adopt.js";
 import { aftermath, type Aftermath } from "./aftermath.js";
 import { concludeAftermath } from "./conclude.js";
@@ -39,6 +40,11 @@ async function takeUpRecord(context: Context, record: RunRecord): Promise<LiveRu
   const found = await takeUp(context, runId, record.leaseEpoch);
   switch (found.kind) {
     case "attached": {
+      // Somebody else answers on the socket of a dead anchor: the record knows better who ours was.
+      if (!isTheRecorded(record, found.link.welcome)) {
+        found.link.close();
+        return concludeDead(context, record);
+      }
       const live = resume(context, record, found.lease, found.link.welcome);
       live.journal.note(null, [attachEvent(live, "continue: re-attached after a restart")]);
       adopt(live, found.link, true);
@@ -57,6 +63,16 @@ async function takeUpRecord(context: Context, record: RunRecord): Promise<LiveRu
       found.observer.close();
       throw found.error;
   }
+}
+
+function isTheRecorded({ anchor, root }: RunRecord, welcome: Welcome): boolean {
+  return (
+    (anchor === null || sameProcess(anchor, welcome.anchor)) && (root === null || sameProcess(root, welcome.root))
+  );
+}
+
+function sameProcess(a: ProcessIdentity, b: ProcessIdentity): boolean {
+  return a.pid === b.pid && a.startTime === b.startTime && a.uniqueId === b.uniqueId;
 }
 
 async function concludeDead(context: Context, record: RunRecord): Promise<LiveRun | null> {

@@ -1,3 +1,4 @@
+import { BadInput } from "../errors.js";
 import type { AnchorLink, FirstStop, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import { NotSteering } from "../errors.js";
 import type { RunRecord, RunStateName } from "../store/run-record.js";
@@ -49,6 +50,8 @@ class SupervisedRun implements Run {
   }
 
   async write(data: Uint8Array | string): Promise<void> {
+    if (typeof data !== "string" && !(data instanceof Uint8Array))
+      throw new BadInput("data", `only text or bytes can be written, not ${JSON.stringify(data)}`);
     maySteer(this.#live);
     await this.#live.stdin.write(data);
   }

@@ -30,6 +30,29 @@ export function wordMap(
   return { ...words };
 }
 
+/** Becomes part of a command line, an environment or a frame: no NUL. */
+export function plainText(field: string, value: string): string {
+  if (typeof value === "string" && !value.includes("\0")) return value;
+  throw new BadInput(field, `${field} must be text without NUL, not ${JSON.stringify(value)}`);
+}
+
+function maybeText(field: string, value: string | null | undefined): string | null {
+  return value === undefined || value === null ? null : plainText(field, value);
+}
+
+/** Whose run it is. */
+export function ownership(options: {
+  readonly sessionKey?: string;
+  readonly backendId?: string;
+  readonly agentId?: string;
+}): { readonly sessionKey: string | null; readonly backendId: string | null; readonly agentId: string | null } {
+  return {
+    sessionKey: maybeText("sessionKey", options.sessionKey),
+    backendId: maybeText("backendId", options.backendId),
+    agentId: maybeText("agentId", options.agentId),
+  };
+}
+
 /** What the terminal driver can hold. */
 const LARGEST_SIDE = 65_535;
 

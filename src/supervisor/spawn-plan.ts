@@ -9,7 +9,7 @@ import { checkCommand, checkExecSize } from "./command.js";
 import type { Context } from "./context.js";
 import { buildEnvironment } from "./environment.js";
 import { commandHash, displayCommand } from "./redact.js";
-import { limit, oneOf, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
+import { limit, oneOf, ownership, plainText, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {
@@ -25,7 +25,7 @@ const FIRST_EPOCH = 1;
 
 export function planSpawn(context: Context, input: CommandInput, options: SpawnOptions): SpawnPlan {
   const { argv, io } = checkCommand(input);
-  const cwd = directory(options.cwd);
+  const cwd = directory(options.cwd === undefined ? undefined : plainText("cwd", options.cwd));
   const command = displayCommand(argv);
   const kind = oneOf("kind", options.kind ?? "task", ["task", "service"]);
   const labels = wordMap("labels", options.labels ?? {});
@@ -46,7 +46,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     overallMs: limit("timeoutMs", options.timeoutMs),
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
-  const { sessionKey = null, backendId = null, agentId = null } = options;
+  const { sessionKey, backendId, agentId } = ownership(options);
   return {
     command,
     kind,

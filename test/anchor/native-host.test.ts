@@ -359,7 +359,6 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const result = await host.reap({
       root: { ...root, startTime: root.startTime + 5, uniqueId: null },
       cgroup: null,
-      sessionId: null,
       leaseId: null,
       graceMs: 0,
     });
@@ -381,7 +380,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     expect(await ended).toBeNull();
     const cgroup =
       boundary.cgroup === null ? null : { path: boundary.cgroup, inode: boundary.cgroupInode ?? "" };
-    const result = await host.reap({ root, cgroup, sessionId: null, leaseId: "lease_x", graceMs: 100 });
+    const result = await host.reap({ root, cgroup, leaseId: "lease_x", graceMs: 100 });
     expect(result).toMatchObject({ verified: true, survivors: [] });
     expect(result.emptiness).toBe(cgroup === null ? "unproven" : "proven");
     expect((await host.inspect([root]))[0]).toMatchObject({ matches: false });

@@ -378,6 +378,7 @@ describe("what is left behind", () => {
       graceMs: 200,
     });
     expect(await owner.heard("leader")).toMatchObject({ code: null, signal: 10 });
+    await until(async () => (await launcher.file("run_a", "leader.json")) !== null);
     expect(await launcher.file("run_a", "leader.json")).toEqual({ signal: 10 });
     const exit = await exitOf(owner);
     expect(exit).toMatchObject({ reason: "ownership-escape", leader: { signal: 10 }, emptiness: "proven" });

@@ -104,6 +104,17 @@ describe("epochs", () => {
     expect(existsSync(mark)).toBe(false);
   });
 
+  test("a former owner's WRITE and RESIZE are never obeyed", async () => {
+    const launcher = await RawLauncher.start();
+    const former = await launcher.run("run_a", "read line; echo $line; stty size", { pty: 1 });
+    const owner = await launcher.attach("run_a", 2);
+    former.send(write(0, "former\n"), encodeMessage("resize", { rows: 7, cols: 7 }));
+    await former.ended();
+    owner.send(encodeMessage("resize", { rows: 33, cols: 44 }), write(0, "owner\n"));
+    await owner.heard("exited");
+    expect(await launcher.output("run_a")).toBe("owner\r\nowner\r\n33 44\r\n");
+  });
+
   test("in a race of forty owners for one stdin, each byte comes from who owned it then", async () => {
     const launcher = await RawLauncher.start();
     const links: { link: RawLink; offset: number; line: string }[] = [];

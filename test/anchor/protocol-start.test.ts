@@ -171,7 +171,9 @@ test("two STARTs for one run id at once: one run, the other is told", async () =
   const launcher = await RawLauncher.start();
   const owners = await Promise.all([launcher.knock(), launcher.knock()]);
   const frame = launcher.startFrame("run_a", "exit 6");
-  for (const owner of owners) owner.send(frame, encodeMessage("go", {}));
+  for (const owner of owners) owner.send(frame);
+  const welcomed = await Promise.any(owners.map((owner) => owner.heard("welcome").then(() => owner)));
+  welcomed.send(encodeMessage("go", {}));
   await Promise.all(owners.map((owner) => owner.ended()));
   const names = owners.map(({ all }) => all.map(({ name }) => name));
   expect(names.filter((heard) => heard.includes("failed"))).toHaveLength(1);

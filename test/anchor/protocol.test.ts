@@ -29,10 +29,10 @@ describe("frames", () => {
 
   test("may come many in one packet", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.start("run_a", "cat");
     const write = encodeMessage("write", { offset: 0, data: Buffer.from("all at once\n") });
     const close = encodeMessage("closeStdin", { offset: 12 });
-    owner.send(launcher.startFrame("run_a", "cat"), GO, STATUS, write, STATUS, close);
+    owner.send(STATUS, GO, write, STATUS, close);
     await owner.heard("exited");
     expect(await launcher.output("run_a")).toBe("all at once\n");
     expect(owner.all.filter(({ name }) => name === "welcome")).toHaveLength(3);
@@ -42,7 +42,9 @@ describe("frames", () => {
     const launcher = await RawLauncher.start();
     const more = [rawField(UNKNOWN_TAG, "what is this"), rawField(UNKNOWN_TAG + 1, Buffer.alloc(1000, 1))];
     const owner = await launcher.knock();
-    owner.send(withFields(launcher.startFrame("run_a", "cat"), ...more), withFields(GO, ...more));
+    owner.send(withFields(launcher.startFrame("run_a", "cat"), ...more));
+    await owner.heard("welcome");
+    owner.send(withFields(GO, ...more));
     await owner.heard("started");
     const next = await launcher.reach("run_a");
     next.send(withFields(launcher.helloFrame("run_a", { epoch: 2 }), ...more), withFields(STATUS, ...more));
@@ -246,8 +248,8 @@ function head(length: number): Buffer {
 
 /** Hundredths of a second a process has computed, for itself or in the kernel. */
 async function cpuTicks(pid: number): Promise<number> {
-  const stat = await readFile(`/proc/${pid}/stat`, "utf8");
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const line = await readFile(`/proc/${pid}/stat`, "utf8");
+  const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");
   return Number(fields[11]) + Number(fields[12]);
 }
 

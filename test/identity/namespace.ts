@@ -9,8 +9,9 @@ const run = promisify(execFile);
 const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 const UNSHARE = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/** Whether this machine lets us have a PID namespace of our own, in which the next number can be chosen. */
+/** Whether this machine lets us have a PID namespace of our own, in which the next number can be chosen, in C. */
 export function namespacesAreToBeHad(): boolean {
+  if (spawnSync("cc", ["--version"], { stdio: "ignore" }).status !== 0) return false;
   const choose = "echo 100 > /proc/sys/kernel/ns_last_pid";
   return spawnSync("unshare", [...UNSHARE, "sh", "-c", choose], { stdio: "ignore" }).status === 0;
 }

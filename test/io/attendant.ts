@@ -30,7 +30,10 @@ export function attend(task: Task): Attendant {
   });
   let complaint = "";
   child.stderr.on("data", (text: Buffer) => (complaint += text.toString()));
-  const ended = once(child, "close").then(() => undefined);
+  const ended = once(child, "close").then(
+    () => undefined,
+    (error: unknown) => void (complaint += String(error)),
+  );
   onTestFinished(() => void child.kill("SIGKILL"));
   const runIds = new Promise<readonly string[]>((resolve, reject) => {
     child.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString()) as string[]));

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
 import {
   bystander,
+  printed,
   processesOf,
   realSupervisor,
   sh,
@@ -220,9 +221,32 @@ test("what a supervisor was told is done is done, although it dies in the same b
   await run.wait();
 });
 
+test("a PTY run is taken up like any other: output, input, window and end of input go on", async () => {
+  const home = await temporaryHome();
+  const script = `stty -echo; echo ready; while read line; do echo "got $line"; stty size; done; exit 6`;
+  const started = attend({
+    home,
+    instanceId: INSTANCE,
+    spawn: [[{ io: "pty", argv: ["/bin/sh", "-c", script] }, { size: { rows: 30, cols: 100 } }]],
+  });
+  const [runId = ""] = await started.runIds;
+  await started.kill();
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  const run = await recoverOnly(supervisor, runId);
+  await printed(run, "ready");
+  await run.write("one\n");
+  await printed(run, "30 100");
+  run.resize({ rows: 44, cols: 132 });
+  await run.write("two\n");
+  await printed(run, "44 132");
+  await run.closeStdin();
+  expect(await run.wait()).toMatchObject({ io: "pty", exit: { reason: "exit", code: 6, source: "anchor" } });
+  expect((await textOf(run)).stdout).toBe("ready\r\ngot one\r\n30 100\r\ngot two\r\n44 132\r\n");
+});
+
 test("the overall deadline counts from the start of the command, whoever supervises it", async () => {
   const home = await temporaryHome();
-  const timeoutMs = 1_500;
+  const timeoutMs = 3_000;
   const started = attend({
     home,
     instanceId: INSTANCE,
@@ -240,8 +264,24 @@ test("the overall deadline counts from the start of the command, whoever supervi
   expect(record.exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
   const lasted = (record.endedAt ?? 0) - (record.startedAt ?? 0);
   expect(lasted).toBeGreaterThanOrEqual(timeoutMs - 1);
-  expect(lasted).toBeLessThan(timeoutMs + 600);
+  expect(lasted).toBeLessThan(timeoutMs + 1_000);
   expect(await exitsOf(supervisor, runId)).toBe(1);
+});
+
+test("the record of a run that ended unattended says when that was, not when somebody came to look", async () => {
+  const home = await temporaryHome();
+  const started = attend({ home, instanceId: INSTANCE, spawn: [[sh("sleep 0.1; exit 2"), {}]] });
+  const [runId = ""] = await started.runIds;
+  await started.kill();
+  while ((await processesOf(runId)).length > 0) await setTimeout(20);
+  const gone = Date.now();
+  await setTimeout(1_500);
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  await supervisor.recover();
+  const record = await supervisor.getRun(runId);
+  expect(record?.exit).toMatchObject({ reason: "exit", code: 2, source: "exit-file" });
+  expect(record?.endedAt).toBeGreaterThanOrEqual(record?.startedAt ?? Infinity);
+  expect(record?.endedAt).toBeLessThanOrEqual(gone + 500);
 });
 
 test.each([

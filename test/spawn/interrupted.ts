@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { Socket } from "node:net";
 import { join } from "node:path";
+import { Duplex } from "node:stream";
 import { onTestFinished } from "vitest";
 import type { AnchorHost, AnchorLink } from "../../src/anchor/host.js";
 import { openNativeHost } from "../../src/anchor/native-host.js";
@@ -95,23 +96,23 @@ function announcingLink(link: AnchorLink, runId: string, interrupt: Interruption
   });
 }
 
-function bound<T extends object>(target: T, name: string | symbol): unknown {
+function bound(target: object, name: string | symbol): unknown {
   const value: unknown = Reflect.get(target, name, target);
   return typeof value === "function" ? (value.bind(target) as unknown) : value;
 }
 
 /** START is inside the host: it is seen on its way out, and announced when the kernel has it. */
 export function announceStarts(): void {
-  const write = Socket.prototype.write;
-  Socket.prototype.write = function (this: Socket, ...args: Parameters<Socket["write"]>): boolean {
-    const [chunk] = args;
-    if (!Buffer.isBuffer(chunk) || chunk[4] !== messages.start.type)
-      return Reflect.apply(write, this, args) as boolean;
+  const write = Reflect.get(Duplex.prototype, "write") as (...args: unknown[]) => boolean;
+  const value = function (this: Socket, chunk: unknown, ...rest: unknown[]): boolean {
+    if (!Buffer.isBuffer(chunk) || chunk[4] !== messages.start.type) return write.call(this, chunk, ...rest);
     const runId = chunk.toString("latin1", 10, 10 + chunk.readUInt32LE(6));
-    return Reflect.apply(write, this, [chunk, () => announced.get(runId)?.("asked", runId)]) as boolean;
-  } as Socket["write"];
+    return write.call(this, chunk, () => announced.get(runId)?.("asked", runId));
+  };
+  Object.defineProperty(Socket.prototype, "write", { configurable: true, writable: true, value });
   onTestFinished(() => {
-    Socket.prototype.write = write;
+    // What it hides is the stream's own.
+    Reflect.deleteProperty(Socket.prototype, "write");
   });
 }
 

@@ -9,7 +9,7 @@ import { type StepName, steps } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const REPEATS = soak ? 150 : 10;
-const AT_ONCE = 5;
+const AT_ONCE = 10;
 const LIVING = ["starting", "running", "exiting"] as const;
 const argv = ["/bin/sh", "-c", SCRIPT];
 
@@ -78,9 +78,7 @@ describe.each(targets)("the %s killed outright", (target) => {
       announceStarts();
       const scene = await Scene.open();
       const homes = await Promise.all(Array.from({ length: REPEATS }, (_, at) => scene.home(`v${at}`)));
-      await atMost(target === "anchor and launcher" ? REPEATS : AT_ONCE, homes, (home) =>
-        spawnAndKill(home, name, target),
-      );
+      await atMost(AT_ONCE, homes, (home) => spawnAndKill(home, name, target));
       await scene.nothingLeft(0);
       const reasons = possibleReasons(name, target);
       const ends: Record<string, number> = {};

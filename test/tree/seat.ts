@@ -1,6 +1,14 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chownSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmdirSync,
+  writeFileSync,
+} from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -197,9 +205,7 @@ export class Seat implements AsyncDisposable {
 
 /** A failed test's last resort; everything in there was started by it. */
 function killCgroup(path: string): void {
-  try {
-    writeFileSync(join(path, "cgroup.kill"), "1");
-  } catch {
-    // It is gone, as it should be.
-  }
+  if (!existsSync(path)) return;
+  writeFileSync(join(path, "cgroup.kill"), "1");
+  spawnSync("find", [path, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"]);
 }

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -175,6 +175,8 @@ describe.concurrent("a supervision that falters", () => {
         const { record } = await playScenario(supervised, crowd);
         supervised.cancel({ graceMs: 60_000, actor: "test:me" });
         await until("only the deaf one is left", () => crowd.others().length === 1);
+        // Its status is noted before it is buried.
+        await until("the leader is buried", () => !existsSync(`/proc/${record.root?.pid}`));
         signal(known(record.anchor), "SIGKILL");
         const ended = await ends(supervised, crowd);
         expect(ended.exit).toMatchObject({ reason: "lost", actor: "test:me", signal: "SIGTERM" });

@@ -65,7 +65,7 @@ async function collided(kind) {
 async function reapCollided(kind) {
   const { stranger, root, cgroup } = await collided(kind);
   const [evidence] = await host.inspect([stranger.recorded]);
-  const asked = { root, cgroup, sessionId: root.pid, leaseId: "lease_recorded", graceMs: 20 };
+  const asked = { root, cgroup, leaseId: "lease_recorded", graceMs: 20 };
   const result = await host.reap(asked);
   const fate = await stranger.fate();
   cgroup?.remove();
@@ -155,7 +155,6 @@ async function reapOurs() {
   const result = await host.reap({
     root,
     cgroup: null,
-    sessionId: root.pid,
     leaseId: "lease_recorded",
     graceMs: 0,
   });

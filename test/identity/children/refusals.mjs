@@ -20,7 +20,7 @@ const answers = {
   "PID 1": await ask(await evidence(1)),
   "no number": await ask(["--pid", "0"]),
   "a negative number": await ask(["--pid", "-1", "--start", "1"]),
-  "every process": await ask(["--pid", "-1", "--start", "1", "--session", "1"]),
+  "every process": await ask(["--pid", "-1", "--start", "1"]),
   "a group": await ask(["--pid", String(-process.pid), "--start", "1"]),
   "a number beyond numbers": await ask(["--pid", "18446744073709551615", "--start", "1"]),
   "no evidence at all": await ask(["--pid", String(process.pid)]),
@@ -41,7 +41,7 @@ async function soon(line) {
 
 /** What `reap` needs to be sure of a process. */
 async function evidence(pid) {
-  const [{ identity, sessionId }] = await host.inspect([pid]);
+  const [{ identity }] = await host.inspect([pid]);
   const unique = identity.uniqueId === null ? [] : ["--unique", identity.uniqueId];
   return [
     "--pid",
@@ -49,7 +49,7 @@ async function evidence(pid) {
     "--start",
     String(identity.startTime),
     ...unique,
-    ...["--session", String(sessionId), "--lease", LEASE],
+    ...["--lease", LEASE],
   ];
 }
 
@@ -133,7 +133,7 @@ async function startFamily(separate, cgroup) {
   const said = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const stranger = JSON.parse((await told.next()).value);
   for (const stream of child.stdio) stream?.on("error", () => {});
-  const ask = async (args) => {
+  const askThere = async (args) => {
     child.stdin.write(`${args.join(" ")} --grace 0\n`);
     const result = await soon(said.next());
     const shell = result !== undefined && (await soon(said.next())) === "the shell lives";
@@ -145,5 +145,5 @@ async function startFamily(separate, cgroup) {
     const bystanders = [fate === undefined ? { alive: false } : JSON.parse(fate)];
     return { code, signal, result: result?.startsWith("{") ? JSON.parse(result) : null, shell, bystanders };
   };
-  return { pid: child.pid, stranger, ask };
+  return { pid: child.pid, stranger, ask: askThere };
 }

@@ -1,5 +1,6 @@
-// A supervising process that kills itself at one step of a spawn:
+// A supervising process that kills itself at one step of its spawns:
 //   node victim.mjs <home> <instanceId> <step> <spawns> <ownerLossMs> <script>
+// Each spawn goes as far as the step and no further; the last one to get there kills the process.
 // The steps are those of ../steps.ts; `random:<share>` is at that share of the time a spawn may take, by another
 // thread's clock. With `:cold` there is no launcher yet.
 import { mkdirSync } from "node:fs";
@@ -21,9 +22,14 @@ const { openStateDirectory } = await load("store/state-directory.js");
 const [, , home, instanceId, step, spawns, ownerLossMs, script] = process.argv;
 const START = 2;
 let armed = false;
+let arrived = 0;
 
-function reached(here) {
-  if (armed && here === step) process.kill(process.pid, "SIGKILL");
+/** Who gets to the step stays there. */
+async function reached(here) {
+  if (!armed || here !== step) return;
+  arrived += 1;
+  if (arrived === Number(spawns)) process.kill(process.pid, "SIGKILL");
+  await new Promise(() => {});
 }
 
 const { storePath } = await openStateDirectory(home);
@@ -52,11 +58,11 @@ const clock = share === undefined ? null : await startClock(Number(share) * rang
 armed = true;
 clock?.go();
 const options = { ownerLossMs: Number(ownerLossMs), graceMs: 100 };
-const spawned = Array.from({ length: Number(spawns) }, () =>
-  supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", script] }, options),
-);
+const spawned = Array.from({ length: Number(spawns) }, async () => {
+  await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", script] }, options);
+  await reached("running");
+});
 await Promise.all(spawned);
-reached("running");
 // Only a late clock gets here.
 setInterval(() => lock, 1000);
 
@@ -71,13 +77,13 @@ function mortalStore() {
       if (name === "insertRun")
         return async (...args) => {
           const lease = await target.insertRun(...args);
-          reached("inserted");
+          await reached("inserted");
           return lease;
         };
       if (name === "saveRun")
         return async (lease, change, ...rest) => {
           const saved = await target.saveRun(lease, change, ...rest);
-          if (change.to === "gated") reached("committed");
+          if (change.to === "gated") await reached("committed");
           return saved;
         };
       return bound(target, name);
@@ -91,7 +97,9 @@ function mortalHost() {
       if (name !== "start") return bound(target, name);
       return async (spec) => {
         const link = await target.start(spec);
-        reached("welcomed");
+        // START was seen on its way out; its answer is not for us.
+        if (armed && step === "asked") await new Promise(() => {});
+        await reached("welcomed");
         return mortalLink(link);
       };
     },
@@ -99,18 +107,21 @@ function mortalHost() {
 }
 
 function mortalLink(link) {
+  let deaf = false;
   return new Proxy(link, {
     get(target, name) {
       if (name === "go")
         return () => {
           target.go();
-          reached("gone");
+          deaf = armed && step === "gone";
+          void reached("gone");
         };
       if (name === "listen")
         return (listener) =>
           target.listen((event) => {
-            if (event.type === "started") reached("heard");
-            listener(event);
+            deaf ||= armed && event.type === "started" && step === "heard";
+            if (!deaf) listener(event);
+            else if (event.type === "started") void reached("heard");
           });
       return bound(target, name);
     },
@@ -126,7 +137,8 @@ function bound(target, name) {
 function watchStart() {
   const { write } = Socket.prototype;
   Socket.prototype.write = function (chunk, ...rest) {
-    if (Buffer.isBuffer(chunk) && chunk[4] === START) return write.call(this, chunk, () => reached("asked"));
+    if (Buffer.isBuffer(chunk) && chunk[4] === START)
+      return write.call(this, chunk, () => void reached("asked"));
     return write.call(this, chunk, ...rest);
   };
 }
