@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REAP_ROUND 4096 /* bounded: or the reaping starves owners and output */
@@ -345,6 +346,9 @@ static void write_exit(struct json *json, uint64_t now) {
   json_named(json, ",\"usage\":{\"cpuMs\":", run.cpu_ms);
   json_named(json, ",\"peakKb\":", run.peak_kb);
   json_named(json, "},\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
+  struct timespec wall;
+  clock_gettime(CLOCK_REALTIME, &wall);
+  json_named(json, ",\"endedAt\":", (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);
   json_raw(json, "}\n");
 }
 

@@ -95,12 +95,13 @@ const char *tier(void) {
   return text;
 }
 
-static void put_stream(struct out *out, const struct stream *stream, uint8_t start, uint8_t closed) {
+static void put_stream(struct out *out, const struct stream *stream, uint8_t start, uint8_t closed, uint8_t withheld) {
   out_number(out, start, stream->spool.start);
   out_number(out, (uint8_t)(start + 1), stream->spool.end);
   out_number(out, (uint8_t)(start + 2), stream->spool.acked);
   out_number(out, (uint8_t)(start + 3), stream->spool.dropped);
   if (stream->fd < 0 && stream->held_used == 0) out_number(out, closed, 1);
+  if (stream->withheld) out_number(out, withheld, 1);
 }
 
 void tell_welcome(struct connection *connection) {
@@ -120,8 +121,8 @@ void tell_welcome(struct connection *connection) {
     out_text(&out, T_CGROUP, run.boundary.path);
     out_number(&out, T_CGROUP_INODE, run.boundary.inode);
   }
-  put_stream(&out, &run.streams[0], T_OUT_START, T_OUT_CLOSED);
-  put_stream(&out, &run.streams[1], T_ERR_START, T_ERR_CLOSED);
+  put_stream(&out, &run.streams[0], T_OUT_START, T_OUT_CLOSED, T_OUT_WITHHELD);
+  put_stream(&out, &run.streams[1], T_ERR_START, T_ERR_CLOSED, T_ERR_WITHHELD);
   out_number(&out, T_OFFSET, run.input.accepted);
   out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
   if (run.input.closed) out_number(&out, T_CLOSED, 1);

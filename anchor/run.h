@@ -36,7 +36,7 @@ struct stream {
   struct spool spool;
   uint8_t *held; /* read but not yet stored: the file system refuses */
   size_t held_used;
-  bool dirty;
+  bool dirty, withheld; /* withheld: we do not read it now, and its silence is ours */
   uint64_t told_at, retry_at;
 };
 

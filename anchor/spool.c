@@ -8,12 +8,13 @@
 /* A bound is kept in whole segments: eight of them lose at most an eighth when the oldest goes. */
 #define SEGMENTS 8
 #define SEGMENT_MIN 4096
+#define SEGMENT_MAX (1u << 20) /* what is acknowledged is freed in these steps: a small disk must see it soon */
 
 void spool_open(struct spool *spool, const char *name, int dir, uint64_t bound, bool back_pressure) {
   uint64_t size = bound / SEGMENTS;
   *spool = (struct spool){
       .name = name, .dir = dir, .segment = -1, .back_pressure = back_pressure,
-      .segment_size = size < SEGMENT_MIN ? SEGMENT_MIN : size,
+      .segment_size = size < SEGMENT_MIN ? SEGMENT_MIN : size > SEGMENT_MAX ? SEGMENT_MAX : size,
   };
   spool->bound = bound < 2 * spool->segment_size ? 2 * spool->segment_size : bound;
 }

@@ -76,6 +76,7 @@ static void tell_output(struct stream *stream, uint64_t now) {
     out_number(&out, T_END, stream->spool.end);
     out_number(&out, T_DROPPED, stream->spool.dropped);
     if (closed) out_number(&out, T_CLOSED, 1);
+    if (stream->withheld) out_number(&out, T_WITHHELD, 1);
     if (stream->spool.error != 0) out_number(&out, T_ERRNO, (uint64_t)stream->spool.error);
     connection_send(run.owner, &out);
   }
@@ -95,7 +96,10 @@ void streams_settle(uint64_t now) {
       stream->held_used = 0;
       store(stream, stream->held, length);
     }
-    if (stream->fd >= 0 && !stream_wants_read(stream)) withheld = true;
+    bool held_back = stream->fd >= 0 && !stream_wants_read(stream);
+    if (held_back != stream->withheld) stream->dirty = true;
+    stream->withheld = held_back;
+    withheld |= held_back;
     if (stream->dirty && (now - stream->told_at >= TELL_EVERY_MS || stream->fd < 0)) tell_output(stream, now);
   }
   if (run.input.dirty) tell_input(run.owner);

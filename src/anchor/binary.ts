@@ -18,8 +18,16 @@ export function findAnchor(env: NodeJS.ProcessEnv = process.env): string {
  * The state directory's own copy, named by its content. Anchors outlive upgrades of the package:
  * theirs must neither change under them nor vanish. Idempotent; repairs a damaged copy.
  */
+const ELF = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
+
 export async function installAnchor(home: string, source: string): Promise<string> {
   const content = await readSource(source);
+  // A text file would be run by a shell, and anything else fail somewhere far from here.
+  if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF))
+    throw new AnchorUnusable(
+      source,
+      `${source} is not a program of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
+    );
   const hash = createHash("sha256").update(content).digest("hex").slice(0, 16);
   const directory = join(home, "bin");
   const path = join(directory, `anchor-${hash}`);

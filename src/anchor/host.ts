@@ -78,6 +78,8 @@ export interface SpoolRange {
   readonly acked: number;
   readonly dropped: number;
   readonly closed: boolean;
+  /** The anchor does not read it now: the bound or the disk is full. */
+  readonly withheld?: boolean;
 }
 
 export interface BoundaryFacts {
@@ -131,6 +133,8 @@ export interface AnchorExit {
   readonly processes: number;
   readonly usage: { readonly cpuMs: number; readonly peakKb: number };
   readonly durationMs: number;
+  /** Wall-clock milliseconds; null: not said. */
+  readonly endedAt: number | null;
 }
 
 export interface Survivor {
@@ -150,6 +154,7 @@ export type AnchorEvent =
       readonly end: number;
       readonly dropped: number;
       readonly closed: boolean;
+      readonly withheld?: boolean;
     }
   | { readonly type: "stdin"; readonly accepted: number; readonly limit: number; readonly closed: boolean }
   | { readonly type: "leader"; readonly status: LeaderStatus }

@@ -80,5 +80,5 @@ function sentence(anchorPath: string, cause: unknown): string {
   if (code === "ENOEXEC")
     return `${anchorPath} was not built for this machine; no run can be started. Build it here with scripts/build-anchor.mjs`;
   const why = cause instanceof Error ? cause.message : String(cause);
-  return `the launcher could not be started: ${why}. No run was started`;
+  return `the launcher ${anchorPath} could not be started: ${why}. No run was started`;
 }

@@ -29,6 +29,7 @@ export function parseExit(text: string): AnchorExit | null {
       processes: whole(exit["processes"]),
       usage: { cpuMs: whole(usage["cpuMs"]), peakKb: whole(usage["peakKb"]) },
       durationMs: whole(exit["durationMs"]),
+      endedAt: nullable(whole, exit["endedAt"]),
     };
   });
 }

@@ -104,7 +104,9 @@ export class Spool implements AsyncDisposable {
   async #search(offset: number): Promise<Segment | null> {
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const starts = await listSegments(this.#directory, this.#stream);
-      const start = starts.findLast((candidate) => candidate <= offset) ?? starts[0];
+      // The oldest may be removed while it is being opened: each further look begins at a newer one.
+      const start =
+        starts.findLast((candidate) => candidate <= offset) ?? starts[Math.min(look, starts.length - 1)];
       if (start === undefined) return null;
       const segment = this.#open.find((kept) => kept.start === start) ?? (await this.#enter(start));
       if (segment !== null) return segment;

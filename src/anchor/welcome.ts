@@ -25,6 +25,7 @@ export function toWelcome(wire: Content<"welcome">): Welcome {
       acked: wire.outAcked,
       dropped: wire.outDropped,
       closed: wire.outClosed,
+      withheld: wire.outWithheld,
     },
     stderr: {
       start: wire.errStart,
@@ -32,6 +33,7 @@ export function toWelcome(wire: Content<"welcome">): Welcome {
       acked: wire.errAcked,
       dropped: wire.errDropped,
       closed: wire.errClosed,
+      withheld: wire.errWithheld,
     },
     stdinAccepted: wire.offset,
     stdinLimit: wire.limit,

@@ -3,6 +3,7 @@ import type { RunBoundary } from "../store/run-record.js";
 import { handOverOwed, noteStop } from "./cancel.js";
 import { noteStarted } from "./started.js";
 import type { LiveRun } from "./live-run.js";
+import { noteWithheld } from "./output.js";
 import { step } from "./run-state.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
@@ -32,7 +33,11 @@ function catchUp(live: LiveRun, welcome: Welcome): void {
   const { anchor, root, boundary } = welcome;
   live.tier = boundary.tier;
   live.traces = { ...live.traces, anchor, root, boundary: boundaryOf(boundary) };
-  for (const stream of STREAMS) live.ranges.welcome(stream, welcome[stream]);
+  for (const stream of STREAMS) {
+    live.ranges.welcome(stream, welcome[stream]);
+    live.withheld[stream] = welcome[stream].withheld === true;
+  }
+  noteWithheld(live);
   live.state = step(live.state, { type: "gated", root });
   // `exiting` does not say whether it ever ran; the exit will.
   if (welcome.phase === "running") noteStarted(live);

@@ -22,11 +22,13 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       live.state = step(live.state, event);
       return;
     case "output":
+      live.withheld[event.stream] = event.withheld === true;
+      noteWithheld(live);
       // The end of a stream is no sign of life.
       if (!live.ranges.update(event.stream, event)) return;
       live.activity.output();
       live.deadlines.progress();
-      return noteWithheld(live);
+      return;
     case "stdin":
       return live.stdin.credit(event);
     case "leader":

@@ -21,6 +21,7 @@ export function concludeExit(
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
   if (exit.executed) recordStart(live, Date.now() - exit.durationMs);
   noteTier(live, exit);
+  reportLoss(live, exit);
   // Said in the exit too, for whoever did not hear it from the anchor in time.
   if (exit.requestId !== "" || exit.actor !== "") {
     const { reason, actor, requestId } = exit;
@@ -43,8 +44,20 @@ export function concludeExit(
     cleaned: residueCount,
     survivors: 0,
     processes,
+    endedAt: exit.endedAt,
     before,
   });
+}
+
+/** With back-pressure nothing is dropped but what the disk would not take. */
+function reportLoss(live: LiveRun, exit: AnchorExit): void {
+  const { runId, withholdAt } = live.facts;
+  for (const stream of STREAMS) {
+    const { dropped } = exit[stream];
+    if (live.facts.attempt === null || withholdAt[stream] === null || dropped === 0) continue;
+    const message = `run ${runId}: ${dropped} bytes of its output (${stream}) were lost, because they could not be written to the disk`;
+    live.context.report({ runId, message, cause: null });
+  }
 }
 
 /** A guarantee that became weaker on the way is recorded, never silent. */

@@ -16,6 +16,8 @@ export interface Finale {
   readonly survivors: number;
   /** Processes seen in the run's life, the leader included; 0: nobody counted. */
   readonly processes: number;
+  /** When the anchor saw it end, if that was told; otherwise now. */
+  readonly endedAt?: number | null;
   /** Written in the same transaction, before the end. */
   readonly before: readonly NewRunEvent[];
 }
@@ -30,7 +32,7 @@ export function finalize(live: LiveRun, finale: Finale): void {
   live.state = step(live.state, { type: finale.type, ending: finale.ending });
   live.descendants = Math.max(live.descendants, finale.processes - 1);
   quiet(live, "the run has ended");
-  const at = Date.now();
+  const at = finale.endedAt ?? Date.now();
   const events = [...finale.before, ...finalEvents(live, finale, at)];
   live.context.track(
     live.facts.runId,

@@ -66,6 +66,8 @@ export interface LiveRun {
   stopNoted: boolean;
   survivorsNoted: boolean;
   exitingNote: NodeJS.Timeout | null;
+  /** As the anchor says: what it does not read now. */
+  withheld: Record<StreamName, boolean>;
   size: TerminalSize | null;
   descendants: number;
   regaining: boolean;

@@ -50,12 +50,12 @@ export function ackOutput(live: LiveRun, stream: StreamName, offset: number): vo
   noteWithheld(live);
 }
 
-/** The anchor stops reading at the bound until it is acked: that silence is not the program's. */
+/** The anchor stops reading at the bound until it is acked, or at a full disk: that silence is not the program's. */
 export function noteWithheld(live: LiveRun): void {
   live.deadlines.withhold(
     STREAMS.some((stream) => {
       const bound = live.facts.withholdAt[stream];
-      return bound !== null && live.ranges.unacked(stream) >= bound;
+      return live.withheld[stream] || (bound !== null && live.ranges.unacked(stream) >= bound);
     }),
   );
 }

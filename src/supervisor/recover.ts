@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import type { NewRunEvent } from "../store/run-event.js";
-import type { Welcome } from "../anchor/host.js";
+import type { AnchorHost, Welcome } from "../anchor/host.js";
 import type { ProcessIdentity, RunRecord } from "../store/run-record.js";
 import { adopt } from "./adopt.js";
 import { aftermath, type Aftermath } from "./aftermath.js";
@@ -24,19 +24,40 @@ export async function recover(context: Context): Promise<readonly LiveRun[]> {
   });
   const recorded = new Set(records.map(({ runId }) => runId));
   const directories = (await host.runIds()).filter((runId) => !recorded.has(runId));
+  const dead = await deadAnchors(host, records);
   const work = [
-    ...records.map((record) => () => takeUpRecord(context, record)),
+    ...records.map((record) => () => takeUpRecord(context, record, dead.has(record.runId))),
     ...directories.map((runId) => () => takeUpDirectory(context, runId)),
   ];
   const found = await atMost(defaults.recoverAtOnce, work);
   return found.filter((live) => live !== null);
 }
 
-async function takeUpRecord(context: Context, record: RunRecord): Promise<LiveRun | null> {
+/** One look at all of them: whoever answers on a dead anchor's socket is not it. */
+async function deadAnchors(host: AnchorHost, records: readonly RunRecord[]): Promise<Set<string>> {
+  const { hostId, bootId, pidNamespace } = host.machine;
+  const asked = records.flatMap(({ runId, anchor, ...where }) =>
+    anchor !== null &&
+    where.bootId === bootId &&
+    where.hostId === hostId &&
+    where.pidNamespace === pidNamespace
+      ? [{ runId, anchor }]
+      : [],
+  );
+  if (asked.length === 0) return new Set();
+  const evidence = await host.inspect(asked.map(({ anchor }) => anchor));
+  return new Set(asked.flatMap(({ runId }, i) => (evidence[i]?.matches === true ? [] : [runId])));
+}
+
+async function takeUpRecord(
+  context: Context,
+  record: RunRecord,
+  anchorIsDead: boolean,
+): Promise<LiveRun | null> {
   const { runId } = record;
   if (context.live.has(runId)) return null;
   // Sockets do not survive a boot; and no number of it may be looked at, let alone signalled.
-  if (record.bootId !== context.host.machine.bootId) return concludeDead(context, record);
+  if (anchorIsDead || record.bootId !== context.host.machine.bootId) return concludeDead(context, record);
   const found = await takeUp(context, runId, record.leaseEpoch);
   switch (found.kind) {
     case "attached": {
@@ -67,7 +88,8 @@ async function takeUpRecord(context: Context, record: RunRecord): Promise<LiveRu
 
 function isTheRecorded({ anchor, root }: RunRecord, welcome: Welcome): boolean {
   return (
-    (anchor === null || sameProcess(anchor, welcome.anchor)) && (root === null || sameProcess(root, welcome.root))
+    (anchor === null || sameProcess(anchor, welcome.anchor)) &&
+    (root === null || sameProcess(root, welcome.root))
   );
 }
 

@@ -45,7 +45,11 @@ export function ownership(options: {
   readonly sessionKey?: string;
   readonly backendId?: string;
   readonly agentId?: string;
-}): { readonly sessionKey: string | null; readonly backendId: string | null; readonly agentId: string | null } {
+}): {
+  readonly sessionKey: string | null;
+  readonly backendId: string | null;
+  readonly agentId: string | null;
+} {
   return {
     sessionKey: maybeText("sessionKey", options.sessionKey),
     backendId: maybeText("backendId", options.backendId),

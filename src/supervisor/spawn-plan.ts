@@ -9,7 +9,7 @@ import { checkCommand, checkExecSize } from "./command.js";
 import type { Context } from "./context.js";
 import { buildEnvironment } from "./environment.js";
 import { commandHash, displayCommand } from "./redact.js";
-import { limit, oneOf, ownership, plainText, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
+import { limit, oneOf, ownership, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {
@@ -25,7 +25,7 @@ const FIRST_EPOCH = 1;
 
 export function planSpawn(context: Context, input: CommandInput, options: SpawnOptions): SpawnPlan {
   const { argv, io } = checkCommand(input);
-  const cwd = directory(options.cwd === undefined ? undefined : plainText("cwd", options.cwd));
+  const cwd = directory(options.cwd);
   const command = displayCommand(argv);
   const kind = oneOf("kind", options.kind ?? "task", ["task", "service"]);
   const labels = wordMap("labels", options.labels ?? {});
@@ -102,6 +102,8 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
 
 /** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */
 function directory(cwd: string | undefined): string {
+  if (cwd !== undefined && typeof cwd !== "string")
+    throw new BadInput("cwd", `the working directory must be text, not ${JSON.stringify(cwd)}`);
   if (cwd?.includes("\0") === true)
     throw new BadInput("cwd", "the working directory contains a NUL character");
   if (cwd === "")

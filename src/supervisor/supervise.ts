@@ -56,6 +56,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     stopNoted: false,
     survivorsNoted: false,
     exitingNote: null,
+    withheld: { stdout: false, stderr: false },
     size: null,
     descendants: 0,
     regaining: false,

@@ -68,6 +68,8 @@ export function welcomeFrame(change: Partial<Content<"welcome">> = {}): Buffer {
     outAcked: 5,
     outDropped: 0,
     outClosed: false,
+    outWithheld: false,
+    errWithheld: false,
     errStart: 0,
     errEnd: 0,
     errAcked: 0,

@@ -40,7 +40,7 @@ beforeEach(async () => {
   instanceDir = join(home, "instances", "i");
   await mkdir(join(instanceDir, "runs", "run_a"), { recursive: true });
   const anchorSource = join(home, "fake");
-  await writeFile(anchorSource, "#!/bin/sh\nexit 1\n");
+  await writeFile(anchorSource, "\x7fELF, as far as anybody looks\n");
   await chmod(anchorSource, 0o755);
   onStart = (_message, visitor) => visitor.say(welcomeFrame());
   launcher = await FakePeer.listen(join(instanceDir, "launcher.sock"), (message, visitor) => {
@@ -194,7 +194,7 @@ describe("a link", () => {
       visitor.say(
         welcomeFrame(),
         encodeMessage("started", {}),
-        encodeMessage("output", { stream: 2, start: 0, end: 5, dropped: 1, closed: true }),
+        encodeMessage("output", { stream: 2, start: 0, end: 5, dropped: 1, closed: true, withheld: false }),
       );
       visitor.socket.end();
     };
@@ -202,7 +202,7 @@ describe("a link", () => {
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(record(link)).toEqual([
       { type: "started" },
-      { type: "output", stream: "stderr", start: 0, end: 5, dropped: 1, closed: true },
+      { type: "output", stream: "stderr", start: 0, end: 5, dropped: 1, closed: true, withheld: false },
       { type: "closed" },
     ]);
   });

@@ -85,6 +85,7 @@ export class FakeAnchor {
       processes: 1,
       usage: { cpuMs: 1, peakKb: 1 },
       durationMs: 1,
+      endedAt: null,
       ...change,
     };
   }
@@ -248,7 +249,11 @@ export class FakeHost implements AnchorHost {
   async inspect(wanted: Parameters<AnchorHost["inspect"]>[0]): Promise<readonly ProcessEvidence[]> {
     return wanted.map((each) => {
       const identity = typeof each === "number" ? { pid: each, startTime: 0, uniqueId: null } : each;
-      const alive = this.alive.has(identity.pid);
+      const alive =
+        this.alive.has(identity.pid) ||
+        [...this.anchors.values()].some(
+          ({ answers, welcome }) => answers && welcome.anchor.pid === identity.pid,
+        );
       return {
         identity,
         alive,

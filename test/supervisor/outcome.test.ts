@@ -23,6 +23,7 @@ const ended: AnchorExit = {
   processes: 1,
   usage: { cpuMs: 0, peakKb: 0 },
   durationMs: 1,
+  endedAt: null,
 };
 const nothing: RunRemains = { exit: null, leader: null, firstStop: null, swept: null };
 

@@ -75,9 +75,7 @@ test("without a launcher, a verified root is reaped; one that cannot be verified
   const [reaped, left] = await Promise.all(runs.map((run) => run.wait()));
   expect(performance.now() - began).toBeGreaterThanOrEqual(defaults.sweptWaitMs - 1);
   expect(reaped).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
-  expect(verified.host.reaped).toMatchObject([
-    { root: { pid: runs[0].rootPid } },
-  ]);
+  expect(verified.host.reaped).toMatchObject([{ root: { pid: runs[0].rootPid } }]);
   expect(left).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
   expect(left?.exit?.detail).toContain("nothing was signalled");
   expect(unverified.host.reaped).toEqual([]);

@@ -1,4 +1,3 @@
-import { resolve } from "node:path";
 import { Option, type Command } from "commander";
 import { defaults } from "../../defaults.js";
 import type { OnEscape } from "../../store/run-record.js";
@@ -115,7 +114,7 @@ function spawnOptions(flags: RunFlags): SpawnOptions {
   const umask = currentUmask();
   const spool = { boundBytes: flags.buffer, policy: "back-pressure" } as const;
   return {
-    cwd: resolve(flags.cwd ?? "."),
+    ...(flags.cwd === undefined ? {} : { cwd: flags.cwd }),
     env: flags.env,
     clearEnv: flags.clearEnv === true,
     allowEnv: flags.allowEnv,

@@ -4,7 +4,7 @@ import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
 import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { CommandInput, Problem, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
 import { line } from "../complain.js";
 import { conclude } from "./conclude.js";
@@ -34,7 +34,14 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     err.write(`${line(message, "yellow")}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
   };
   using interrupts = new Interrupts(actor, say);
-  const supervisor = await openSupervisor({ actor, discardOutput: true });
+  const said = new Set<string>();
+  const onProblem = ({ message, cause }: Problem): void => {
+    if (said.has(message)) return;
+    said.add(message);
+    // The first sentence of why: the rest says what does not apply to a run that is already there.
+    say(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
+  };
+  const supervisor = await openSupervisor({ actor, discardOutput: true, onProblem });
   let left = false;
   try {
     const run = await spawn(supervisor, request, out);
@@ -93,7 +100,12 @@ async function follow(
   ]);
   // Awaited only after the run has ended; it may fail before.
   output.catch(() => {});
-  const ended = await Promise.race([run.wait(), interrupts.insisted, unkillable(run)]);
+  const ended = await Promise.race([
+    run.wait(),
+    interrupts.insisted,
+    unkillable(run),
+    unrecordable(run, interrupts),
+  ]);
   const record = ended ?? (await supervisor.getRun(run.runId));
   if (record === null) throw new Error(`run ${run.runId} has no record any more`);
   // A slow reader is waited for, but not for the rest of a run that will not end.
@@ -104,6 +116,13 @@ async function follow(
 /** Resolves when some processes of a run that is being stopped cannot be killed. */
 async function unkillable(run: Run): Promise<undefined> {
   while (run.survivors.length === 0) await setTimeout(survivorsLookMs, undefined, { ref: false });
+}
+
+/** Resolves when the run has ended, but its end cannot be recorded, and the user has had enough. */
+async function unrecordable(run: Run, interrupts: Interrupts): Promise<undefined> {
+  await interrupts.requested;
+  while (run.state !== "exited") await setTimeout(survivorsLookMs, undefined, { ref: false });
+  await setTimeout(defaults.drainMs, undefined, { ref: false });
 }
 
 /** Who has interrupted does not want to wait for ever. */

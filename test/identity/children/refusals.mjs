@@ -43,14 +43,7 @@ async function soon(line) {
 async function evidence(pid) {
   const [{ identity }] = await host.inspect([pid]);
   const unique = identity.uniqueId === null ? [] : ["--unique", identity.uniqueId];
-  return [
-    "--pid",
-    String(pid),
-    "--start",
-    String(identity.startTime),
-    ...unique,
-    ...["--lease", LEASE],
-  ];
+  return ["--pid", String(pid), "--start", String(identity.startTime), ...unique, ...["--lease", LEASE]];
 }
 
 async function ask(args) {
