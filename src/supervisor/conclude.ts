@@ -26,7 +26,8 @@ export function concludeExit(
   if (exit.requestId !== "" || exit.actor !== "") {
     const { reason, actor, requestId } = exit;
     live.firstStop ??= { reason, actor, requestId };
-    noteStop(live, live.firstStop);
+    // What ended a run that nobody attended is in its end, and in the decision to finalize it.
+    if (source === "anchor") noteStop(live, live.firstStop);
   }
   live.failure ??= exit.spawnError;
   const outcome = outcomeOf(exit, source, live.facts.attempt);

@@ -210,34 +210,28 @@ describe("a connection", () => {
   });
 });
 
-describe("the socket", () => {
-  test("that was deleted is made again", async () => {
-    const launcher = await RawLauncher.start();
-    const owner = await launcher.run("run_a", "cat");
-    const path = join(launcher.runDirectory("run_a"), "sock");
-    const before = await stat(path);
-    await rm(path);
-    await until(async () => (await inode(path)) !== null, 7_000);
-    expect(await inode(path)).not.toBe(before.ino);
+test("a socket that was deleted, alone or with its whole directory, is made again", async () => {
+  const launcher = await RawLauncher.start();
+  const [first, second] = [await launcher.run("run_a", "cat"), await launcher.run("run_b", "cat")];
+  const sockets = ["run_a", "run_b"].map((runId) => join(launcher.runDirectory(runId), "sock"));
+  const before = await Promise.all(sockets.map(inode));
+  await rm(join(launcher.runDirectory("run_a"), "sock"));
+  await rm(launcher.runDirectory("run_b"), { recursive: true });
+  await until(async () => !(await Promise.all(sockets.map(inode))).includes(null), 7_000);
+  for (const [at, path] of sockets.entries()) {
+    expect(await inode(path)).not.toBe(before[at]);
     expect((await stat(path)).mode & 0o777).toBe(0o600);
-    const next = await launcher.attach("run_a", 2);
-    await owner.ended();
-    next.send(stop());
-    await next.heard("exited");
-  });
-
-  test("that was deleted with its whole directory is made again, and the end is written", async () => {
-    const launcher = await RawLauncher.start();
-    const owner = await launcher.run("run_a", "cat");
-    const directory = launcher.runDirectory("run_a");
-    await rm(directory, { recursive: true });
-    await until(async () => (await inode(join(directory, "sock"))) !== null, 7_000);
-    const next = await launcher.attach("run_a", 2);
-    await owner.ended();
+  }
+  for (const [runId, former] of [
+    ["run_a", first],
+    ["run_b", second],
+  ] as const) {
+    const next = await launcher.attach(runId, 2);
+    await former.ended();
     next.send(stop({ requestId: "r" }));
     await next.heard("exited");
-    expect(await launcher.file("run_a", "exit.json")).toMatchObject({ requestId: "r" });
-  });
+    expect(await launcher.file(runId, "exit.json")).toMatchObject({ requestId: "r" });
+  }
 });
 
 function head(length: number): Buffer {

@@ -9,7 +9,8 @@ import { type StepName, steps } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const REPEATS = soak ? 150 : 10;
-const AT_ONCE = 10;
+/** Each waits more than it works. */
+const AT_ONCE = 15;
 const LIVING = ["starting", "running", "exiting"] as const;
 const argv = ["/bin/sh", "-c", SCRIPT];
 
@@ -59,41 +60,67 @@ function anchorOf(home: Home, runId: string): number | null {
 
 /** How a run may end when somebody else than its supervisor dies. */
 function possibleReasons(step: StepName, target: Target): readonly string[] {
-  const opened = ["gone", "heard", "running"].includes(step);
   // A launcher is needed to start an anchor, not to have one; without it, a start is tried again.
   if (step === "inserted") return ["manual-cancel", "spawn-error"];
   // It may have answered just before.
   if (step === "asked") return ["manual-cancel", "spawn-error", "lost"];
   if (target === "launcher") return ["manual-cancel"];
-  return opened ? ["lost"] : ["spawn-error", "lost"];
+  return mayRun(step) ? ["lost"] : ["spawn-error", "lost"];
 }
 
-const targets: readonly Target[] = ["anchor", "launcher", "anchor and launcher"];
+/** Homes in which that happens, a few at a time; then everything that must be true of them. */
+async function killAndCheck(target: Target, names: readonly StepName[], repeats: number): Promise<void> {
+  announceStarts();
+  const scene = await Scene.open();
+  const scenes = names.flatMap((name) => Array.from({ length: repeats }, (_, at) => ({ name, at })));
+  const homes = await Promise.all(
+    scenes.map(async ({ name, at }) => ({ name, home: await scene.home(`${name}${at}`) })),
+  );
+  await atMost(AT_ONCE, homes, ({ name, home }) => spawnAndKill(home, name, target));
+  await scene.runsGone(0);
+  const ends: Record<string, number> = {};
+  for (const { name, home } of homes) {
+    const records = await scene.settle(home);
+    expect(records).toHaveLength(1);
+    for (const record of records) {
+      const { reason = "", detail = null } = record.exit ?? {};
+      expect(possibleReasons(name, target), detail ?? name).toContain(reason);
+      ends[reason] = (ends[reason] ?? 0) + 1;
+      // Without GO, not one instruction; with it, it may have died before its first.
+      if (reason === "spawn-error" || (reason === "lost" && !mayRun(name)))
+        expect(scene.isMarked(home, record)).toBe(false);
+    }
+  }
+  await scene.nothingLeft();
+  console.log(`${target}, ${names.join(" ")}: ${homes.length} kills;`, ends);
+}
 
-describe.each(targets)("the %s killed outright", (target) => {
-  // There is no anchor yet.
-  const possible = steps.filter(({ name }) => name !== "inserted" || target === "launcher");
-  for (const { name, after, runs } of possible)
+function mayRun(step: StepName): boolean {
+  return steps.find(({ name }) => name === step)?.runs ?? false;
+}
+
+// Before START there is no anchor.
+const withAnchor = steps.filter(({ name }) => name !== "inserted");
+
+describe("the anchor killed outright", () => {
+  for (const { name, after } of withAnchor)
     test(`after ${after}: one true end, nothing left, and the next run works`, async () => {
-      announceStarts();
-      const scene = await Scene.open();
-      const homes = await Promise.all(Array.from({ length: REPEATS }, (_, at) => scene.home(`v${at}`)));
-      await atMost(AT_ONCE, homes, (home) => spawnAndKill(home, name, target));
-      await scene.nothingLeft(0);
-      const reasons = possibleReasons(name, target);
-      const ends: Record<string, number> = {};
-      for (const home of homes) {
-        const records = await scene.settle(home);
-        expect(records).toHaveLength(1);
-        for (const record of records) {
-          expect(reasons, record.exit?.detail ?? "").toContain(record.exit?.reason);
-          const { reason = "" } = record.exit ?? {};
-          ends[reason] = (ends[reason] ?? 0) + 1;
-          // Without GO, not one instruction; with it, it may have died before its first.
-          if (reason === "spawn-error" || (!runs && reason === "lost"))
-            expect(scene.isMarked(home, record)).toBe(false);
-        }
-      }
-      console.log(`${target}, ${name}: ${REPEATS} kills;`, ends);
+      await killAndCheck("anchor", [name], REPEATS);
     });
+});
+
+describe("the launcher killed outright", () => {
+  for (const { name, after } of steps)
+    test(`after ${after}: the run goes on or never began, and the next one works`, async () => {
+      await killAndCheck("launcher", [name], REPEATS);
+    });
+});
+
+test("anchor and launcher killed together, at any step: the verified tree is ended, the run is lost", async () => {
+  // Together, because each takes the time a supervisor gives a launcher to clean up.
+  await killAndCheck(
+    "anchor and launcher",
+    withAnchor.map(({ name }) => name),
+    REPEATS / 2,
+  );
 });

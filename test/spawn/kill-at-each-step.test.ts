@@ -21,7 +21,7 @@ describe("a supervisor killed outright", () => {
       const scene = await Scene.open();
       const homes = await Promise.all(Array.from({ length: VICTIMS }, (_, at) => scene.home(`v${at}`)));
       await atMost(AT_ONCE, homes, (home) => scene.kill(home, name, SPAWNS, OWNER_LOSS_MS));
-      const goneMs = await scene.nothingLeft(POLICY_MS);
+      const goneMs = await scene.runsGone(POLICY_MS);
       for (const home of homes) {
         const records = await scene.settle(home);
         expect(records).toHaveLength(SPAWNS);
@@ -31,6 +31,7 @@ describe("a supervisor killed outright", () => {
           expect(record.startedAt !== null).toBe(runs);
         }
       }
+      await scene.nothingLeft();
       const count = `${VICTIMS} supervisors of ${SPAWNS} runs each`;
       console.log(`${name}: ${count}, nothing left ${Math.round(goneMs)} ms after the last was killed`);
     });
@@ -45,7 +46,7 @@ describe("a supervisor killed outright", () => {
       const step = `random:${Math.random().toFixed(4)}${cold ? ":cold" : ""}`;
       return scene.kill(home, step, spawns, OWNER_LOSS_MS);
     });
-    await scene.nothingLeft(POLICY_MS);
+    await scene.runsGone(POLICY_MS);
     const counts: Record<string, number> = {};
     for (const home of homes) {
       const records = await scene.settle(home);
@@ -62,6 +63,7 @@ describe("a supervisor killed outright", () => {
       }
       counts["were not recorded"] = (counts["were not recorded"] ?? 0) + spawns - records.length;
     }
+    await scene.nothingLeft();
     console.log(`at random: ${RANDOM} kills in ${spawns} spawns each; of the runs`, counts);
   });
 });
@@ -93,7 +95,7 @@ describe("a supervisor that comes back within the grace", () => {
           expect(scene.isMarked(home, record)).toBe(runs);
         }
       }
-      await scene.nothingLeft(0);
+      await scene.nothingLeft();
     });
   }
 });

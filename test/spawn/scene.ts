@@ -91,13 +91,16 @@ export class Scene {
     expect({ code, signal }, `the victim of ${step}`).toEqual({ code: null, signal: "SIGKILL" });
   }
 
-  /** Milliseconds until nothing of any run lives. A launcher is no run, and may wait a while for who started it. */
-  async nothingLeft(withinMs: number): Promise<number> {
+  /** Milliseconds until nothing of any run lives. */
+  async runsGone(withinMs: number): Promise<number> {
     const began = performance.now();
     await this.#gone(withinMs, ({ runId }) => runId !== null);
-    const took = performance.now() - began;
+    return performance.now() - began;
+  }
+
+  /** No launcher either. One that was started and not held yet may wait a while for who started it. */
+  async nothingLeft(): Promise<void> {
     await this.#gone(FIRST_HOLD_MS, () => true);
-    return took;
   }
 
   async #gone(withinMs: number, counts: (process: Seen) => boolean): Promise<void> {

@@ -135,6 +135,7 @@ function bound(target, name) {
 
 /** START is inside the host: it is seen on its way out, and acted on when the kernel has it. */
 function watchStart() {
+  // oxlint-disable-next-line typescript/unbound-method -- called with its socket below
   const { write } = Socket.prototype;
   Socket.prototype.write = function (chunk, ...rest) {
     if (Buffer.isBuffer(chunk) && chunk[4] === START)
