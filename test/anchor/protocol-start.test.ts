@@ -156,7 +156,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
 test("a run directory that is there already is nobody's to reuse: FAILED, and it stays as it is", async () => {
   const launcher = await RawLauncher.start();
   const first = await launcher.run("run_a", "exit 5");
-  await first.heard("exited");
+  await first.ended();
   await writeFile(join(launcher.runDirectory("run_a"), "note"), "mine");
   const before = await readdir(launcher.runDirectory("run_a"));
   const again = await launcher.knock();
