@@ -14,7 +14,7 @@ import { openStateDirectory } from "../../src/store/state-directory.js";
 import type { Store } from "../../src/store/store.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
-import { type Home, INSTANCE } from "./scene.js";
+import type { Home } from "./scene.js";
 import type { StepName } from "./steps.js";
 
 /** Called in the midst of a spawn, before anything else can happen in this process. */
@@ -26,12 +26,12 @@ const announced = new Map<string, Interruption>();
 /** A supervisor on real parts, each of whose spawn steps is announced. */
 export async function interruptedSupervisor(home: Home, interrupt: Interruption): Promise<Supervisor> {
   const { storePath } = await openStateDirectory(home.path);
-  const instanceDir = join(home.path, "instances", INSTANCE);
+  const instanceDir = join(home.path, "instances", home.instanceId);
   await mkdir(instanceDir, { recursive: true, mode: 0o700 });
   const lock = await acquireInstanceLock(instanceDir);
   const machine = await readMachineIdentity(home.path);
   const store = await openSqliteStore({ path: storePath, eventsKept: 1000, busyMs: 5000 });
-  const names = { home: home.path, instanceId: INSTANCE };
+  const names = { home: home.path, instanceId: home.instanceId };
   const host = await openNativeHost({ ...names, instanceDir, incarnation: "interrupted", machine });
   const supervisor = createSupervisor({
     ...names,

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { until } from "../anchor/fake-peer.js";
 import { atMost } from "./at-most.js";
 import { announceStarts, findAnchorOf, interruptedSupervisor, parentOf } from "./interrupted.js";
-import { type Home, INSTANCE, Scene, SCRIPT } from "./scene.js";
+import { type Home, Scene, SCRIPT } from "./scene.js";
 import { type StepName, steps } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
@@ -51,7 +51,7 @@ async function spawnAndKill(home: Home, step: StepName, target: Target): Promise
 
 function anchorOf(home: Home, runId: string): number | null {
   try {
-    const path = join(home.path, "instances", INSTANCE, "runs", runId, "anchor.json");
+    const path = join(home.path, "instances", home.instanceId, "runs", runId, "anchor.json");
     return (JSON.parse(readFileSync(path, "utf8")) as { anchor: { pid: number } }).anchor.pid;
   } catch {
     return null;

@@ -9,10 +9,10 @@ import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Problem, Supervisor } from "../../src/supervisor/api.js";
+import { newInstanceId } from "../../src/supervisor/ids.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
 
 const VICTIM = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
-export const INSTANCE = "in_scene";
 /** A launcher and its anchors leave within milliseconds; this is a loaded machine. */
 const SLACK_MS = 5_000;
 /** How long a launcher waits for a supervisor that has started it and not said HOLD yet. */
@@ -33,6 +33,8 @@ export const SCRIPT = ': > "$MARKS/$HOLDFAST_RUN_ID"; exec sleep 3041';
 
 export interface Home {
   readonly path: string;
+  /** Of its own: cgroups are named by it. */
+  readonly instanceId: string;
   readonly marks: string;
 }
 
@@ -79,12 +81,12 @@ export class Scene {
     const path = join(this.#base, name);
     const marks = join(path, "marks");
     await mkdir(marks, { recursive: true, mode: 0o700 });
-    return { path, marks };
+    return { path, marks, instanceId: newInstanceId() };
   }
 
   /** Resolves when the victim is dead. */
   async kill(home: Home, step: string, spawns: number, ownerLossMs: number): Promise<void> {
-    const args = [VICTIM, home.path, INSTANCE, step, String(spawns), String(ownerLossMs), SCRIPT];
+    const args = [VICTIM, home.path, home.instanceId, step, String(spawns), String(ownerLossMs), SCRIPT];
     const env = { ...process.env, MARKS: home.marks };
     const victim = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"], env });
     const [code, signal] = (await once(victim, "exit")) as [number | null, NodeJS.Signals | null];
@@ -181,7 +183,7 @@ export async function nextSupervisor(home: Home): Promise<Supervisor> {
   const problems: Problem[] = [];
   const supervisor = await openSupervisor({
     home: home.path,
-    instanceId: INSTANCE,
+    instanceId: home.instanceId,
     onProblem: (problem) => problems.push(problem),
   });
   onTestFinished(async () => {
