@@ -1,10 +1,24 @@
-import type { ProcessIdentity, Residue } from "../store/run-record.js";
+import type { Emptiness, ProcessIdentity, Residue } from "../store/run-record.js";
 
 /** Where processes live. An identity means nothing without it. */
 export interface MachineIdentity {
   readonly hostId: string;
   readonly bootId: string;
   readonly pidNamespace: string;
+}
+
+/** Where a run's directory is: with the instance that started it, whoever owns the run now. */
+export interface RunAddress {
+  readonly instanceId: string;
+  readonly runId: string;
+}
+
+/** An instance whose directory lies under this state directory. Dead: nobody holds its lock. */
+export interface LocalInstance {
+  readonly instanceId: string;
+  readonly alive: boolean;
+  /** Its launcher listens: what dead anchors leave is being killed, and `swept.json` will say so. */
+  readonly launched: boolean;
 }
 
 export type StreamName = "stdout" | "stderr";
@@ -104,6 +118,8 @@ export interface Welcome {
   readonly stdinClosed: boolean;
   readonly firstStop: FirstStop | null;
   readonly leader: LeaderStatus | null;
+  /** Since the exec, on the anchor's monotonic clock; null before it, or when the anchor does not say. */
+  readonly elapsedMs: number | null;
 }
 
 export interface SpawnFailure {
@@ -127,7 +143,8 @@ export interface AnchorExit {
   /** As it was at the end: a launcher that died on the way has made it weaker. Null: not said. */
   readonly tier: string | null;
   readonly tierNote: string | null;
-  readonly emptiness: "proven";
+  /** `unproven` only when an operator abandoned it (reason `lost`): the residue names who was left. */
+  readonly emptiness: Emptiness;
   readonly stdout: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly stderr: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly processes: number;
@@ -183,6 +200,8 @@ export interface AnchorLink {
   ack(stream: StreamName, offset: number): void;
   policy(change: Partial<AnchorPolicy>): void;
   heartbeat(): void;
+  /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */
+  abandon(by: { readonly actor: string; readonly requestId: string }): void;
   /** Leave without a word: to the anchor this is owner loss, if this was the owner. */
   close(): void;
 }
@@ -205,8 +224,16 @@ export interface ProcessEvidence {
   readonly uid: number;
   readonly cgroup: string | null;
   readonly command: string;
+  /** Its command line, bounded; empty when it cannot be read. */
+  readonly argv: readonly string[];
+  /** The file it executes; null when it cannot be read. */
+  readonly executable: string | null;
   readonly leaseId: string | null;
   readonly runId: string | null;
+  readonly instanceId: string | null;
+  readonly sessionKey: string | null;
+  /** Parent first, up to the first process of the namespace. */
+  readonly ancestors: readonly ProcessIdentity[];
   readonly descendants: readonly {
     readonly identity: ProcessIdentity;
     readonly parentPid: number;
@@ -216,9 +243,17 @@ export interface ProcessEvidence {
   }[];
 }
 
+export interface Boundary {
+  readonly path: string;
+  readonly inode: string;
+}
+
+/** `gone`: the path is not there, or is another cgroup now; the kernel removes only empty ones. `unknown`: it cannot be seen from here. */
+export type BoundaryEvidence = "populated" | "empty" | "gone" | "unknown";
+
 export interface ReapRequest {
   readonly root: ProcessIdentity | null;
-  readonly cgroup: { readonly path: string; readonly inode: string } | null;
+  readonly cgroup: Boundary | null;
   readonly leaseId: string | null;
   readonly graceMs: number;
 }
@@ -228,8 +263,10 @@ export interface ReapResult {
   readonly verified: boolean;
   readonly why: string;
   readonly killed: number;
+  /** Who was ended besides the root, as far as they are named (at most 64). */
+  readonly residue: readonly Residue[];
   readonly survivors: readonly Survivor[];
-  readonly emptiness: "proven" | "unproven";
+  readonly emptiness: Emptiness;
 }
 
 /** What `swept.json` says: the launcher cleaned up after a dead anchor. */
@@ -257,14 +294,22 @@ export interface AnchorHost extends AsyncDisposable {
   /** Prepare a run: resolves with the gate closed. Rejects with SpawnFailed when it cannot be. */
   start(spec: StartSpec): Promise<AnchorLink>;
   /** Null when no anchor answers. Rejects with StaleEpoch when a higher epoch has been seen. Epoch 0 observes. */
-  attach(runId: string, epoch: number): Promise<AnchorLink | null>;
+  attach(run: RunAddress, epoch: number): Promise<AnchorLink | null>;
   /** Bytes of a spool by offset; consumes nothing. Empty when there is nothing at or after `offset`. */
-  readOutput(runId: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
-  remains(runId: string): Promise<RunRemains>;
-  /** Ids of all run directories of this instance. */
-  runIds(): Promise<readonly string[]>;
+  readOutput(run: RunAddress, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
+  remains(run: RunAddress): Promise<RunRemains>;
+  /** All instances of this state directory, this one included. */
+  instances(): Promise<readonly LocalInstance[]>;
+  /** Ids of all run directories of an instance. */
+  runIds(instanceId: string): Promise<readonly string[]>;
+  /** Cgroups of runs of an instance, provably made for this very directory. */
+  boundaries(instanceId: string): Promise<readonly (Boundary & { readonly runId: string })[]>;
+  /** Remove a dead instance's directory, if no run directory is left in it. False: it stays. */
+  removeInstance(instanceId: string): Promise<boolean>;
+  /** Rejects when processes cannot be looked at here; then nothing may be concluded. */
   inspect(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]>;
+  inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
   /** Remove the run's directory. Only after its terminal record is committed. */
-  discard(runId: string): Promise<void>;
+  discard(run: RunAddress): Promise<void>;
 }

@@ -42,8 +42,22 @@ export type NewRunEvent = EventFacts &
           }[];
         };
       }
-    /** A supervisor took the run up again after a restart. */
+    /** Its supervisor lost the connection and has it again. */
     | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
+    /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */
+    | {
+        readonly type: "reconcile";
+        readonly data: {
+          readonly row: string;
+          readonly action: string;
+          readonly why: string;
+          /** The instance that decided. */
+          readonly by: string;
+          /** Whose it was before, and the epoch from here on. */
+          readonly from: string;
+          readonly epoch: number;
+        };
+      }
   );
 
 export type RunEvent = NewRunEvent & { readonly seq: number };

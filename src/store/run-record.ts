@@ -11,6 +11,7 @@ export type RunStateName = "starting" | "running" | "exiting" | "exited";
 export type RunKind = "task" | "service";
 export type RunIo = "pipe" | "pty";
 export type OnEscape = "fail" | "sweep";
+export type OnOrphan = "adopt" | "terminate";
 export type Emptiness = "proven" | "unproven";
 
 export const END_REASONS = [
@@ -56,6 +57,8 @@ export interface RunPolicy {
   readonly killReportMs: number;
   readonly ownerLossMs: number;
   readonly onEscape: OnEscape;
+  /** What a supervisor does with the run that takes it over from a dead one, while its anchor lives. */
+  readonly onOrphan: OnOrphan;
 }
 
 export interface RunDeadlines {
@@ -74,6 +77,17 @@ export interface RunUsage {
   readonly cpuMs: number;
   readonly peakKb: number;
   readonly processes: number;
+}
+
+/** What another tool had on file of a process it started. No lease id, so it is believed only when all of it matches. */
+export interface ImportedFacts {
+  readonly pid: number;
+  /** As it was stored, quoted or not. */
+  readonly command: string;
+  /** A directory: the running program, or the script it was given, must lie below it. */
+  readonly wrapperRoot: string;
+  /** Clock ticks since boot, when the other tool kept it. */
+  readonly startTime: number | null;
 }
 
 /** The durable answer to: what is running, who owns it, how did it end. Times are wall-clock milliseconds. */
@@ -100,6 +114,8 @@ export interface RunRecord {
   readonly boundary: RunBoundary | null;
   readonly tier: string | null;
   readonly state: RunStateName;
+  /** The instance that started it, in whose directory it lives. Never changes. */
+  readonly originInstanceId: string;
   readonly ownerInstanceId: string;
   readonly leaseEpoch: number;
   /** On the store's clock, not the wall's. */
@@ -116,4 +132,6 @@ export interface RunRecord {
   readonly residueCount: number;
   readonly usage: RunUsage | null;
   readonly emptiness: Emptiness | null;
+  /** Null: a run of ours. */
+  readonly imported: ImportedFacts | null;
 }

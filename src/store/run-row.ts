@@ -22,6 +22,7 @@ export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow
     pid_namespace: run.pidNamespace,
     anchor_path: run.anchorPath,
     state: "starting",
+    origin_instance_id: run.originInstanceId,
     owner_instance_id: run.ownerInstanceId,
     lease_epoch: run.leaseEpoch,
     lease_expires_at: leaseExpiresAt,
@@ -31,6 +32,7 @@ export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow
     updated_at: run.createdAt,
     residue: "[]",
     residue_count: 0,
+    imported: run.imported === null ? null : JSON.stringify(run.imported),
   };
 }
 
@@ -57,11 +59,12 @@ export function toRunRecord(row: RunRow): RunRecord {
     boundary: row.boundary === null ? null : (JSON.parse(row.boundary) as RunRecord["boundary"]),
     tier: row.tier,
     state: row.state,
+    originInstanceId: row.origin_instance_id,
     ownerInstanceId: row.owner_instance_id,
     leaseEpoch: row.lease_epoch,
     leaseExpiresAt: row.lease_expires_at,
     deadlines: JSON.parse(row.deadlines) as RunRecord["deadlines"],
-    policy: JSON.parse(row.policy) as RunRecord["policy"],
+    policy: policyOf(row.policy),
     createdAt: row.created_at,
     startedAt: row.started_at,
     lastOutputAt: row.last_output_at,
@@ -72,7 +75,13 @@ export function toRunRecord(row: RunRow): RunRecord {
     residueCount: row.residue_count,
     usage: row.usage === null ? null : (JSON.parse(row.usage) as RunRecord["usage"]),
     emptiness: row.emptiness,
+    imported: row.imported === null ? null : (JSON.parse(row.imported) as RunRecord["imported"]),
   };
+}
+
+/** Rows from before there was a choice say nothing of it. */
+function policyOf(text: string): RunRecord["policy"] {
+  return { onOrphan: "terminate", ...(JSON.parse(text) as Omit<RunRecord["policy"], "onOrphan">) };
 }
 
 function identity(

@@ -36,6 +36,7 @@ export interface RunRow {
   boundary: string | null;
   tier: string | null;
   state: RunStateName;
+  origin_instance_id: string;
   owner_instance_id: string;
   lease_epoch: number;
   lease_expires_at: number;
@@ -61,6 +62,8 @@ export interface RunRow {
   /** JSON */
   usage: string | null;
   emptiness: Emptiness | null;
+  /** JSON */
+  imported: string | null;
 }
 
 export interface EventTable {

@@ -17,6 +17,18 @@ export interface Lease {
   readonly epoch: number;
 }
 
+/** To become the owner of a run: one compare-and-swap on what the record said when it was looked at. */
+export interface LeaseClaim {
+  readonly runId: string;
+  readonly from: { readonly ownerInstanceId: string; readonly epoch: number };
+  readonly ownerInstanceId: string;
+  /** Above `from.epoch`, and above everything the run's anchor has seen. */
+  readonly epoch: number;
+  readonly leaseMs: number;
+  /** For how long the lease must have been expired, on the store's clock. Null: it need not be (one's own; another boot's, whose clock is gone). */
+  readonly expiredForMs: number | null;
+}
+
 /** What a record must say before anything of the run exists. */
 export type NewRun = Omit<
   RunRecord,
@@ -66,6 +78,10 @@ export type RunChange =
 export interface RunFilter {
   readonly states?: readonly RunStateName[];
   readonly ownerInstanceId?: string;
+  readonly sessionKey?: string;
+  readonly agentId?: string;
+  /** Only those that ended before: oldest end first then, instead of newest first. */
+  readonly endedBefore?: number;
   readonly labels?: Readonly<Record<string, string>>;
   /** Newest first. */
   readonly limit?: number;
@@ -87,15 +103,12 @@ export interface Store extends AsyncDisposable {
    * A step back (say `running` after `exiting`) keeps the later state name and fills in its facts.
    */
   saveRun(lease: Lease, change: RunChange, events?: readonly NewRunEvent[]): Promise<boolean>;
-  /** Make a new epoch of a run this owner already holds (re-attach after a restart). Null when someone else holds it or it has exited. */
-  reclaimLease(
-    runId: string,
-    ownerInstanceId: string,
-    atLeastEpoch: number,
-    leaseMs: number,
-  ): Promise<Lease | null>;
-  /** Extend all leases of an owner, one statement. Returns how many. */
+  /** Take a lease, one's own after a restart or a dead owner's, with the events that say why. Null: somebody was faster, it is not expired, or the run has exited. */
+  claimLease(claim: LeaseClaim, events?: readonly NewRunEvent[]): Promise<Lease | null>;
+  /** Extend all leases of an owner, expired ones too: nobody has taken them. One statement. Returns how many. */
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
+  /** Ids of the runs an owner holds. */
+  heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Runs whose id starts with `prefix`, at most `limit`. */
   findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
@@ -103,6 +116,10 @@ export interface Store extends AsyncDisposable {
   /** Oldest first. */
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
+  /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
+  deleteRuns(runIds: readonly string[]): Promise<number>;
+  /** How many runs have exited. */
+  countEnded(): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }

@@ -1,31 +1,34 @@
 import { defaults } from "../defaults.js";
+import type { Clock, Timer } from "./clock.js";
 
 /** Says at most once per heartbeat that a run is producing output, and nothing of a short run. */
 export class Activity {
+  readonly #clock: Clock;
   readonly #note: (at: number) => void;
-  readonly #since = performance.now();
+  readonly #since: number;
   #lastAt = 0;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
 
-  constructor(note: (at: number) => void) {
+  constructor(clock: Clock, note: (at: number) => void) {
+    this.#clock = clock;
+    this.#since = clock.now();
     this.#note = note;
   }
 
   output(): void {
-    this.#lastAt = Date.now();
+    this.#lastAt = this.#clock.wall();
     if (this.#timer !== null) return;
-    this.#timer = setTimeout(() => {
+    this.#timer = this.#clock.after(defaults.outputHeartbeatMs, () => {
       this.#timer = null;
       this.#note(this.#lastAt);
-    }, defaults.outputHeartbeatMs);
-    this.#timer.unref();
+    });
   }
 
   /** The run is over. The last output of a run long enough to have been noted is noted too. */
   stop(): void {
     if (this.#timer === null) return;
-    clearTimeout(this.#timer);
+    this.#timer.cancel();
     this.#timer = null;
-    if (performance.now() - this.#since >= defaults.outputHeartbeatMs) this.#note(this.#lastAt);
+    if (this.#clock.now() - this.#since >= defaults.outputHeartbeatMs) this.#note(this.#lastAt);
   }
 }

@@ -56,17 +56,17 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
 /** The end mostly follows at once; a state that lasts a millisecond is not worth a transaction. */
 function noteExitingSoon(live: LiveRun): void {
   if (live.exitingNote !== null || live.stopNoted) return;
-  live.exitingNote = setTimeout(() => {
-    live.journal.note({ to: "exiting", at: Date.now() });
-  }, defaults.exitingNoteMs);
-  live.exitingNote.unref();
+  const { clock } = live.context;
+  live.exitingNote = clock.after(defaults.exitingNoteMs, () => {
+    live.journal.note({ to: "exiting", at: clock.wall() });
+  });
 }
 
 /** Known to resist: said once in the record and once aloud; the anchor goes on trying. */
 function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
   if (live.survivorsNoted || survivors.length === 0) return;
   live.survivorsNoted = true;
-  const at = Date.now();
+  const at = live.context.clock.wall();
   const data = { mode: "kill", residue: 0, survivors: survivors.length };
   live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
   const { runId } = live.facts;

@@ -51,7 +51,7 @@ export function handOverOwed(live: LiveRun): void {
 export function noteStop(live: LiveRun, { reason, actor, requestId }: FirstStop): void {
   if (live.stopNoted) return;
   live.stopNoted = true;
-  const at = Date.now();
+  const at = live.context.clock.wall();
   live.journal.note({ to: "exiting", at }, [
     { ...eventFacts(live, at), type: "cancel", data: { reason, actor, requestId } },
   ]);

@@ -4,7 +4,6 @@ import { cancel } from "./cancel.js";
 import type { Closing, Context } from "./context.js";
 import { letGo } from "./let-go.js";
 import type { LiveRun } from "./live-run.js";
-import { pause } from "./pause.js";
 
 /** Ask a run to end, or let go of it: what closing means for one. Does not wait for either. */
 export function closeRun(live: LiveRun, { actor }: Closing): void {
@@ -23,7 +22,7 @@ export async function awaitEnds(context: Context): Promise<void> {
 async function awaitEnd(live: LiveRun): Promise<void> {
   const { graceMs, killReportMs, drainMs } = live.facts.policy;
   const ended = live.ended.promise;
-  await pause(graceMs + killReportMs + drainMs + defaults.closeSlackMs, ended);
+  await live.context.clock.pause(graceMs + killReportMs + drainMs + defaults.closeSlackMs, ended);
   if (!live.context.live.has(live.facts.runId)) return;
   const { runId } = live.facts;
   const message = `run ${runId} ${whyLeft(live)}; it is left to its anchor, which goes on ending it`;

@@ -19,7 +19,7 @@ export function concludeExit(
   before: Events = [],
 ): void {
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
-  if (exit.executed) recordStart(live, Date.now() - exit.durationMs);
+  if (exit.executed) recordStart(live, live.context.clock.wall() - exit.durationMs);
   noteTier(live, exit);
   reportLoss(live, exit);
   // Said in the exit too, for whoever did not hear it from the anchor in time.

@@ -1,6 +1,7 @@
 import type { AnchorHost } from "../anchor/host.js";
 import type { Store } from "../store/store.js";
 import type { Problem } from "./api.js";
+import type { Clock } from "./clock.js";
 import type { Leases } from "./leases.js";
 import type { StoreGate } from "./store-gate.js";
 import type { LiveRun } from "./live-run.js";
@@ -12,6 +13,7 @@ export interface Closing {
 
 /** What every run of one supervisor shares. */
 export interface Context {
+  readonly clock: Clock;
   readonly store: Store;
   readonly host: AnchorHost;
   readonly instanceId: string;

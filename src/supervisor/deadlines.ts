@@ -1,5 +1,6 @@
 import type { StopRequest } from "../anchor/host.js";
 import type { RunDeadlines } from "../store/run-record.js";
+import type { Clock, Timer } from "./clock.js";
 
 /** Longer timers fire at once (they are 32-bit); a countdown takes them in several steps. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -10,11 +11,13 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
  */
 class Countdown {
   readonly #controller = new AbortController();
+  readonly #clock: Clock;
   readonly #reason: StopRequest;
   #dueAt = Infinity;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
 
-  constructor(reason: StopRequest, onAbort: (stop: StopRequest) => void) {
+  constructor(clock: Clock, reason: StopRequest, onAbort: (stop: StopRequest) => void) {
+    this.#clock = clock;
     this.#reason = reason;
     const { signal } = this.#controller;
     signal.addEventListener("abort", () => onAbort(signal.reason as StopRequest), { once: true });
@@ -22,7 +25,7 @@ class Countdown {
 
   /** Infinity: never, until told otherwise. */
   due(inMs: number): void {
-    this.#dueAt = performance.now() + inMs;
+    this.#dueAt = this.#clock.now() + inMs;
     if (this.#timer === null) this.#watch();
   }
 
@@ -33,18 +36,16 @@ class Countdown {
 
   disarm(): void {
     this.#dueAt = Infinity;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
   }
 
   #watch(): void {
     this.#timer = null;
     if (this.#dueAt === Infinity) return;
-    const left = this.#dueAt - performance.now();
+    const left = this.#dueAt - this.#clock.now();
     if (left <= 0) return this.abort(this.#reason);
-    this.#timer = setTimeout(() => this.#watch(), Math.min(Math.ceil(left), LONGEST_TIMER_MS));
-    // The run's connection keeps the process alive; a deadline without a run is no reason to.
-    this.#timer.unref();
+    this.#timer = this.#clock.after(Math.min(Math.ceil(left), LONGEST_TIMER_MS), () => this.#watch());
   }
 }
 
@@ -66,10 +67,10 @@ export class Deadlines {
   #armed = false;
   #withheld = false;
 
-  constructor(limits: RunDeadlines, onStop: (stop: StopRequest) => void) {
+  constructor(clock: Clock, limits: RunDeadlines, onStop: (stop: StopRequest) => void) {
     this.#limits = limits;
     this.#onStop = onStop;
-    const child = (reason: StopRequest): Countdown => new Countdown(reason, (stop) => this.cancel(stop));
+    const child = (reason: StopRequest): Countdown => new Countdown(clock, reason, (stop) => this.cancel(stop));
     this.#overall = limits.overallMs === null ? null : child(stopAs("overall-timeout"));
     this.#silence = limits.noOutputMs === null ? null : child(stopAs("no-output-timeout"));
   }

@@ -32,7 +32,7 @@ export function finalize(live: LiveRun, finale: Finale): void {
   live.state = step(live.state, { type: finale.type, ending: finale.ending });
   live.descendants = Math.max(live.descendants, finale.processes - 1);
   quiet(live, "the run has ended");
-  const at = finale.endedAt ?? Date.now();
+  const at = finale.endedAt ?? live.context.clock.wall();
   const events = [...finale.before, ...finalEvents(live, finale, at)];
   live.context.track(
     live.facts.runId,

@@ -20,7 +20,7 @@ export function quiet(live: LiveRun, why: string): void {
   live.deadlines.dispose();
   live.stdin.end(why);
   live.activity.stop();
-  if (live.exitingNote !== null) clearTimeout(live.exitingNote);
+  live.exitingNote?.cancel();
   live.exitingNote = null;
   live.ignoreSignal?.();
   live.ignoreSignal = null;

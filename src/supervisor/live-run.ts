@@ -13,6 +13,7 @@ import type { RunDeadlines, RunPolicy, RunRecord } from "../store/run-record.js"
 import type { HoldfastError } from "../errors.js";
 import type { Traces } from "./aftermath.js";
 import type { Activity } from "./activity.js";
+import type { Timer } from "./clock.js";
 import type { Context } from "./context.js";
 import type { Deadlines } from "./deadlines.js";
 import type { Deferred } from "./deferred.js";
@@ -65,7 +66,7 @@ export interface LiveRun {
   owedHanded: Deferred<void> | null;
   stopNoted: boolean;
   survivorsNoted: boolean;
-  exitingNote: NodeJS.Timeout | null;
+  exitingNote: Timer | null;
   /** As the anchor says: what it does not read now. */
   withheld: Record<StreamName, boolean>;
   size: TerminalSize | null;

@@ -7,7 +7,6 @@ import { concludeAftermath } from "./conclude.js";
 import type { Context } from "./context.js";
 import { letGo } from "./let-go.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
-import { pause } from "./pause.js";
 import { takeUp } from "./take-up.js";
 
 /**
@@ -28,7 +27,7 @@ export async function regain(live: LiveRun): Promise<void> {
           cause: error,
         });
       }
-      await pause(pauseAfter(live, tries), live.ended.promise);
+      await live.context.clock.pause(pauseAfter(live, tries), live.ended.promise);
     }
   } finally {
     live.regaining = false;
@@ -53,7 +52,7 @@ async function attempt(live: LiveRun): Promise<boolean> {
       adopt(live, found.link, true);
       refuseGate(live, found.link);
       const data = { epoch: found.lease.epoch, decision: "continue: the connection was lost" };
-      journal.note(null, [{ ...eventFacts(live, Date.now()), type: "attach", data }]);
+      journal.note(null, [{ ...eventFacts(live, context.clock.wall()), type: "attach", data }]);
       return !connectionLost(live);
     }
     case "unwritable":

@@ -70,7 +70,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       leaseEpoch: FIRST_EPOCH,
       deadlines,
       policy,
-      createdAt: Date.now(),
+      createdAt: context.clock.wall(),
     }),
     start: (runId, leaseId) => {
       const env = buildEnvironment({

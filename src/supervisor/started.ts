@@ -5,12 +5,12 @@ import { step } from "./run-state.js";
 export function noteStarted(live: LiveRun): void {
   live.state = step(live.state, { type: "started" });
   const at = recordStart(live);
-  live.deadlines.arm(Date.now() - at);
+  live.deadlines.arm(live.context.clock.wall() - at);
   live.started.resolve();
 }
 
 /** Once per run; a run taken up again has been noted before, or is dated by its record. */
-export function recordStart(live: LiveRun, ifUnknown = Date.now()): number {
+export function recordStart(live: LiveRun, ifUnknown = live.context.clock.wall()): number {
   const at = live.startedAt?.at ?? ifUnknown;
   if (live.startedAt?.noted === true) return at;
   live.startedAt = { at, noted: true };

@@ -1,4 +1,5 @@
 import { defaults } from "../defaults.js";
+import type { Clock, Timer } from "./clock.js";
 import { deferred, type Deferred } from "./deferred.js";
 
 /**
@@ -7,11 +8,16 @@ import { deferred, type Deferred } from "./deferred.js";
  * the rest follow. Between two attempts the process is free to do what needs no store, stopping above all.
  */
 export class StoreGate {
+  readonly #clock: Clock;
   #shut: Deferred<void> | null = null;
   /** Shut, but the next to ask may try. */
   #ajar = false;
   #pauseMs: number = defaults.storeRetryMs;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   /** Null: go ahead, and say afterwards how it went. Otherwise ask again when it resolves. */
   enter(): Promise<void> | null {
@@ -32,7 +38,7 @@ export class StoreGate {
   refused(): void {
     this.#shut ??= deferred<void>();
     if (this.#timer !== null || this.#ajar) return;
-    this.#timer = setTimeout(() => this.#letOneTry(), this.#pauseMs);
+    this.#timer = this.#clock.after(this.#pauseMs, () => this.#letOneTry(), { keepAlive: true });
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }
 
@@ -50,7 +56,7 @@ export class StoreGate {
   }
 
   #open(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     this.#ajar = false;
     const waiting = this.#shut;

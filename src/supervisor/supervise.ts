@@ -28,10 +28,10 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
         letGo(live, error);
       },
     }),
-    deadlines: new Deadlines(facts.deadlines, (stop) => sendStop(live, stop)),
+    deadlines: new Deadlines(context.clock, facts.deadlines, (stop) => sendStop(live, stop)),
     stdin: new Stdin(runId, stdinAt),
     ranges: new OutputRanges(),
-    activity: new Activity((at) => noteOutput(live, at)),
+    activity: new Activity(context.clock, (at) => noteOutput(live, at)),
     started: deferred(),
     ended: deferred(),
     listener: (link, event) => onAnchorEvent(live, link, event),

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { StopRequest } from "../../src/anchor/host.js";
+import { systemClock } from "../../src/supervisor/clock.js";
 import { Deadlines } from "../../src/supervisor/deadlines.js";
 
 const HOUR = 3_600_000;
@@ -14,7 +15,7 @@ afterEach(() => {
 });
 
 function deadlines(overallMs: number | null, noOutputMs: number | null): Deadlines {
-  return new Deadlines({ overallMs, noOutputMs }, (stop) => stops.push(stop));
+  return new Deadlines(systemClock, { overallMs, noOutputMs }, (stop) => stops.push(stop));
 }
 const reasons = (): string[] => stops.map(({ reason }) => reason);
 const manual: StopRequest = { reason: "manual-cancel", actor: "me", requestId: "1", graceMs: null };

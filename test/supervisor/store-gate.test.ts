@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
+import { systemClock } from "../../src/supervisor/clock.js";
 import { StoreGate } from "../../src/supervisor/store-gate.js";
 import { fakeWorld, start } from "./fake-supervisor.js";
 
@@ -11,12 +12,12 @@ afterEach(() => {
 });
 
 test("while the store takes writes, nobody waits", () => {
-  const gate = new StoreGate();
+  const gate = new StoreGate(systemClock);
   expect([gate.enter(), gate.enter()]).toEqual([null, null]);
 });
 
 test("after a refusal one goes ahead, and the others follow only when it was let in", async () => {
-  const gate = new StoreGate();
+  const gate = new StoreGate(systemClock);
   gate.refused();
   const waiting = gate.enter();
   expect(waiting).not.toBeNull();
@@ -31,7 +32,7 @@ test("after a refusal one goes ahead, and the others follow only when it was let
 });
 
 test("the pause grows while it is refused, and starts small again afterwards", async () => {
-  const gate = new StoreGate();
+  const gate = new StoreGate(systemClock);
   const waits: number[] = [];
   for (let attempt = 0; attempt < 12; attempt++) {
     gate.refused();

@@ -32,10 +32,19 @@ export async function findRuns(
 }
 
 export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<readonly RunRecord[]> {
-  let query = db.selectFrom("runs").selectAll().orderBy("created_at", "desc").orderBy("run_id", "desc");
+  let query = db.selectFrom("runs").selectAll();
+  // The literal lets the index of ended runs serve.
+  if (filter.endedBefore !== undefined)
+    query = query
+      .where(sql<boolean>`state = 'exited'`)
+      .where("ended_at", "<", filter.endedBefore)
+      .orderBy("ended_at");
+  query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
   if (filter.states !== undefined) query = query.where("state", "in", filter.states);
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
+  if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
+  if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
     // Not a JSON path: a label's name may contain anything.
     query = query.where(
@@ -44,6 +53,25 @@ export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<r
   }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   return (await query.execute()).map(toRunRecord);
+}
+
+export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .select("run_id")
+    .where("owner_instance_id", "=", ownerInstanceId)
+    .where(sql<boolean>`state <> 'exited'`)
+    .execute();
+  return rows.map(({ run_id }) => run_id);
+}
+
+export async function countEnded(db: Kysely<Schema>): Promise<number> {
+  const { ended } = await db
+    .selectFrom("runs")
+    .select((of) => of.fn.countAll<number>().as("ended"))
+    .where(sql<boolean>`state = 'exited'`)
+    .executeTakeFirstOrThrow();
+  return ended;
 }
 
 export async function listEvents(db: Kysely<Schema>, filter: EventFilter): Promise<readonly RunEvent[]> {

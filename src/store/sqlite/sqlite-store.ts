@@ -6,7 +6,7 @@ import type { NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import { toRunRow } from "../run-row.js";
 import type { Schema } from "../schema.js";
-import type { EventFilter, Lease, NewRun, RunChange, RunFilter, Store } from "../store.js";
+import type { EventFilter, Lease, LeaseClaim, NewRun, RunChange, RunFilter, Store } from "../store.js";
 import { appendEvents } from "./append-events.js";
 import { hostMonotonicMs } from "./clock.js";
 import type { SqliteConnection } from "./connection.js";
@@ -58,28 +58,24 @@ export class SqliteStore implements Store {
     return written;
   }
 
-  async reclaimLease(
-    runId: string,
-    ownerInstanceId: string,
-    atLeastEpoch: number,
-    leaseMs: number,
-  ): Promise<Lease | null> {
-    const { rows } = this.#connection.execute(
-      this.#db
-        .updateTable("runs")
-        .set({
-          lease_epoch: sql`max(lease_epoch + 1, ${atLeastEpoch})`,
-          lease_expires_at: expiry(leaseMs),
-          updated_at: Date.now(),
-        })
-        .where("run_id", "=", runId)
-        .where("owner_instance_id", "=", ownerInstanceId)
-        .where(notExited)
-        .returning("lease_epoch")
-        .compile(),
-    );
-    const row = rows[0];
-    return row === undefined ? null : { runId, ownerInstanceId, epoch: row.lease_epoch };
+  async claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
+    const { runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs } = claim;
+    if (epoch <= from.epoch) throw new Error(`epoch ${epoch} is not above ${from.epoch}`);
+    let swap = this.#db
+      .updateTable("runs")
+      .set({
+        owner_instance_id: ownerInstanceId,
+        lease_epoch: epoch,
+        lease_expires_at: expiry(leaseMs),
+        updated_at: Date.now(),
+      })
+      .where("run_id", "=", runId)
+      .where("owner_instance_id", "=", from.ownerInstanceId)
+      .where("lease_epoch", "=", from.epoch)
+      .where(notExited);
+    if (expiredForMs !== null)
+      swap = swap.where("lease_expires_at", "<=", hostMonotonicMs() - Math.ceil(expiredForMs));
+    return this.#write(events, () => this.#changed(swap)) ? { runId, ownerInstanceId, epoch } : null;
   }
 
   async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
@@ -92,6 +88,10 @@ export class SqliteStore implements Store {
         .compile(),
     );
     return Number(numAffectedRows);
+  }
+
+  heldRuns(ownerInstanceId: string): Promise<readonly string[]> {
+    return read.heldRuns(this.#db, ownerInstanceId);
   }
 
   getRun(runId: string): Promise<RunRecord | null> {
@@ -112,6 +112,28 @@ export class SqliteStore implements Store {
 
   async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
     this.#write(events, () => true);
+  }
+
+  async deleteRuns(runIds: readonly string[]): Promise<number> {
+    if (runIds.length === 0) return 0;
+    return this.#connection.transaction(() => {
+      const { rows } = this.#connection.execute(
+        this.#db
+          .deleteFrom("runs")
+          .where("run_id", "in", runIds)
+          .where("state", "=", "exited")
+          .returning("run_id")
+          .compile(),
+      );
+      const gone = rows.map(({ run_id }) => run_id);
+      if (gone.length > 0)
+        this.#connection.execute(this.#db.deleteFrom("run_events").where("run_id", "in", gone).compile());
+      return gone.length;
+    });
+  }
+
+  countEnded(): Promise<number> {
+    return read.countEnded(this.#db);
   }
 
   async now(): Promise<number> {

@@ -1,0 +1,34 @@
+export interface Timer {
+  cancel(): void;
+}
+
+/** Time as one supervisor sees it: monotonic for every decision, the wall's only to be shown. A simulation has its own. */
+export interface Clock {
+  /** Milliseconds; suspend does not count. */
+  now(): number;
+  /** Wall-clock milliseconds. Anybody may set it at any time: nothing may depend on it. */
+  wall(): number;
+  /** Once. No reason for the process to stay, unless told so. */
+  after(ms: number, call: () => void, options?: { readonly keepAlive: boolean }): Timer;
+  /** Over at once when `early` settles. Keeps the process alive: whoever pauses still has a run to see to. */
+  pause(ms: number, early?: Promise<unknown>): Promise<void>;
+}
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wall: () => Date.now(),
+  after(ms, call, options) {
+    const timer = setTimeout(call, ms);
+    if (options?.keepAlive !== true) timer.unref();
+    return { cancel: () => clearTimeout(timer) };
+  },
+  pause: (ms, early) =>
+    new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      const stop = (): void => {
+        clearTimeout(timer);
+        resolve();
+      };
+      early?.then(stop, stop);
+    }),
+};
