@@ -19,6 +19,19 @@ export const defaults = {
   renewMs: 10_000,
   /** A supervisor that could not renew stops steering here, well before the lease expires. */
   selfFenceMs: 20_000,
+  /** An owner that is alive but has not renewed for ten leases is stuck for good; its runs may be taken. */
+  stalledOwnerMs: 300_000,
+  /** A run on a machine or in a container that nothing is heard of: a day covers a night's power cut and a weekend's patience. */
+  hostLostMs: 24 * 3_600_000,
+  /** Between two looks at runs without an owner: a lease lives three times as long. */
+  reconcileMs: 10_000,
+  /** Ended runs: a week, as the field keeps them, and never so many that listing them is slow. */
+  endedKeptMs: 7 * 24 * 3_600_000,
+  endedKept: 10_000,
+  /** Output of ended runs in all: 256 full spools of both streams fit. */
+  outputKeptBytes: 4 * 1024 * 1024 * 1024,
+  /** Between two rounds of forgetting. */
+  retainMs: 600_000,
   /** Bytes kept per stream. About 40 times what agents show, small enough for 500 runs on a laptop. */
   spoolBytes: 8 * 1024 * 1024,
   /** One output event per run at most this often: enough to see life, few enough to keep. */

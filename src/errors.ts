@@ -20,13 +20,17 @@ export class BadInput extends HoldfastError {
 export class LeaseLost extends HoldfastError {
   readonly runId: string;
   readonly epoch: number;
-  constructor(runId: string, epoch: number) {
+  /** The instance that has it now; null: not known. */
+  readonly heldBy: string | null;
+  constructor(runId: string, epoch: number, heldBy: string | null = null) {
+    const now = heldBy === null ? "" : `: ${heldBy} has taken it over`;
     super(
       "LEASE_LOST",
-      `run ${runId} is no longer held under epoch ${epoch}; this supervisor will not touch it`,
+      `run ${runId} is no longer held under epoch ${epoch}${now}; this supervisor will not touch it`,
     );
     this.runId = runId;
     this.epoch = epoch;
+    this.heldBy = heldBy;
   }
 }
 

@@ -243,6 +243,11 @@ export interface ProcessEvidence {
   }[];
 }
 
+export interface InspectOptions {
+  /** Only whether it is the one, and its own numbers: no descendants, ancestors, environment or command line. */
+  readonly brief?: boolean;
+}
+
 export interface Boundary {
   readonly path: string;
   readonly inode: string;
@@ -307,9 +312,14 @@ export interface AnchorHost extends AsyncDisposable {
   /** Remove a dead instance's directory, if no run directory is left in it. False: it stays. */
   removeInstance(instanceId: string): Promise<boolean>;
   /** Rejects when processes cannot be looked at here; then nothing may be concluded. */
-  inspect(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]>;
+  inspect(
+    wanted: readonly (ProcessIdentity | number)[],
+    options?: InspectOptions,
+  ): Promise<readonly ProcessEvidence[]>;
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
+  /** Bytes in the run's directory. */
+  size(run: RunAddress): Promise<number>;
   /** Remove the run's directory. Only after its terminal record is committed. */
   discard(run: RunAddress): Promise<void>;
 }

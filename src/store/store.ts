@@ -91,6 +91,8 @@ export interface EventFilter {
   readonly after?: number;
   readonly runId?: string;
   readonly limit?: number;
+  /** Instead of oldest first. */
+  readonly newestFirst?: boolean;
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
@@ -113,7 +115,6 @@ export interface Store extends AsyncDisposable {
   /** Runs whose id starts with `prefix`, at most `limit`. */
   findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
-  /** Oldest first. */
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */

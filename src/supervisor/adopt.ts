@@ -40,7 +40,7 @@ function catchUp(live: LiveRun, welcome: Welcome): void {
   noteWithheld(live);
   live.state = step(live.state, { type: "gated", root });
   // `exiting` does not say whether it ever ran; the exit will.
-  if (welcome.phase === "running") noteStarted(live);
+  if (welcome.phase === "running") noteStarted(live, welcome.elapsedMs ?? 0);
   if (welcome.phase === "exiting") live.started.resolve();
   if (welcome.firstStop !== null) {
     live.firstStop = welcome.firstStop;

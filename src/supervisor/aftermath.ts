@@ -1,11 +1,11 @@
-import type { AnchorExit, AnchorHost, MachineIdentity, RunRemains } from "../anchor/host.js";
+import type { AnchorExit, AnchorHost, MachineIdentity, RunAddress, RunRemains } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { Emptiness, ProcessIdentity, RunBoundary } from "../store/run-record.js";
-import { pause } from "./pause.js";
+import type { Emptiness, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
+import type { Context } from "./context.js";
 
 /** What is recorded of a run whose anchor does not answer: enough to verify what is left of it. */
 export interface Traces {
-  readonly runId: string;
+  readonly run: RunAddress;
   readonly leaseId: string;
   /** Where its processes lived: their numbers mean nothing anywhere else. */
   readonly machine: MachineIdentity;
@@ -24,37 +24,38 @@ export type Aftermath =
   | { readonly kind: "given-up" }
   /** No process of it was ever let through the gate. */
   | { readonly kind: "never-executed" }
-  | {
-      readonly kind: "lost";
-      readonly remains: RunRemains;
-      readonly emptiness: Emptiness;
-      /** How the tree was emptied, as far as it was. */
-      readonly mode: "launcher" | "reap" | "none";
-      readonly killed: number;
-      readonly survivors: number;
-      /** One clause: what was done about it here. */
-      readonly note: string | null;
-    };
+  | ({ readonly kind: "lost"; readonly remains: RunRemains } & Verdict);
+
+/** How the tree was emptied, as far as it was. */
+export interface Verdict {
+  readonly emptiness: Emptiness;
+  readonly mode: "launcher" | "reap" | "none";
+  readonly killed: number;
+  readonly residue: readonly Residue[];
+  readonly survivors: number;
+  /** One clause: what was done about it here. */
+  readonly note: string | null;
+}
 
 /**
  * Nobody answers for a run: find out what became of it, and end what is verifiably left. The launcher cleans up after
  * a dead anchor, so its word is waited for; without it, only what matches the recorded identity is signalled.
  */
 export async function aftermath(
-  host: AnchorHost,
+  { host, clock }: Pick<Context, "host" | "clock">,
   traces: Traces,
   givenUp: () => boolean,
 ): Promise<Aftermath> {
-  const { runId, root } = traces;
-  const until = performance.now() + defaults.sweptWaitMs;
+  const { run, root } = traces;
+  const until = clock.now() + defaults.sweptWaitMs;
   for (let look = 0; ; look++) {
     if (givenUp()) return { kind: "given-up" };
-    const remains = await host.remains(runId);
+    const remains = await host.remains(run);
     const { exit, swept } = remains;
     if (exit !== null) return { kind: "exit", exit };
     if (swept !== null) {
       const { killed, emptiness } = swept;
-      return { kind: "lost", remains, emptiness, mode: "launcher", killed, survivors: 0, note: null };
+      return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
     }
     // Nothing passes the gate before its identity is on record.
     if (root === null) return { kind: "never-executed" };
@@ -62,33 +63,42 @@ export async function aftermath(
     if (gone !== null) return { kind: "lost", remains, ...gone };
     // The launcher mostly answers before the second look; asking for evidence costs a process.
     if (look === 1 && (await isAlive(host, traces.anchor))) return { kind: "anchor-alive" };
-    if (performance.now() >= until)
-      return { kind: "lost", remains, ...(await endVerified(host, traces, root)) };
-    await pause(defaults.sweptPollMs);
+    if (clock.now() >= until) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
+    await clock.pause(defaults.sweptPollMs);
   }
 }
 
-type Verdict = Omit<Extract<Aftermath, { readonly kind: "lost" }>, "kind" | "remains">;
+const NOTHING_DONE: Verdict = {
+  emptiness: "unproven",
+  mode: "none",
+  killed: 0,
+  residue: [],
+  survivors: 0,
+  note: null,
+};
 
-async function endVerified(host: AnchorHost, traces: Traces, root: ProcessIdentity): Promise<Verdict> {
-  const cgroup = cgroupOf(traces.boundary);
+/** End what live evidence proves to be of this run: its first process with all below it, and whoever is in its cgroup. */
+export async function endVerified(
+  host: AnchorHost,
+  { root, boundary, leaseId, graceMs }: Traces,
+): Promise<Verdict> {
+  const cgroup = cgroupOf(boundary);
   const rootAlive = await isAlive(host, root);
   if (!rootAlive && cgroup === null)
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
-  const { leaseId, graceMs } = traces;
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,
-    leaseId,
+    leaseId: leaseId === "" ? null : leaseId,
     graceMs,
   });
   if (!reaped.verified && reaped.emptiness === "unproven")
     return unproven(`nothing was signalled: ${reaped.why}`);
-  const { killed, survivors, emptiness } = reaped;
+  const { killed, residue, survivors, emptiness } = reaped;
   const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
-  return { emptiness, mode: "reap", killed, survivors: survivors.length, note };
+  return { emptiness, mode: "reap", killed, residue, survivors: survivors.length, note };
 }
 
 /** Of another boot, container or machine nothing is looked at, let alone signalled. Null: it lived here. */
@@ -96,14 +106,14 @@ function unverifiable(here: MachineIdentity, there: MachineIdentity): Verdict | 
   if (here.hostId !== there.hostId) return unproven("it ran on another machine, so nothing was signalled");
   if (here.bootId !== there.bootId) {
     const note = "the machine was restarted, which ended all of its processes";
-    return { emptiness: "proven", mode: "none", killed: 0, survivors: 0, note };
+    return { ...NOTHING_DONE, emptiness: "proven", note };
   }
   if (here.pidNamespace === there.pidNamespace) return null;
   return unproven("it ran in another container, so nothing was signalled");
 }
 
 function unproven(note: string): Verdict {
-  return { emptiness: "unproven", mode: "none", killed: 0, survivors: 0, note };
+  return { ...NOTHING_DONE, note };
 }
 
 function cgroupOf(boundary: RunBoundary | null): { path: string; inode: string } | null {
@@ -113,7 +123,7 @@ function cgroupOf(boundary: RunBoundary | null): { path: string; inode: string }
 
 async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {
   if (identity === null) return false;
-  const [evidence] = await host.inspect([identity]);
+  const [evidence] = await host.inspect([identity], { brief: true });
   // A zombie holds its number but runs nothing.
   return evidence !== undefined && evidence.alive && evidence.matches && evidence.state !== "Z";
 }

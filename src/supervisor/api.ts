@@ -1,7 +1,8 @@
 import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { EndReason, OnEscape, RunKind, RunRecord, RunStateName } from "../store/run-record.js";
+import type { EndReason, OnEscape, OnOrphan, RunKind, RunRecord, RunStateName } from "../store/run-record.js";
 import type { EventFilter, RunFilter } from "../store/store.js";
+import type { Decided } from "./reconcile/reconcile.js";
 
 /** What to run: exactly one of three shapes. `ptyCommand` goes verbatim to `shell -c`; it is never rebuilt from argv. */
 export type CommandInput =
@@ -20,6 +21,8 @@ export interface SpawnOptions {
   readonly labels?: Readonly<Record<string, string>>;
   readonly kind?: RunKind;
   readonly onEscape?: OnEscape;
+  /** When this supervisor is gone for good and another takes the run over. Default: it goes on there. */
+  readonly onOrphan?: OnOrphan;
   /** 0 or absent: no deadline. */
   readonly timeoutMs?: number;
   readonly noOutputTimeoutMs?: number;
@@ -114,6 +117,33 @@ export interface Problem {
   readonly cause: unknown;
 }
 
+export interface ReconcileScope {
+  /** Only these runs. */
+  readonly runIds?: readonly string[];
+  /** Stop what would be taken over alive. */
+  readonly terminate?: boolean;
+}
+
+/** One decision about one run that had no end on record and was not held here. */
+export interface Reconciliation {
+  readonly decisions: readonly Decided[];
+  /** What this supervisor holds now and did not before. */
+  readonly runs: readonly Run[];
+}
+
+export interface Retention {
+  readonly endedKeptMs: number;
+  readonly endedKept: number;
+  readonly outputKeptBytes: number;
+}
+
+export interface Retained {
+  /** Records forgotten, with their events and output. */
+  readonly records: number;
+  /** Directories removed, whose records stay. */
+  readonly outputs: number;
+}
+
 export interface Supervisor extends AsyncDisposable {
   readonly instanceId: string;
   readonly home: string;
@@ -122,6 +152,10 @@ export interface Supervisor extends AsyncDisposable {
   run(runId: string): Run | null;
   /** Re-attach to this instance's live anchors, finalize what ended meanwhile. */
   recover(): Promise<readonly Run[]>;
+  /** The same for every run of the state directory whose owner is gone: take over or end what the rules allow. */
+  reconcile(scope?: ReconcileScope): Promise<Reconciliation>;
+  /** Forget ended runs that are older or more than is kept, and their output. */
+  retain(limits?: Partial<Retention>): Promise<Retained>;
   getRun(runId: string): Promise<RunRecord | null>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;

@@ -128,15 +128,17 @@ const INTERRUPTED: SpawnFailure = {
   message: "its supervisor ended while it was being started; the command did not run",
 };
 
-function concludeLost(live: LiveRun, after: Extract<Aftermath, { kind: "lost" }>, before: Events): void {
-  const exit = outcomeOfRemains(after.remains);
-  const { emptiness, mode, killed, survivors, note } = after;
+type Lost = Extract<Aftermath, { kind: "lost" }>;
+
+function concludeLost(live: LiveRun, after: Lost, before: Events): void {
+  const exit = { ...outcomeOfRemains(after.remains), ...(escaped(live, after) ? ESCAPE : {}) };
+  const { emptiness, mode, killed, residue, survivors, note } = after;
   finalize(live, {
     type: "lost",
     ending: {
       exit: note === null ? exit : { ...exit, detail: [exit.detail, note].filter(Boolean).join("; ") },
-      residue: [],
-      residueCount: 0,
+      residue,
+      residueCount: mode === "reap" ? killed : 0,
       usage: null,
       emptiness,
     },
@@ -146,4 +148,18 @@ function concludeLost(live: LiveRun, after: Extract<Aftermath, { kind: "lost" }>
     processes: 0,
     before,
   });
+}
+
+const ESCAPE = { reason: "ownership-escape" } as const;
+
+/** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
+function escaped({ facts }: LiveRun, { remains, mode, emptiness, residue }: Lost): boolean {
+  const byItself = remains.leader !== null && remains.firstStop === null;
+  return (
+    byItself &&
+    mode === "reap" &&
+    emptiness === "proven" &&
+    residue.length > 0 &&
+    facts.policy.onEscape === "fail"
+  );
 }

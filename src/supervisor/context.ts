@@ -3,6 +3,7 @@ import type { Store } from "../store/store.js";
 import type { Problem } from "./api.js";
 import type { Clock } from "./clock.js";
 import type { Leases } from "./leases.js";
+import type { Left } from "./reconcile/left.js";
 import type { StoreGate } from "./store-gate.js";
 import type { LiveRun } from "./live-run.js";
 
@@ -26,6 +27,9 @@ export interface Context {
   readonly live: Map<string, LiveRun>;
   /** Set once: no run may begin any more, and one that just has is treated like all the others. */
   closing: Closing | null;
+  readonly left: Left;
+  /** Directories of ended runs that have been looked into: nobody lives behind them. */
+  readonly settled: Set<string>;
   report(problem: Problem): void;
   /** Work nobody awaits. A failure is reported; close() sees the end of it. */
   track(runId: string, work: Promise<void>): void;

@@ -70,7 +70,8 @@ export class Deadlines {
   constructor(clock: Clock, limits: RunDeadlines, onStop: (stop: StopRequest) => void) {
     this.#limits = limits;
     this.#onStop = onStop;
-    const child = (reason: StopRequest): Countdown => new Countdown(clock, reason, (stop) => this.cancel(stop));
+    const child = (reason: StopRequest): Countdown =>
+      new Countdown(clock, reason, (stop) => this.cancel(stop));
     this.#overall = limits.overallMs === null ? null : child(stopAs("overall-timeout"));
     this.#silence = limits.noOutputMs === null ? null : child(stopAs("no-output-timeout"));
   }

@@ -1,42 +1,49 @@
 import { defaults } from "../defaults.js";
 import type { Store } from "../store/store.js";
+import type { Clock, Timer } from "./clock.js";
 
 export interface LeasesOptions {
   readonly store: Store;
+  readonly clock: Clock;
   readonly instanceId: string;
   /** How many leases there are to renew. */
   readonly held: () => number;
+  /** Fewer were renewed than are held here: these are all the store knows of. */
+  readonly missing: (known: ReadonlySet<string>) => void;
   readonly failing: (error: unknown) => void;
 }
 
 /**
- * Renews all leases of one supervisor, in one statement. A supervisor that cannot write stops steering before its
- * leases expire: by then another may have taken them.
+ * Renews all leases of one supervisor, in one statement, expired ones too: while nobody has taken them they are its
+ * own. A supervisor that cannot write stops steering before its leases expire: by then another may have taken them.
  */
 export class Leases {
   readonly #options: LeasesOptions;
-  #renewedAt = performance.now();
-  #timer: NodeJS.Timeout | null = null;
+  #renewedAt: number;
+  #timer: Timer | null = null;
   #renewing: Promise<void> | null = null;
 
   constructor(options: LeasesOptions) {
     this.#options = options;
+    this.#renewedAt = options.clock.now();
   }
 
   start(): void {
-    if (this.#timer !== null) return;
-    this.#timer = setInterval(() => void this.renew(), defaults.renewMs);
-    this.#timer.unref();
+    this.#timer ??= this.#options.clock.after(defaults.renewMs, () => {
+      this.#timer = null;
+      this.start();
+      void this.renew();
+    });
   }
 
   /** True: too long without a renewal. Read from the clock, not from a timer: a process that was stopped knows it at once. */
   get fenced(): boolean {
-    return performance.now() - this.#renewedAt >= defaults.selfFenceMs;
+    return this.#options.clock.now() - this.#renewedAt >= defaults.selfFenceMs;
   }
 
   /** The first lease after none were held is as fresh as a renewal. */
   taken(): void {
-    if (this.#options.held() <= 1) this.#renewedAt = performance.now();
+    if (this.#options.held() <= 1) this.#renewedAt = this.#options.clock.now();
   }
 
   /** Never rejects. */
@@ -48,20 +55,23 @@ export class Leases {
   }
 
   async stop(): Promise<void> {
-    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     await this.#renewing;
   }
 
   async #renew(): Promise<void> {
+    const { store, clock, instanceId, held, missing, failing } = this.#options;
     // The lease counts from before the write at the earliest: a slow store must not make it look younger than it is.
-    const asked = performance.now();
+    const asked = clock.now();
     try {
-      if (this.#options.held() > 0)
-        await this.#options.store.renewLeases(this.#options.instanceId, defaults.leaseMs);
+      if (held() > 0) {
+        const renewed = await store.renewLeases(instanceId, defaults.leaseMs);
+        if (renewed < held()) missing(new Set(await store.heldRuns(instanceId)));
+      }
       this.#renewedAt = asked;
     } catch (error) {
-      this.#options.failing(error);
+      failing(error);
     }
   }
 }

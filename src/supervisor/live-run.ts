@@ -3,6 +3,7 @@ import type {
   AnchorEvent,
   AnchorLink,
   FirstStop,
+  RunAddress,
   SpawnFailure,
   StopRequest,
   StreamName,
@@ -25,6 +26,7 @@ import type { Stdin } from "./stdin.js";
 /** What does not change during a run. */
 export interface RunFacts {
   readonly runId: string;
+  readonly address: RunAddress;
   readonly leaseId: string;
   /** For display: secrets redacted. */
   readonly command: string;

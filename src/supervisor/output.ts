@@ -16,7 +16,7 @@ export async function readOutput(
   const { offset = 0, maxBytes = defaults.followBytes } = options;
   checkOffset("offset", offset);
   checkOffset("maxBytes", maxBytes);
-  const slice = await live.context.host.readOutput(live.facts.runId, stream, offset, maxBytes);
+  const slice = await live.context.host.readOutput(live.facts.address, stream, offset, maxBytes);
   return { stream, ...slice };
 }
 
@@ -27,11 +27,11 @@ export async function* followOutput(
 ): AsyncGenerator<OutputChunk, void, undefined> {
   live.followers++;
   try {
-    const { runId } = live.facts;
+    const { address } = live.facts;
     yield* follow(
       {
         ranges: live.ranges,
-        read: (stream, offset, maxBytes) => live.context.host.readOutput(runId, stream, offset, maxBytes),
+        read: (stream, offset, maxBytes) => live.context.host.readOutput(address, stream, offset, maxBytes),
         ack: (stream, offset) => ackOutput(live, stream, offset),
       },
       options,

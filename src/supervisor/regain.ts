@@ -41,9 +41,20 @@ async function attempt(live: LiveRun): Promise<boolean> {
   // An observer of the attempt before has done its service.
   live.link?.close();
   live.link = null;
-  const found = await takeUp(context, runId, journal.lease.epoch);
+  const found = await takeUp(context, {
+    run: facts.address,
+    from: journal.lease,
+    expiredForMs: null,
+    events: (epoch) => [
+      {
+        ...eventFacts(live, context.clock.wall()),
+        type: "attach",
+        data: { epoch, decision: "continue: the connection was lost" },
+      },
+    ],
+  });
   switch (found.kind) {
-    case "attached": {
+    case "attached":
       if (isOver(live)) {
         found.link.close();
         return true;
@@ -51,10 +62,7 @@ async function attempt(live: LiveRun): Promise<boolean> {
       journal.renew(found.lease);
       adopt(live, found.link, true);
       refuseGate(live, found.link);
-      const data = { epoch: found.lease.epoch, decision: "continue: the connection was lost" };
-      journal.note(null, [{ ...eventFacts(live, context.clock.wall()), type: "attach", data }]);
       return !connectionLost(live);
-    }
     case "unwritable":
       context.report({
         runId,
@@ -65,19 +73,29 @@ async function attempt(live: LiveRun): Promise<boolean> {
       else adopt(live, found.observer, false);
       return false;
     case "replaced":
-      letGo(live, new LeaseLost(runId, journal.lease.epoch));
+      robbed(live, found.by);
       return true;
     case "ended-elsewhere":
       stopEndedElsewhere(context, found.observer);
       letGo(live, new LeaseLost(runId, journal.lease.epoch));
       return true;
     case "unreachable":
+      if (found.lease !== null) journal.renew(found.lease);
       return false;
     case "silent": {
-      const after = await aftermath(context.host, live.traces, () => isOver(live));
+      if (found.lease !== null) journal.renew(found.lease);
+      const after = await aftermath(context, live.traces, () => isOver(live));
       return concludeAftermath(live, after);
     }
   }
+}
+
+/** Somebody else has taken the run over, as the rules allow: nothing more is done here, and it is said why. */
+export function robbed(live: LiveRun, by: string | null): void {
+  if (isOver(live)) return;
+  const error = new LeaseLost(live.facts.runId, live.journal.lease.epoch, by);
+  live.context.report({ runId: live.facts.runId, message: error.message, cause: error });
+  letGo(live, error);
 }
 
 /** An anchor that has lost its first owner before GO must never execute; whoever comes next only sees to that. */

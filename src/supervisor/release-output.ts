@@ -7,11 +7,15 @@ import type { LiveRun } from "./live-run.js";
 export function releaseOutput(live: LiveRun): void {
   if (!mayGo(live)) return;
   // A turn later: who awaited the end may begin to read in answer to it.
-  live.context.clock.after(0, () => {
-    if (!mayGo(live)) return;
-    live.discarded = true;
-    live.context.track(live.facts.runId, live.context.host.discard(live.facts.address));
-  }, { keepAlive: true });
+  live.context.clock.after(
+    0,
+    () => {
+      if (!mayGo(live)) return;
+      live.discarded = true;
+      live.context.track(live.facts.runId, live.context.host.discard(live.facts.address));
+    },
+    { keepAlive: true },
+  );
 }
 
 function mayGo(live: LiveRun): boolean {

@@ -3,6 +3,7 @@ import { defaults } from "../defaults.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Lease } from "../store/store.js";
 import type { Context } from "./context.js";
+import { addressOf } from "./reconcile/look.js";
 import type { LiveRun } from "./live-run.js";
 import { step } from "./run-state.js";
 import { supervise } from "./supervise.js";
@@ -16,6 +17,7 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
     context,
     {
       runId,
+      address: addressOf(record),
       leaseId,
       command,
       attempt: null,

@@ -41,6 +41,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     killReportMs: defaults.killReportMs,
     ownerLossMs: whole("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
     onEscape: oneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
+    onOrphan: oneOf("onOrphan", options.onOrphan ?? "adopt", ["adopt", "terminate"]),
   };
   const deadlines: RunDeadlines = {
     overallMs: limit("timeoutMs", options.timeoutMs),
@@ -66,11 +67,13 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       cwd,
       ...context.host.machine,
       anchorPath: context.host.anchorPath,
+      originInstanceId: context.instanceId,
       ownerInstanceId: context.instanceId,
       leaseEpoch: FIRST_EPOCH,
       deadlines,
       policy,
       createdAt: context.clock.wall(),
+      imported: null,
     }),
     start: (runId, leaseId) => {
       const env = buildEnvironment({

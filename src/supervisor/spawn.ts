@@ -71,15 +71,16 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
       if (error instanceof RunExists) continue;
       throw error;
     }
-    return { live: supervise(context, factsOf(plan, spec, leaseId), lease), spec };
+    return { live: supervise(context, factsOf(context, plan, spec, leaseId), lease), spec };
   }
 }
 
-function factsOf(plan: SpawnPlan, spec: StartSpec, leaseId: string): RunFacts {
+function factsOf({ instanceId }: Context, plan: SpawnPlan, spec: StartSpec, leaseId: string): RunFacts {
   const withholdAt = (stream: StreamName): number | null =>
     spec[stream].policy === "back-pressure" ? spec[stream].boundBytes : null;
   return {
     runId: spec.runId,
+    address: { instanceId, runId: spec.runId },
     leaseId,
     command: plan.command,
     attempt: { cwd: spec.cwd, command: spec.argv[0] ?? "" },

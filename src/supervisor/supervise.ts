@@ -41,7 +41,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     owner: false,
     tier: null,
     traces: {
-      runId,
+      run: facts.address,
       leaseId: facts.leaseId,
       machine: context.host.machine,
       anchor: null,

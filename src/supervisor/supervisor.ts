@@ -4,12 +4,25 @@ import { SupervisorClosed } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, Store } from "../store/store.js";
-import type { CommandInput, Problem, Run, SpawnOptions, Supervisor } from "./api.js";
+import type {
+  CommandInput,
+  Problem,
+  ReconcileScope,
+  Reconciliation,
+  Retained,
+  Retention,
+  Run,
+  SpawnOptions,
+  Supervisor,
+} from "./api.js";
+import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
 import { Leases } from "./leases.js";
-import { pause } from "./pause.js";
-import { recover } from "./recover.js";
+import { Left } from "./reconcile/left.js";
+import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
+import { robbed } from "./regain.js";
+import { retain } from "./retain.js";
 import { runOf } from "./run.js";
 import { StoreGate } from "./store-gate.js";
 import { spawn } from "./spawn.js";
@@ -17,6 +30,7 @@ import { spawn } from "./spawn.js";
 export interface SupervisorParts {
   readonly store: Store;
   readonly host: AnchorHost;
+  readonly clock?: Clock;
   readonly instanceId: string;
   readonly home: string;
   readonly actor?: string;
@@ -39,13 +53,15 @@ class ComposedSupervisor implements Supervisor {
   /** Work nobody awaits but close(). */
   readonly #work = new Set<Promise<unknown>>();
   readonly #spawns = new Set<Promise<unknown>>();
-  #recovering: Promise<readonly Run[]> | null = null;
+  /** One at a time: two would decide on the same evidence. */
+  #reconciling: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | null = null;
 
   constructor(parts: SupervisorParts) {
     const {
       store,
       host,
+      clock = systemClock,
       instanceId,
       home,
       actor = `supervisor:${instanceId}`,
@@ -64,21 +80,28 @@ class ComposedSupervisor implements Supervisor {
     const live: Context["live"] = new Map();
     const leases = new Leases({
       store,
+      clock,
       instanceId,
       held: () => live.size,
+      missing: (known) => {
+        for (const each of [...live.values()]) if (!known.has(each.facts.runId)) robbed(each, null);
+      },
       failing: (cause) =>
         report({ runId: null, message: "the leases could not be renewed; trying again", cause }),
     });
     this.#context = {
+      clock,
       store,
       host,
       instanceId,
       actor,
       discardOutput,
       leases,
-      gate: new StoreGate(),
+      gate: new StoreGate(clock),
       live,
       closing: null,
+      left: new Left(),
+      settled: new Set(),
       report,
       track: (runId, work) => {
         const told = work.catch((cause: unknown) =>
@@ -100,11 +123,18 @@ class ComposedSupervisor implements Supervisor {
     return live === undefined ? null : runOf(live);
   }
 
-  recover(): Promise<readonly Run[]> {
-    this.#recovering ??= this.#recover().finally(() => {
-      this.#recovering = null;
-    });
-    return this.#recovering;
+  async recover(): Promise<readonly Run[]> {
+    return (await this.#reconcile({ own: true })).taken.map(runOf);
+  }
+
+  async reconcile(scope: ReconcileScope = {}): Promise<Reconciliation> {
+    const { decisions, taken } = await this.#reconcile(scope);
+    return { decisions, runs: taken.map(runOf) };
+  }
+
+  async retain(limits?: Partial<Retention>): Promise<Retained> {
+    this.#mustBeOpen("nothing was removed");
+    return tracked(this.#work, retain(this.#context, limits));
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
@@ -128,10 +158,14 @@ class ComposedSupervisor implements Supervisor {
     return this.close();
   }
 
-  async #recover(): Promise<readonly Run[]> {
-    this.#mustBeOpen("nothing was recovered");
-    const found = await tracked(this.#work, recover(this.#context));
-    return found.map(runOf);
+  async #reconcile(scope: Scope): Promise<Reconciled> {
+    this.#mustBeOpen("nothing was looked at");
+    const pass = this.#reconciling.then(() => {
+      this.#mustBeOpen("nothing was looked at");
+      return reconcile(this.#context, scope);
+    });
+    this.#reconciling = pass.catch(() => undefined);
+    return tracked(this.#work, pass);
   }
 
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
@@ -143,7 +177,10 @@ class ComposedSupervisor implements Supervisor {
     for (const each of [...live.values()]) closeRun(each, closing);
     await awaitEnds(this.#context);
     // What was just being started closes itself as soon as it has a run; no process may slip through between.
-    await pause(defaults.launcherReadyMs + defaults.closeSlackMs, Promise.allSettled(this.#spawns));
+    await this.#context.clock.pause(
+      defaults.launcherReadyMs + defaults.closeSlackMs,
+      Promise.allSettled(this.#spawns),
+    );
     await awaitEnds(this.#context);
     left += letGoOfAll(this.#context);
     this.#context.gate.dispose();

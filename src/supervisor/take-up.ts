@@ -1,19 +1,31 @@
-import type { AnchorLink } from "../anchor/host.js";
+import type { AnchorLink, RunAddress } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { StaleEpoch } from "../errors.js";
+import type { NewRunEvent } from "../store/run-event.js";
 import type { Lease } from "../store/store.js";
 import type { Context } from "./context.js";
+
+/** What the record says, or said, of its owner. */
+export type Held = Omit<Lease, "runId">;
+
+export interface Wanted {
+  readonly run: RunAddress;
+  readonly from: Held;
+  readonly expiredForMs: number | null;
+  /** Committed with the lease, before anything is done. */
+  readonly events: (epoch: number) => readonly NewRunEvent[];
+}
 
 export type TakenUp =
   | { readonly kind: "attached"; readonly link: AnchorLink; readonly lease: Lease }
   /** No anchor listens. It has finished, or is dead. */
-  | { readonly kind: "silent" }
+  | { readonly kind: "silent"; readonly lease: Lease | null }
   /** It listens but does not answer, or not as agreed. */
-  | { readonly kind: "unreachable"; readonly error: unknown }
+  | { readonly kind: "unreachable"; readonly lease: Lease | null; readonly error: unknown }
   /** It answers, but the store does not: the run can be watched and stopped, not steered. */
   | { readonly kind: "unwritable"; readonly observer: AnchorLink; readonly error: unknown }
-  /** Somebody else owns it. */
-  | { readonly kind: "replaced" }
+  /** Somebody else owns it, if the record still says who. */
+  | { readonly kind: "replaced"; readonly by: string | null }
   /** The record says it has ended, the anchor says it has not. */
   | { readonly kind: "ended-elsewhere"; readonly observer: AnchorLink };
 
@@ -22,32 +34,71 @@ export type TakenUp =
  * and it is committed before the anchor hears of it: an epoch that exists nowhere but in a dead process would lock
  * every later owner out.
  */
-export async function takeUp(context: Context, runId: string, knownEpoch: number): Promise<TakenUp> {
-  const { host, store, instanceId } = context;
+export async function takeUp(context: Context, wanted: Wanted): Promise<TakenUp> {
+  const { host } = context;
   let observer: AnchorLink | null;
   try {
-    observer = await host.attach(runId, 0);
+    observer = await host.attach(wanted.run, 0);
   } catch (error) {
-    return { kind: "unreachable", error };
+    return { kind: "unreachable", error, lease: null };
   }
-  if (observer === null) return { kind: "silent" };
+  if (observer === null) return { kind: "silent", lease: null };
 
-  let lease: Lease | null;
+  let claimed: Claimed;
   try {
-    const epoch = Math.max(knownEpoch, observer.welcome.highestEpoch) + 1;
-    lease = await store.reclaimLease(runId, instanceId, epoch, defaults.leaseMs);
-    if (lease === null && (await store.getRun(runId))?.state === "exited")
-      return { kind: "ended-elsewhere", observer };
+    claimed = await claim(context, wanted, observer.welcome.highestEpoch);
   } catch (error) {
     return { kind: "unwritable", observer, error };
   }
+  if (claimed.kind === "ended") return { kind: "ended-elsewhere", observer };
   try {
-    if (lease === null) return { kind: "replaced" };
-    const link = await host.attach(runId, lease.epoch);
-    return link === null ? { kind: "silent" } : { kind: "attached", link, lease };
-  } catch (error) {
-    return error instanceof StaleEpoch ? { kind: "replaced" } : { kind: "unreachable", error };
+    if (claimed.kind === "replaced") return claimed;
+    const { lease } = claimed;
+    try {
+      const link = await host.attach(wanted.run, lease.epoch);
+      return link === null ? { kind: "silent", lease } : { kind: "attached", link, lease };
+    } catch (error) {
+      return error instanceof StaleEpoch
+        ? { kind: "replaced", by: null }
+        : { kind: "unreachable", error, lease };
+    }
   } finally {
     observer.close();
+  }
+}
+
+export type Claimed =
+  | { readonly kind: "held"; readonly lease: Lease }
+  | { readonly kind: "replaced"; readonly by: string | null }
+  | { readonly kind: "ended" };
+
+/** Take the lease, in the store only. Of a run whose anchor is gone, that is all there is to take. */
+export async function claim(
+  { store, instanceId }: Context,
+  { run: { runId }, from, expiredForMs, events }: Wanted,
+  seenEpoch = 0,
+): Promise<Claimed> {
+  let held = from;
+  for (;;) {
+    const epoch = Math.max(held.epoch, seenEpoch) + 1;
+    const lease = await store.claimLease(
+      {
+        runId,
+        from: held,
+        ownerInstanceId: instanceId,
+        epoch,
+        leaseMs: defaults.leaseMs,
+        expiredForMs: held.ownerInstanceId === instanceId ? null : expiredForMs,
+      },
+      events(epoch),
+    );
+    if (lease !== null) return { kind: "held", lease };
+    const record = await store.getRun(runId);
+    if (record === null) return { kind: "replaced", by: null };
+    if (record.state === "exited") return { kind: "ended" };
+    // An earlier claim of ours may have been committed without our hearing of it.
+    if (record.ownerInstanceId !== instanceId || record.leaseEpoch === held.epoch)
+      return { kind: "replaced", by: record.ownerInstanceId };
+    held = { ownerInstanceId: instanceId, epoch: record.leaseEpoch };
   }
 }

@@ -34,6 +34,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     boundary: { cgroup: null, cgroupInode: null, note: "no cgroup" },
     tier: "subreaper+launcher+unique",
     state: "exited",
+    originInstanceId: "in_1",
     ownerInstanceId: "in_1",
     leaseEpoch: 1,
     leaseExpiresAt: 0,
@@ -45,6 +46,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
       killReportMs: 2_000,
       ownerLossMs: 2_000,
       onEscape: "fail",
+      onOrphan: "adopt",
     },
     createdAt: 1_000,
     startedAt: 2_000,
@@ -56,6 +58,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     residueCount: 0,
     usage: null,
     emptiness: "proven",
+    imported: null,
     ...facts,
   };
 }

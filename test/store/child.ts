@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 export interface Child extends AsyncDisposable {
   /** What the child said next; rejects when it ended without another word. */
   next(): Promise<unknown>;
-  tell(message: string): void;
+  tell(message: unknown): void;
   kill(): Promise<void>;
   /** Its exit code, once it has ended by itself. */
   readonly ended: Promise<number | null>;
@@ -37,7 +37,7 @@ export function startChild(script: string, ...args: readonly string[]): Child {
         else if (over) reject(new Error(`${script} has ended: ${complaint}`));
         else waiting.push({ resolve, reject });
       }),
-    tell: (message) => void child.send(message),
+    tell: (message) => void child.send(message as object),
     async kill() {
       child.kill("SIGKILL");
       await ended;

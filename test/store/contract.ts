@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { RunChange, Store } from "../../src/store/store.js";
-import { LEASE_MS, event, exited, exiting, gated, newRun, running } from "./samples.js";
+import { LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
 
 /** One empty database; each `open` is another supervisor on it. */
 export interface TestDatabase extends AsyncDisposable {
@@ -134,8 +134,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
 
     test("a write under a stale epoch is refused", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
-      const newer =
-        (await other.reclaimLease(lease.runId, "owner-a", 0, LEASE_MS)) ?? expect.fail("no lease");
+      const newer = (await other.claimLease(mine(lease))) ?? expect.fail("no lease");
       const refused = store.saveRun(lease, running);
       await expect(refused).rejects.toMatchObject({
         code: "LEASE_LOST",
@@ -164,33 +163,100 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(await other.saveRun({ ...lease, ownerInstanceId: "owner-b" }, exited)).toBe(false);
     });
 
-    test("of two incarnations that reclaim at once, each gets an epoch of its own and only the later one writes", async () => {
-      const { runId } = await store.insertRun(newRun(), LEASE_MS);
-      const leases = await Promise.all(
-        [store, other, store, other].map((one) => one.reclaimLease(runId, "owner-a", 0, LEASE_MS)),
+    test("of many that claim the same lease at once exactly one gets it, and only that one writes", async () => {
+      const lease = await store.insertRun(newRun(), -1);
+      const claims = [mine(lease), theft(lease, "owner-b"), mine(lease), theft(lease, "owner-c")];
+      const won = await Promise.all(
+        claims.map((claim, index) => (index % 2 === 0 ? store : other).claimLease(claim)),
       );
-      const epochs = leases.map((lease) => lease?.epoch ?? expect.fail("no lease"));
-      expect(new Set(epochs).size).toBe(4);
+      const winners = won.filter((each) => each !== null);
+      expect(winners).toHaveLength(1);
       const writes = await Promise.allSettled(
-        epochs.map((epoch) => other.saveRun({ runId, ownerInstanceId: "owner-a", epoch }, running)),
+        claims.map(({ runId, ownerInstanceId, epoch }) =>
+          other.saveRun({ runId, ownerInstanceId, epoch }, running),
+        ),
       );
-      const winners = epochs.filter((_, index) => writes[index]?.status === "fulfilled");
-      expect(winners).toEqual([Math.max(...epochs)]);
+      const accepted = claims.filter((_, index) => writes[index]?.status === "fulfilled");
+      expect(new Set(accepted.map(({ ownerInstanceId }) => ownerInstanceId))).toEqual(
+        new Set([winners[0]?.ownerInstanceId]),
+      );
     });
 
-    test("a reclaimed lease has at least the epoch asked for, and always a newer one", async () => {
-      const { runId } = await store.insertRun(newRun(), LEASE_MS);
-      expect(await store.reclaimLease(runId, "owner-a", 40, LEASE_MS)).toMatchObject({ epoch: 40 });
-      expect(await store.reclaimLease(runId, "owner-a", 40, LEASE_MS)).toMatchObject({ epoch: 41 });
-      expect(await store.reclaimLease(runId, "owner-a", 3, LEASE_MS)).toMatchObject({ epoch: 42 });
-    });
-
-    test("a lease that another owner holds, or of a run that has ended, is not reclaimed", async () => {
+    test("an epoch can leap over what an anchor has seen, and never goes back", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
-      expect(await store.reclaimLease(lease.runId, "owner-b", 0, LEASE_MS)).toBeNull();
-      expect(await store.reclaimLease("no such run", "owner-a", 0, LEASE_MS)).toBeNull();
+      const leaped = (await store.claimLease({ ...mine(lease), epoch: 40 })) ?? expect.fail("no lease");
+      expect(leaped).toEqual({ ...lease, epoch: 40 });
+      expect(await store.claimLease(mine(leaped))).toMatchObject({ epoch: 41 });
+      await expect(store.claimLease({ ...mine(lease), epoch: lease.epoch })).rejects.toThrow(/not above/);
+    });
+
+    test("a healthy lease is not taken, an expired one is, and one that must be long expired is not taken early", async () => {
+      const healthy = await store.insertRun(newRun(), LEASE_MS);
+      expect(await other.claimLease(theft(healthy, "owner-b"))).toBeNull();
+      const expired = await store.insertRun(newRun(), -5);
+      expect(await other.claimLease(theft(expired, "owner-b", 1_000))).toBeNull();
+      expect(await other.claimLease(theft(expired, "owner-b"))).toMatchObject({ ownerInstanceId: "owner-b" });
+      const stalled = await store.insertRun(newRun(), -1_000);
+      expect(await other.claimLease(theft(stalled, "owner-b", 1_000))).toMatchObject({ epoch: 2 });
+      const otherBoot = await store.insertRun(newRun({ bootId: "before" }), LEASE_MS);
+      expect(await other.claimLease(theft(otherBoot, "owner-b", null))).toMatchObject({ epoch: 2 });
+    });
+
+    test("a claim and the events that say why are committed together or not at all", async () => {
+      const lease = await store.insertRun(newRun(), -1);
+      const why = event(lease.runId);
+      expect(await other.claimLease(theft(lease, "owner-b"), [why])).not.toBeNull();
+      expect(await store.claimLease(theft(lease, "owner-c"), [why])).toBeNull();
+      expect(await store.listEvents({ runId: lease.runId })).toHaveLength(1);
+      await expect(store.saveRun(lease, running)).rejects.toBeInstanceOf(LeaseLost);
+    });
+
+    test("an expired lease that nobody took is renewed by its owner; one that was taken is not", async () => {
+      const kept = await store.insertRun(newRun(), -60_000);
+      const taken = await store.insertRun(newRun(), -60_000);
+      await other.claimLease(theft(taken, "owner-b"));
+      expect(await store.renewLeases("owner-a", LEASE_MS)).toBe(1);
+      expect(await store.heldRuns("owner-a")).toEqual([kept.runId]);
+      expect(await store.heldRuns("owner-b")).toEqual([taken.runId]);
+      expect(await other.claimLease(theft(kept, "owner-b"))).toBeNull();
+    });
+
+    test("of a run that has ended, or that never was, nothing is claimed", async () => {
+      const lease = await store.insertRun(newRun(), -1);
+      expect(await store.claimLease({ ...mine(lease), runId: "no such run" })).toBeNull();
       await store.saveRun(lease, exited);
-      expect(await store.reclaimLease(lease.runId, "owner-a", 0, LEASE_MS)).toBeNull();
+      expect(await store.claimLease(mine(lease))).toBeNull();
+      expect(await store.claimLease(theft(lease, "owner-b"))).toBeNull();
+    });
+
+    test("only ended runs are forgotten, with their events, the oldest end first", async () => {
+      const ended = await Promise.all([5, 3, 4].map(() => store.insertRun(newRun(), LEASE_MS)));
+      for (const [at, lease] of ended.entries())
+        await store.saveRun(lease, { ...exited, at: [5, 3, 4][at] ?? 0 }, [event(lease.runId)]);
+      const live = await store.insertRun(newRun(), LEASE_MS, [event("live")]);
+      expect(await store.countEnded()).toBe(3);
+      const old = (await other.listRuns({ endedBefore: 5 })).map(({ endedAt }) => endedAt);
+      expect(old).toEqual([3, 4]);
+      const ids = [...ended.slice(0, 2), live].map(({ runId }) => runId);
+      expect(await store.deleteRuns([...ids, "no such run"])).toBe(2);
+      expect(await other.getRun(live.runId)).toMatchObject({ state: "starting" });
+      expect(await other.listRuns({ states: ["exited"] })).toHaveLength(1);
+      expect((await other.listEvents({})).map(({ runId }) => runId)).toEqual([ended[2]?.runId, "live"]);
+      expect(await store.deleteRuns([])).toBe(0);
+    });
+
+    test("runs are found by session and by agent", async () => {
+      const { runId } = await store.insertRun(newRun({ sessionKey: "s", agentId: "a" }), LEASE_MS);
+      await store.insertRun(newRun({ sessionKey: "s", agentId: "b" }), LEASE_MS);
+      expect(await other.listRuns({ sessionKey: "s" })).toHaveLength(2);
+      expect((await other.listRuns({ sessionKey: "s", agentId: "a" })).map((run) => run.runId)).toEqual([
+        runId,
+      ]);
+    });
+
+    test("the newest event can be asked for first", async () => {
+      await store.appendEvents([1, 2, 3].map((at) => event("r", at)));
+      expect((await store.listEvents({ newestFirst: true, limit: 2 })).map(({ at }) => at)).toEqual([3, 2]);
     });
 
     test("renewing extends all live leases of one owner and of nobody else", async () => {
@@ -329,8 +395,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
           let epoch = lease.epoch;
           let record = (await store.getRun(lease.runId)) ?? expect.fail("no record");
           for (const { step: change, stale, reclaim } of moves) {
-            if (reclaim)
-              epoch = (await store.reclaimLease(lease.runId, "owner-a", 0, LEASE_MS))?.epoch ?? epoch;
+            if (reclaim) epoch = (await store.claimLease(mine({ ...lease, epoch })))?.epoch ?? epoch;
             await store
               .saveRun({ ...lease, epoch: stale ? epoch - 1 : epoch }, change)
               .catch((error: unknown) => {

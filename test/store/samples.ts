@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { NewRunEvent } from "../../src/store/run-event.js";
-import type { NewRun, RunChange } from "../../src/store/store.js";
+import type { Lease, LeaseClaim, NewRun, RunChange } from "../../src/store/store.js";
 
 export const LEASE_MS = 30_000;
 
@@ -23,6 +23,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     bootId: "boot",
     pidNamespace: "pid:[1]",
     anchorPath: "/bin/anchor",
+    originInstanceId: "owner-a",
     ownerInstanceId: "owner-a",
     leaseEpoch: 1,
     deadlines: { overallMs: 60_000, noOutputMs: null },
@@ -33,8 +34,10 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       killReportMs: 2_000,
       ownerLossMs: 120_000,
       onEscape: "fail",
+      onOrphan: "adopt",
     },
     createdAt: 1_700_000_000_000,
+    imported: { pid: 4, command: "'x' y", wrapperRoot: "/opt/x", startTime: null },
     ...change,
   };
 }
@@ -78,4 +81,15 @@ export function event(runId: string, at = 1_700_000_000_000): NewRunEvent {
     descendants: 2,
     data: { tier: "cgroup", command: "sleep 1" },
   };
+}
+
+/** An owner's next claim on what it holds itself. */
+export function mine({ runId, ownerInstanceId, epoch }: Lease): LeaseClaim {
+  const from = { ownerInstanceId, epoch };
+  return { runId, from, ownerInstanceId, epoch: epoch + 1, leaseMs: LEASE_MS, expiredForMs: null };
+}
+
+/** Somebody else's claim. */
+export function theft(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseClaim {
+  return { ...mine(of), ownerInstanceId: thief, expiredForMs };
 }

@@ -3,10 +3,14 @@ import type {
   AnchorExit,
   AnchorHost,
   AnchorLink,
+  Boundary,
+  BoundaryEvidence,
+  LocalInstance,
   OutputSlice,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
+  RunAddress,
   RunRemains,
   StartSpec,
   StopRequest,
@@ -46,6 +50,7 @@ export class FakeAnchor {
       stdinClosed: false,
       firstStop: null,
       leader: null,
+      elapsedMs: null,
     };
   }
 
@@ -173,6 +178,10 @@ export class FakeLink implements AnchorLink {
     this.sent.push("heartbeat");
   }
 
+  abandon(): void {
+    this.sent.push("abandon");
+  }
+
   close(): void {
     if (this.closed) return;
     this.closed = true;
@@ -193,7 +202,16 @@ export class FakeHost implements AnchorHost {
   readonly specs: StartSpec[] = [];
   /** The epochs of all connections made by attaching. */
   readonly attached: number[] = [];
-  reapResult: ReapResult = { verified: true, why: "", killed: 2, survivors: [], emptiness: "proven" };
+  reapResult: ReapResult = {
+    verified: true,
+    why: "",
+    killed: 2,
+    residue: [],
+    survivors: [],
+    emptiness: "proven",
+  };
+  locals: LocalInstance[] = [{ instanceId: "in_test", alive: true, launched: true }];
+  readonly cgroups = new Map<string, BoundaryEvidence>();
   /** Pids that live. */
   readonly alive = new Set<number>();
   prepare: (anchor: FakeAnchor) => void = () => undefined;
@@ -216,7 +234,7 @@ export class FakeHost implements AnchorHost {
     return link;
   }
 
-  async attach(runId: string, epoch: number): Promise<AnchorLink | null> {
+  async attach({ runId }: RunAddress, epoch: number): Promise<AnchorLink | null> {
     const anchor = this.anchors.get(runId);
     if (anchor === undefined || !anchor.answers) return null;
     this.attached.push(epoch);
@@ -229,7 +247,7 @@ export class FakeHost implements AnchorHost {
   }
 
   async readOutput(
-    runId: string,
+    { runId }: RunAddress,
     stream: StreamName,
     offset: number,
     maxBytes: number,
@@ -238,12 +256,32 @@ export class FakeHost implements AnchorHost {
     return { offset, bytes: spool.subarray(offset, offset + maxBytes) };
   }
 
-  async remains(runId: string): Promise<RunRemains> {
+  async remains({ runId }: RunAddress): Promise<RunRemains> {
     return this.left.get(runId) ?? NO_REMAINS;
   }
 
   async runIds(): Promise<readonly string[]> {
     return [...new Set([...this.anchors.keys(), ...this.left.keys()])];
+  }
+
+  async instances(): Promise<readonly LocalInstance[]> {
+    return this.locals;
+  }
+
+  async boundaries(): Promise<readonly []> {
+    return [];
+  }
+
+  async removeInstance(): Promise<boolean> {
+    return false;
+  }
+
+  async inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
+    return wanted.map(({ path }) => this.cgroups.get(path) ?? "gone");
+  }
+
+  async size(): Promise<number> {
+    return 0;
   }
 
   async inspect(wanted: Parameters<AnchorHost["inspect"]>[0]): Promise<readonly ProcessEvidence[]> {
@@ -265,8 +303,13 @@ export class FakeHost implements AnchorHost {
         uid: 0,
         cgroup: null,
         command: "",
+        argv: [],
+        executable: null,
         leaseId: null,
         runId: null,
+        instanceId: null,
+        sessionKey: null,
+        ancestors: [],
         descendants: [],
       };
     });
@@ -277,7 +320,7 @@ export class FakeHost implements AnchorHost {
     return this.reapResult;
   }
 
-  async discard(runId: string): Promise<void> {
+  async discard({ runId }: RunAddress): Promise<void> {
     this.discarded.push(runId);
   }
 

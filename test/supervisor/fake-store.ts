@@ -1,7 +1,15 @@
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
-import type { EventFilter, Lease, NewRun, RunChange, RunFilter, Store } from "../../src/store/store.js";
+import type {
+  EventFilter,
+  Lease,
+  LeaseClaim,
+  NewRun,
+  RunChange,
+  RunFilter,
+  Store,
+} from "../../src/store/store.js";
 
 const RANK: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
 
@@ -13,6 +21,8 @@ export class FakeStore implements Store {
   readonly log: string[] = [];
   /** Every write rejects with this while it is set. */
   failing: Error | null = null;
+  /** The store's clock. A lease of length n expires at n. */
+  time = 0;
   /** Called before each write; may set `failing`, or act as somebody else. */
   beforeWrite: (what: string) => void = () => undefined;
 
@@ -54,18 +64,36 @@ export class FakeStore implements Store {
     return true;
   }
 
-  async reclaimLease(runId: string, ownerInstanceId: string, atLeastEpoch: number): Promise<Lease | null> {
-    this.#write("reclaim");
+  async claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
+    this.#write("claim");
+    const { runId, from, ownerInstanceId, epoch, expiredForMs } = claim;
     const run = this.runs.get(runId);
-    if (run === undefined || run.ownerInstanceId !== ownerInstanceId || run.state === "exited") return null;
-    const epoch = Math.max(run.leaseEpoch + 1, atLeastEpoch);
-    this.runs.set(runId, { ...run, leaseEpoch: epoch });
+    if (run === undefined || run.state === "exited") return null;
+    if (run.ownerInstanceId !== from.ownerInstanceId || run.leaseEpoch !== from.epoch) return null;
+    if (expiredForMs !== null && run.leaseExpiresAt > this.time - expiredForMs) return null;
+    this.runs.set(runId, { ...run, ownerInstanceId, leaseEpoch: epoch });
+    this.#append(events);
     return { runId, ownerInstanceId, epoch };
   }
 
   async renewLeases(ownerInstanceId: string): Promise<number> {
     this.#write("renew");
     return [...this.runs.values()].filter((run) => run.ownerInstanceId === ownerInstanceId).length;
+  }
+
+  async heldRuns(ownerInstanceId: string): Promise<readonly string[]> {
+    return [...this.runs.values()]
+      .filter((run) => run.ownerInstanceId === ownerInstanceId && run.state !== "exited")
+      .map(({ runId }) => runId);
+  }
+
+  async deleteRuns(runIds: readonly string[]): Promise<number> {
+    return runIds.filter((runId) => this.runs.get(runId)?.state === "exited" && this.runs.delete(runId))
+      .length;
+  }
+
+  async countEnded(): Promise<number> {
+    return [...this.runs.values()].filter(({ state }) => state === "exited").length;
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
@@ -84,8 +112,9 @@ export class FakeStore implements Store {
     );
   }
 
-  async listEvents({ runId }: EventFilter): Promise<readonly RunEvent[]> {
-    return this.events.filter((event) => runId === undefined || event.runId === runId);
+  async listEvents({ runId, newestFirst, limit }: EventFilter): Promise<readonly RunEvent[]> {
+    const found = this.events.filter((event) => runId === undefined || event.runId === runId);
+    return (newestFirst === true ? found.toReversed() : found).slice(0, limit);
   }
 
   async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
@@ -94,7 +123,7 @@ export class FakeStore implements Store {
   }
 
   async now(): Promise<number> {
-    return performance.now();
+    return this.time;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -16,8 +16,8 @@ function alter({ store }: FakeWorld, { runId }: Run, change: Partial<RunRecord>)
   const record = store.runs.get(runId);
   if (record !== undefined) store.runs.set(runId, { ...record, ...change });
 }
-const attachEvents = ({ store }: FakeWorld): string[] =>
-  store.events.flatMap((event) => (event.type === "attach" ? [event.data.decision] : []));
+const decisions = ({ store }: FakeWorld): string[] =>
+  store.events.flatMap(({ type, data }) => (type === "reconcile" ? [`${data.action}: ${data.why}`] : []));
 
 test("a live run goes on: same run, new epoch, true exit", async () => {
   const first = fakeWorld();
@@ -29,10 +29,10 @@ test("a live run goes on: same run, new epoch, true exit", async () => {
   expect(run?.state).toBe("running");
   expect(second.host.attached).toEqual([0, 2]);
   await turn();
-  expect(attachEvents(second)).toEqual(["continue: re-attached after a restart"]);
+  expect(decisions(second)).toEqual(["continue: its anchor lives"]);
   second.host.last.exit({ leader: { code: 6, signal: null } });
   expect((await run?.wait())?.exit).toMatchObject({ reason: "exit", code: 6 });
-  expect(second.store.eventTypes(before.runId)).toEqual(["spawn", "attach", "exit"]);
+  expect(second.store.eventTypes(before.runId)).toEqual(["spawn", "reconcile", "exit"]);
 });
 
 test("recovering twice changes nothing", async () => {
@@ -74,7 +74,9 @@ test("deadlines go on with what is left of them", async () => {
   const first = fakeWorld();
   const before = await start(first, { timeoutMs: 60_000 });
   killed(first);
-  alter(first, before, { startedAt: Date.now() - 60_001 });
+  // By the anchor's clock: what the wall says is of no account.
+  alter(first, before, { startedAt: Date.now() + 365 * 86_400_000 });
+  first.host.last.welcome = { ...first.host.last.welcome, elapsedMs: 60_001 };
   const second = successor(first);
   await second.supervisor.recover();
   expect(second.host.last.stops).toMatchObject([{ reason: "overall-timeout" }]);
@@ -116,14 +118,14 @@ test.each([
     { exit: true },
     { reason: "exit", code: 0, source: "exit-file" },
     "proven",
-    "finalize: it had ended, its exit file says how",
+    "finalize: it had ended; its exit file says how",
   ],
   [
     "the launcher swept",
     { swept: true },
     { reason: "lost" },
     "proven",
-    "lost: its anchor died, the launcher cleaned up",
+    "lose: its anchor died; the launcher ended what it left",
   ],
 ] as const)("no anchor answers: %s", async (_, left, exit, emptiness, decision) => {
   const first = fakeWorld();
@@ -139,7 +141,7 @@ test.each([
   const second = successor(first);
   expect(await second.supervisor.recover()).toEqual([]);
   expect(second.store.runs.get(before.runId)).toMatchObject({ state: "exited", exit, emptiness });
-  expect(attachEvents(second)).toEqual([decision]);
+  expect(decisions(second)).toEqual([decision]);
   expect(second.host.reaped).toEqual([]);
 });
 

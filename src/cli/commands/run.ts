@@ -125,6 +125,8 @@ function spawnOptions(flags: RunFlags): SpawnOptions {
     noOutputTimeoutMs: flags.noOutputTimeout ?? 0,
     graceMs: flags.grace,
     ownerLossMs: defaults.foregroundOwnerLossMs,
+    // Whoever asked for it is gone: nobody would read on.
+    onOrphan: "terminate",
     merge: flags.merge === true,
     stdout: spool,
     stderr: spool,

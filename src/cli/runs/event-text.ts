@@ -18,5 +18,7 @@ export function eventText(event: RunEvent): string {
       return event.data.residue.map(({ pid, kind, command }) => `${pid} ${command} (${kind})`).join(", ");
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
+    case "reconcile":
+      return `${event.data.action} by ${event.data.by}, epoch ${event.data.epoch}: ${event.data.why}`;
   }
 }

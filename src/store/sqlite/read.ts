@@ -75,7 +75,10 @@ export async function countEnded(db: Kysely<Schema>): Promise<number> {
 }
 
 export async function listEvents(db: Kysely<Schema>, filter: EventFilter): Promise<readonly RunEvent[]> {
-  let query = db.selectFrom("run_events").selectAll().orderBy("seq");
+  let query = db
+    .selectFrom("run_events")
+    .selectAll()
+    .orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
   if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
   if (filter.limit !== undefined) query = query.limit(filter.limit);

@@ -24,8 +24,13 @@ function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvi
     uid: 0,
     cgroup: null,
     command: "anchor",
+    argv: [],
+    executable: null,
     leaseId: null,
     runId: null,
+    instanceId: null,
+    sessionKey: null,
+    ancestors: [],
     descendants: [],
     ...facts,
   };

@@ -126,9 +126,9 @@ test("a store on a read-only disk can be read, with a log and without", async (c
 
 test("what cannot be read is refused with a reason and left alone", async () => {
   const cases: Record<string, (db: DatabaseSyncInstance) => void> = {
-    "older Holdfast (schema 1, this one reads 2)": (db) =>
-      db.exec("delete from holdfast_migrations where id = 2"),
-    "newer Holdfast (schema 9999, this one knows 2)": (db) =>
+    "older Holdfast (schema 2, this one reads 3)": (db) =>
+      db.exec("delete from holdfast_migrations where id = 3"),
+    "newer Holdfast (schema 9999, this one knows 3)": (db) =>
       db.exec("insert into holdfast_migrations values (9999, 'x', 0)"),
     "some other program": (db) => db.exec("drop table holdfast_migrations"),
   };

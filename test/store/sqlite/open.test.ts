@@ -4,6 +4,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import type { Lease } from "../../../src/store/store.js";
 import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
@@ -48,6 +49,7 @@ test("the store is a WAL database that only its owner can read", async () => {
   expect(db.prepare("select id, name from holdfast_migrations order by id").all()).toMatchObject([
     { id: 1, name: "runs" },
     { id: 2, name: "run-events" },
+    { id: 3, name: "origin" },
   ]);
   db.close();
 });
@@ -56,7 +58,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
   await createStore();
   tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
-  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 2)");
+  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 3)");
   expect(error.message).toContain("Upgrade Holdfast");
   const db = new DatabaseSync(path);
   expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
@@ -65,7 +67,8 @@ test("a store written by a newer version is refused, says what to do, and is lef
 
 test("a schema half applied by an older version is completed", async () => {
   await createStore();
-  tamper("drop table run_events; delete from holdfast_migrations where id = 2");
+  tamper(`drop index runs_ended; alter table runs drop column imported; alter table runs drop column origin_instance_id;
+    drop table run_events; delete from holdfast_migrations where id >= 2`);
   await using store = await openSqliteStore({ path });
   await store.appendEvents([event("r")]);
   expect(await store.listEvents({})).toHaveLength(1);
@@ -170,22 +173,25 @@ describe("with other processes", () => {
     expect(await store.listEvents({})).toHaveLength(8);
     const db = new DatabaseSync(path);
     expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
-      { count: 2 },
+      { count: 3 },
     ]);
     db.close();
   });
 
-  test("four that reclaim one run never get the same epoch", async () => {
+  test("of a thousand expired leases that four want at once each is stolen exactly once", async () => {
     await using store = await openSqliteStore({ path });
-    const { runId } = await store.insertRun(newRun(), LEASE_MS);
-    const children = Array.from({ length: 4 }, () => startChild("reclaim", built.path, path, runId, "50"));
+    const leases: Lease[] = [];
+    for (let count = 0; count < 1_000; count++) leases.push(await store.insertRun(newRun(), -1));
+    const thieves = ["one", "two", "three", "four"];
+    const children = thieves.map((thief) => startChild("steal", built.path, path, thief));
     for (const child of children) expect(await child.next()).toBe("ready");
-    for (const child of children) child.tell("go");
-    const epochs = await Promise.all(children.map(async (child) => (await child.next()) as number[]));
+    for (const child of children) child.tell(leases);
+    const stolen = await Promise.all(children.map(async (child) => (await child.next()) as string[]));
     await Promise.all(children.map(({ ended }) => ended));
-    expect(new Set(epochs.flat()).size).toBe(200);
-    expect((await store.getRun(runId))?.leaseEpoch).toBe(Math.max(...epochs.flat()));
-  });
+    expect(stolen.flat().toSorted()).toEqual(leases.map(({ runId }) => runId).toSorted());
+    const owners = (await Promise.all(thieves.map((thief) => store.heldRuns(thief)))).map((runs) => runs.length);
+    expect(owners).toEqual(stolen.map((runs) => runs.length));
+  }, 60_000);
 
   test("a lock that stays is waited for, then told, and nothing is half written", async () => {
     await using store = await openSqliteStore({ path, busyMs: 50 });

@@ -1,0 +1,231 @@
+import type { BoundaryEvidence, LocalInstance, MachineIdentity } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import type { RunRecord } from "../../store/run-record.js";
+
+/** Which case a record is. The order is that of `decide`. */
+export type Row =
+  | "healthy"
+  | "elsewhere"
+  | "exit-file"
+  | "other-boot"
+  | "stalled"
+  | "imported"
+  | "anchor-alive"
+  | "never-executed"
+  | "unseen"
+  | "root-alive"
+  | "detached-orphaned"
+  | "swept"
+  | "unverifiable";
+
+export type Action =
+  /** Not ours to touch, or not now. */
+  | "leave"
+  /** End it on record as its anchor says. */
+  | "finalize"
+  /** End it on record: nothing of it ever ran. */
+  | "spawn-error"
+  /** Attach to its anchor under a new epoch, and go on. */
+  | "continue"
+  /** The same after taking it over from a dead owner. */
+  | "adopt"
+  /** Take it over from a dead owner, and stop it. */
+  | "terminate"
+  /** Its anchor is dead: end what is verifiably left, then `lose`. */
+  | "sweep"
+  /** End it on record as lost, signalling nobody. */
+  | "lose";
+
+export interface Decision {
+  readonly row: Row;
+  readonly action: Action;
+  /** One clause for a person. */
+  readonly why: string;
+}
+
+/** What is true of all records at once. */
+export interface Surroundings {
+  readonly me: string;
+  readonly machine: MachineIdentity;
+  /** On the store's clock. */
+  readonly now: number;
+  readonly instances: ReadonlyMap<string, LocalInstance>;
+  /** For how long this supervisor has seen the run out of reach. */
+  readonly unreachableMs: (runId: string) => number;
+}
+
+export type Seen = "alive" | "gone" | "unknown";
+
+/** What could be seen of one run. */
+export interface Sight {
+  readonly exitFile: boolean;
+  readonly swept: boolean;
+  readonly anchor: Seen;
+  readonly root: Seen;
+  /** Null: the run has none. */
+  readonly boundary: BoundaryEvidence | null;
+  /** The fail-closed comparison of an imported record. Null for a run of ours. */
+  readonly imported: ImportedSight | null;
+}
+
+export type ImportedSight =
+  | { readonly kind: "matches" }
+  | { readonly kind: "gone" }
+  | { readonly kind: "differs"; readonly why: string }
+  | { readonly kind: "unknown"; readonly why: string };
+
+/** How a record stands to this supervisor, before anybody has looked at a process. */
+export type Standing =
+  | { readonly kind: "decided"; readonly decision: Decision }
+  /** To be looked at; `claim` says on which ground its lease may be had. */
+  | { readonly kind: "open"; readonly claim: Claim };
+
+/** Owner of a record that no supervisor has ever held: it was imported. */
+export const NOBODY = "";
+
+/** Null as `expiredForMs`: its expiry does not matter. */
+export interface Claim {
+  readonly evidence: "mine" | "lock-free" | "stalled" | "other-boot" | "never-owned";
+  readonly expiredForMs: number | null;
+}
+
+/** The rows that need no look: whose lease it is, and whether its numbers mean anything here. */
+export function standing(record: RunRecord, around: Surroundings): Standing {
+  const { machine, now } = around;
+  const sameHost = record.hostId === machine.hostId;
+  const sameBoot = sameHost && record.bootId === machine.bootId;
+  const here = sameBoot && record.pidNamespace === machine.pidNamespace;
+  const expiredMs = now - record.leaseExpiresAt;
+  const owner = around.instances.get(record.ownerInstanceId);
+
+  if (record.ownerInstanceId !== around.me) {
+    // A lease of another boot was measured on another clock; whoever holds its lock now looks after it.
+    if (owner?.alive === true && !sameBoot) return leave("healthy", "its owner lives");
+    if (sameBoot && expiredMs < 0) return leave("healthy", "its lease is healthy");
+  }
+  const neverOwned = record.ownerInstanceId === NOBODY;
+  if (!sameHost || (owner === undefined && !neverOwned && !here)) return elsewhere(record, around, sameHost);
+  if (record.ownerInstanceId === around.me) return open("mine", null);
+  if (!sameBoot) return open("other-boot", null);
+  if (neverOwned) return open("never-owned", 0);
+  if (owner?.alive === false) return open("lock-free", 0);
+  if (expiredMs >= defaults.stalledOwnerMs && here) return open("stalled", defaults.stalledOwnerMs);
+  const why =
+    owner === undefined
+      ? "its lease has expired, but its owner's lock cannot be seen here"
+      : "its lease has expired, but its owner holds its lock: it may be asleep";
+  return leave("stalled", why);
+}
+
+function elsewhere(record: RunRecord, around: Surroundings, sameHost: boolean): Standing {
+  const where = sameHost ? "another boot or container" : "another machine";
+  if (around.unreachableMs(record.runId) < defaults.hostLostMs)
+    return leave("elsewhere", `it lives in ${where}; its owner must come back for it`);
+  const decision = {
+    row: "elsewhere",
+    action: "lose",
+    why: `nothing was heard of its owner, in ${where}, for a day`,
+  } as const;
+  return { kind: "decided", decision };
+}
+
+/** The rows that follow from a look. `record` is open to us by `claim`. */
+export function decide(record: RunRecord, claim: Claim, sight: Sight, here: MachineIdentity): Decision {
+  if (sight.exitFile)
+    return { row: "exit-file", action: "finalize", why: "it had ended; its exit file says how" };
+  if (record.bootId !== here.bootId)
+    return {
+      row: "other-boot",
+      action: "lose",
+      why: "the machine was restarted, which ended all of its processes",
+    };
+  if (sight.imported !== null) return decideImported(sight.imported);
+  const mine = claim.evidence === "mine";
+  const sameNamespace = record.pidNamespace === here.pidNamespace;
+  // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
+  if (!sameNamespace && !mine)
+    return { row: "elsewhere", action: "leave", why: "it lives in another container" };
+  if (sight.anchor === "alive") return decideAlive(record, mine);
+  if (sight.anchor === "unknown") return UNSEEN;
+  if (record.root === null) {
+    if (sight.boundary === "populated")
+      return {
+        row: "detached-orphaned",
+        action: "sweep",
+        why: "nobody answers for it, but its cgroup is not empty",
+      };
+    return { row: "never-executed", action: "spawn-error", why: "it was interrupted before the command ran" };
+  }
+  if (!sameNamespace)
+    return {
+      row: "unverifiable",
+      action: "lose",
+      why: "it ran in another container, so nothing was signalled",
+    };
+  return decideDead(sight);
+}
+
+/** Fail closed: what cannot be looked at is neither signalled nor given up. */
+const UNSEEN: Decision = {
+  row: "unseen",
+  action: "leave",
+  why: "its processes cannot be looked at now, so nothing is concluded",
+};
+
+function decideAlive(record: RunRecord, mine: boolean): Decision {
+  if (mine) return { row: "anchor-alive", action: "continue", why: "its anchor lives" };
+  if (record.policy.onOrphan === "adopt")
+    return { row: "anchor-alive", action: "adopt", why: "its owner is gone, its anchor lives" };
+  return {
+    row: "anchor-alive",
+    action: "terminate",
+    why: "its owner is gone, its anchor lives, and it is not to outlive its owner",
+  };
+}
+
+function decideDead(sight: Sight): Decision {
+  if (sight.swept)
+    return { row: "swept", action: "lose", why: "its anchor died; the launcher ended what it left" };
+  if (sight.root === "alive")
+    return { row: "root-alive", action: "sweep", why: "its anchor died; its first process is verified" };
+  if (sight.boundary === "populated")
+    return {
+      row: "detached-orphaned",
+      action: "sweep",
+      why: "its anchor and first process are gone, its cgroup is not empty",
+    };
+  // A look that failed proves nothing.
+  if (sight.root === "unknown" || sight.boundary === "unknown") return UNSEEN;
+  if (sight.boundary !== null)
+    return { row: "swept", action: "lose", why: "its anchor died; its cgroup is empty" };
+  return {
+    row: "unverifiable",
+    action: "lose",
+    why: "its anchor and first process are gone; whether others of it live is not known, and nothing was signalled",
+  };
+}
+
+/** Never on the word of a command line alone: process, place and command must all match, or it is left alone. */
+function decideImported(sight: ImportedSight): Decision {
+  switch (sight.kind) {
+    case "matches":
+      return {
+        row: "imported",
+        action: "sweep",
+        why: "imported: the process lives, its program lies below the recorded wrapper root, its command matches",
+      };
+    case "gone":
+      return { row: "imported", action: "lose", why: "imported: the process is gone" };
+    case "differs":
+    case "unknown":
+      return { row: "imported", action: "leave", why: `imported, left alone: ${sight.why}` };
+  }
+}
+
+function leave(row: Row, why: string): Standing {
+  return { kind: "decided", decision: { row, action: "leave", why } };
+}
+
+function open(evidence: Claim["evidence"], expiredForMs: number | null): Standing {
+  return { kind: "open", claim: { evidence, expiredForMs } };
+}

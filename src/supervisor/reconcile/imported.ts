@@ -1,0 +1,58 @@
+import { posix } from "node:path";
+import type { AnchorHost, ProcessEvidence } from "../../anchor/host.js";
+import type { ImportedFacts, RunRecord } from "../../store/run-record.js";
+import { splitCommand } from "../split-command.js";
+import type { ImportedSight } from "./decide.js";
+
+/** Look at the process an imported record speaks of. Its number alone says nothing: all that is on file must match. */
+export async function lookAtImported(
+  host: Pick<AnchorHost, "inspect">,
+  { imported }: RunRecord,
+): Promise<ImportedSight> {
+  if (imported === null) return { kind: "unknown", why: "nothing is on file" };
+  try {
+    const [evidence] = await host.inspect([imported.pid]);
+    return evidence === undefined
+      ? { kind: "unknown", why: "its process cannot be looked at" }
+      : compareImported(imported, evidence);
+  } catch {
+    return { kind: "unknown", why: "its process cannot be looked at" };
+  }
+}
+
+export function compareImported(facts: ImportedFacts, live: ProcessEvidence): ImportedSight {
+  if (!live.alive || live.state === "Z") return { kind: "gone" };
+  if (facts.startTime !== null && facts.startTime !== live.identity.startTime)
+    return differs(`process ${facts.pid} was started at another time`);
+  if (live.argv.length === 0)
+    return { kind: "unknown", why: `the command of process ${facts.pid} cannot be read` };
+  const stored = splitCommand(facts.command);
+  if (stored === null) return differs("its recorded command cannot be understood");
+  if (!sameWords(stored, live.argv)) return differs(`process ${facts.pid} runs another command`);
+  if (facts.wrapperRoot === "" || !posix.isAbsolute(facts.wrapperRoot))
+    return differs("no wrapper root is on file");
+  if (!liesBelow(facts.wrapperRoot, live))
+    return differs(`process ${facts.pid} runs nothing below ${facts.wrapperRoot}`);
+  return { kind: "matches" };
+}
+
+/** The running file, or the script that an interpreter was given first. */
+function liesBelow(root: string, { executable, argv }: ProcessEvidence): boolean {
+  const base = posix.resolve(root);
+  const candidates = [executable, argv[0], argv.slice(1).find((word) => !word.startsWith("-"))];
+  return candidates.some(
+    (path) =>
+      path !== undefined &&
+      path !== null &&
+      posix.isAbsolute(path) &&
+      posix.resolve(path).startsWith(`${base}/`),
+  );
+}
+
+function sameWords(one: readonly string[], other: readonly string[]): boolean {
+  return one.length === other.length && one.every((word, at) => word === other[at]);
+}
+
+function differs(why: string): ImportedSight {
+  return { kind: "differs", why };
+}

@@ -1,0 +1,69 @@
+import type { NewRunEvent } from "../../store/run-event.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { Context } from "../context.js";
+import { reconcileEvent } from "./act.js";
+import type { Decision } from "./decide.js";
+
+/** What this supervisor has left alone, and since when it could not be reached. */
+export class Left {
+  readonly #said = new Map<string, string>();
+  readonly #unreachableSince = new Map<string, number>();
+
+  unreachableMs(runId: string, now: number): number {
+    const since = this.#unreachableSince.get(runId);
+    return since === undefined ? 0 : now - since;
+  }
+
+  /** Forget what is no longer left alone, so that neither map outgrows the runs there are. */
+  keep(left: ReadonlyMap<string, Decision>, now: number): void {
+    for (const runId of this.#said.keys()) if (!left.has(runId)) this.#said.delete(runId);
+    for (const runId of this.#unreachableSince.keys())
+      if (left.get(runId)?.row !== "elsewhere") this.#unreachableSince.delete(runId);
+    for (const [runId, { row }] of left)
+      if (row === "elsewhere" && !this.#unreachableSince.has(runId)) this.#unreachableSince.set(runId, now);
+  }
+
+  /** True when this was not the last thing said of it. */
+  isNews(runId: string, { row, why }: Decision): boolean {
+    const said = `${row}: ${why}`;
+    if (this.#said.get(runId) === said) return false;
+    this.#said.set(runId, said);
+    return true;
+  }
+}
+
+/**
+ * One event when a run comes to be left alone, not one for each look. A healthy lease is no decision about the run:
+ * that somebody looks after it is what should be.
+ */
+export async function noteLeft(
+  context: Context,
+  records: readonly RunRecord[],
+  decisions: readonly (Decision & { readonly runId: string })[],
+): Promise<void> {
+  const left = new Map(
+    decisions.flatMap(({ runId, ...decision }) =>
+      decision.action === "leave" && decision.row !== "healthy" ? [[runId, decision] as const] : [],
+    ),
+  );
+  context.left.keep(left, context.clock.now());
+  const events: NewRunEvent[] = [];
+  for (const record of records) {
+    const decision = left.get(record.runId);
+    if (decision === undefined || !context.left.isNews(record.runId, decision)) continue;
+    const event = reconcileEvent(context, record, decision, record.leaseEpoch);
+    if (!(await isLastWord(context, event))) events.push(event);
+    context.report({
+      runId: record.runId,
+      message: `run ${record.runId} is left alone: ${decision.why}`,
+      cause: null,
+    });
+  }
+  if (events.length > 0) await context.store.appendEvents(events);
+}
+
+/** An earlier process of this instance may have said the same. */
+async function isLastWord({ store }: Context, event: NewRunEvent): Promise<boolean> {
+  const [last] = await store.listEvents({ runId: event.runId, newestFirst: true, limit: 1 });
+  return last?.type === "reconcile" && JSON.stringify(last.data) === JSON.stringify(event.data);
+}

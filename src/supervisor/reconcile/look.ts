@@ -1,0 +1,168 @@
+import type {
+  AnchorHost,
+  BoundaryEvidence,
+  LocalInstance,
+  RunAddress,
+  RunRemains,
+} from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
+import { atMost } from "../at-most.js";
+import type { Clock } from "../clock.js";
+import type { ImportedSight, Seen, Sight } from "./decide.js";
+import { lookAtImported } from "./imported.js";
+
+/** The part of a host that looks and touches nothing. */
+export type Looker = Pick<
+  AnchorHost,
+  "machine" | "attach" | "remains" | "instances" | "runIds" | "inspect" | "inspectBoundaries"
+>;
+
+export function addressOf({ originInstanceId, runId }: RunRecord): RunAddress {
+  return { instanceId: originInstanceId, runId };
+}
+
+/**
+ * What can be seen of these runs now. Processes and boundaries are asked for in two questions, however many there are;
+ * a directory is read only where there is one.
+ */
+export async function look(
+  host: Looker,
+  clock: Clock,
+  instances: ReadonlyMap<string, LocalInstance>,
+  records: readonly RunRecord[],
+): Promise<ReadonlyMap<string, Sight>> {
+  const directories = await directoriesOf(host, instances, records);
+  const numbered = records.filter((record) => isHere(host, record) && record.imported === null);
+  const processes = await lookAtProcesses(host, numbered);
+  const boundaries = await lookAtBoundaries(host, numbered, processes);
+  const sights = new Map<string, Sight>();
+  await atMost(
+    defaults.recoverAtOnce,
+    records.map((record) => async () => {
+      const { runId } = record;
+      const seen = processes.get(runId) ?? { anchor: "gone", root: "gone" };
+      const there = directories.has(runId);
+      const boundary = boundaries.get(runId) ?? (cgroupOf(record) === null ? null : "unknown");
+      let sight: Sight = { ...NOTHING, ...seen, boundary };
+      if (there) sight = await lookInside(host, clock, instances, record, sight);
+      const imported = record.imported === null ? null : await lookAtImported(host, record);
+      sights.set(runId, { ...sight, imported });
+    }),
+  );
+  return sights;
+}
+
+const NOTHING = { exitFile: false, swept: false, imported: null as ImportedSight | null };
+
+function isHere({ machine }: Looker, { hostId, bootId, pidNamespace }: RunRecord): boolean {
+  return hostId === machine.hostId && bootId === machine.bootId && pidNamespace === machine.pidNamespace;
+}
+
+async function directoriesOf(
+  host: Looker,
+  instances: ReadonlyMap<string, LocalInstance>,
+  records: readonly RunRecord[],
+): Promise<ReadonlySet<string>> {
+  const origins = new Set(records.map((record) => record.originInstanceId).filter((id) => instances.has(id)));
+  const found = await Promise.all([...origins].map((instanceId) => host.runIds(instanceId)));
+  return new Set(found.flat());
+}
+
+interface Processes {
+  readonly anchor: Seen;
+  readonly root: Seen;
+}
+
+/** One question for all. When it cannot be answered, nothing is known of any. */
+async function lookAtProcesses(
+  host: Looker,
+  records: readonly RunRecord[],
+): Promise<ReadonlyMap<string, Processes>> {
+  const wanted: ProcessIdentity[] = [];
+  for (const { anchor, root } of records) {
+    if (anchor !== null) wanted.push(anchor);
+    if (root !== null) wanted.push(root);
+  }
+  const evidence = await host.inspect(wanted, { brief: true }).catch(() => null);
+  let at = 0;
+  const next = (identity: ProcessIdentity | null): Seen => {
+    if (identity === null) return "gone";
+    const found = evidence?.[at++];
+    if (found === undefined) return "unknown";
+    // A zombie holds its number but runs nothing.
+    return found.alive && found.matches && found.state !== "Z" ? "alive" : "gone";
+  };
+  return new Map(
+    records.map(({ runId, anchor, root }) => [runId, { anchor: next(anchor), root: next(root) }] as const),
+  );
+}
+
+/** Only of runs without an anchor: the others look after theirs. */
+async function lookAtBoundaries(
+  host: Looker,
+  records: readonly RunRecord[],
+  processes: ReadonlyMap<string, Processes>,
+): Promise<ReadonlyMap<string, BoundaryEvidence>> {
+  const asked = records.flatMap((record) => {
+    const cgroup = cgroupOf(record);
+    return cgroup !== null && processes.get(record.runId)?.anchor !== "alive"
+      ? [{ runId: record.runId, cgroup }]
+      : [];
+  });
+  const evidence = await host.inspectBoundaries(asked.map(({ cgroup }) => cgroup)).catch(() => null);
+  return new Map(asked.map(({ runId }, at) => [runId, evidence?.[at] ?? "unknown"] as const));
+}
+
+export function cgroupOf({ boundary }: Pick<RunRecord, "boundary">): { path: string; inode: string } | null {
+  if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
+  return { path: boundary.cgroup, inode: boundary.cgroupInode };
+}
+
+/** The run has a directory: what is written there, and whether somebody answers for it. */
+async function lookInside(
+  host: Looker,
+  clock: Clock,
+  instances: ReadonlyMap<string, LocalInstance>,
+  record: RunRecord,
+  sight: Sight,
+): Promise<Sight> {
+  const address = addressOf(record);
+  if (sight.anchor === "alive") {
+    // It may have written its end and be on its way out.
+    const { exit } = await host.remains(address);
+    return { ...sight, exitFile: exit !== null };
+  }
+  const launched = instances.get(record.originInstanceId)?.launched === true;
+  // Its number is not on record, or means nothing here; its socket may answer all the same.
+  const nameless = record.anchor === null || !isHere(host, record);
+  const anchor = nameless && record.bootId === host.machine.bootId ? await ask(host, address) : sight.anchor;
+  const wait = launched && isHere(host, record) && anchor === "gone" && record.root !== null;
+  const remains = await lastWords(host, clock, address, wait);
+  return { ...sight, anchor, exitFile: remains.exit !== null, swept: remains.swept !== null };
+}
+
+async function ask(host: Looker, address: RunAddress): Promise<Seen> {
+  try {
+    const observer = await host.attach(address, 0);
+    observer?.close();
+    return observer === null ? "gone" : "alive";
+  } catch {
+    return "unknown";
+  }
+}
+
+/** While there is a launcher it is cleaning up after the dead anchor, and says so within milliseconds. */
+async function lastWords(
+  host: Looker,
+  clock: Clock,
+  address: RunAddress,
+  wait: boolean,
+): Promise<RunRemains> {
+  const until = clock.now() + defaults.sweptWaitMs;
+  for (;;) {
+    const remains = await host.remains(address);
+    if (!wait || remains.exit !== null || remains.swept !== null || clock.now() >= until) return remains;
+    await clock.pause(defaults.sweptPollMs);
+  }
+}

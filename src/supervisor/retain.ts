@@ -1,0 +1,82 @@
+import { defaults } from "../defaults.js";
+import type { Retained, Retention } from "./api.js";
+import type { Context } from "./context.js";
+import { addressOf } from "./reconcile/look.js";
+
+/** Looked at in one go: enough to be quick, little enough to leave the store to others in between. */
+const PAGE = 200;
+
+/**
+ * Forget ended runs beyond what is kept: first the old, then the too many; of the rest, output beyond the quota, the
+ * oldest first. A directory goes before its record: one without a record would be taken for a run to be imported.
+ */
+export async function retain(context: Context, limits: Partial<Retention> = {}): Promise<Retained> {
+  const {
+    endedKeptMs = defaults.endedKeptMs,
+    endedKept = defaults.endedKept,
+    outputKeptBytes = defaults.outputKeptBytes,
+  } = limits;
+  const { store, clock } = context;
+  let records = await forget(context, clock.wall() - endedKeptMs, Infinity);
+  records += await forget(context, Number.MAX_SAFE_INTEGER, (await store.countEnded()) - endedKept);
+  return { records, outputs: await forgetOutput(context, outputKeptBytes) };
+}
+
+/** At most `most` of those that ended before. */
+async function forget(context: Context, endedBefore: number, most: number): Promise<number> {
+  const { store, host, settled } = context;
+  const others = await livingOthers(context);
+  let forgotten = 0;
+  while (forgotten < most) {
+    const limit = Math.min(PAGE, most - forgotten);
+    const page = await store.listRuns({ endedBefore, limit });
+    const gone: string[] = [];
+    for (const record of page) {
+      if (others.has(record.originInstanceId)) continue;
+      await host.discard(addressOf(record));
+      settled.delete(record.runId);
+      gone.push(record.runId);
+    }
+    const deleted = await store.deleteRuns(gone);
+    forgotten += deleted;
+    // The rest of the page stays, and would only be found again.
+    if (deleted < limit) break;
+  }
+  return forgotten;
+}
+
+/** A directory of a living instance is that one's to remove. */
+async function livingOthers({ host, instanceId }: Context): Promise<ReadonlySet<string>> {
+  const others = (await host.instances()).filter((each) => each.alive && each.instanceId !== instanceId);
+  return new Set(others.map((each) => each.instanceId));
+}
+
+async function forgetOutput(context: Context, keptBytes: number): Promise<number> {
+  const { store, host, instanceId, live } = context;
+  const kept: {
+    readonly instanceId: string;
+    readonly runId: string;
+    readonly bytes: number;
+    readonly at: number;
+  }[] = [];
+  let total = 0;
+  for (const instance of await host.instances()) {
+    if (instance.alive && instance.instanceId !== instanceId) continue;
+    for (const runId of await host.runIds(instance.instanceId)) {
+      const run = { instanceId: instance.instanceId, runId };
+      const bytes = await host.size(run);
+      total += bytes;
+      if (live.has(runId)) continue;
+      const record = await store.getRun(runId);
+      if (record?.endedAt != null) kept.push({ ...run, bytes, at: record.endedAt });
+    }
+  }
+  let removed = 0;
+  for (const { bytes, at: _, ...run } of kept.toSorted((one, other) => one.at - other.at)) {
+    if (total <= keptBytes) break;
+    await host.discard(run);
+    total -= bytes;
+    removed++;
+  }
+  return removed;
+}
