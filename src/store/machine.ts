@@ -1,9 +1,9 @@
 import { createHash, randomUUID } from "node:crypto";
-import { link, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { MachineIdentity } from "../anchor/host.js";
 import { StateUnusable } from "../errors.js";
-import { errnoOf } from "./errno.js";
+import { keptId } from "./kept-id.js";
 
 /**
  * Where this process lives. For supervisors: where the system has no machine id, one is made and
@@ -31,24 +31,14 @@ async function systemHostId(): Promise<string | null> {
 /** Made once, for systems without a machine id. */
 export async function keptHostId(home: string): Promise<string> {
   const path = join(home, "host-id");
-  const draft = join(home, `host-id.${randomUUID()}`);
   try {
-    const kept = await readText(path).catch(() => "");
-    if (kept !== "") return kept;
-    await writeFile(draft, `${randomUUID().replaceAll("-", "")}\n`, { mode: 0o600, flag: "wx" });
-    // A link, not a rename: of several that start at once the first wins, and the file is never half written.
-    await link(draft, path).catch((error: unknown) => {
-      if (errnoOf(error) !== "EEXIST") throw error;
-    });
-    return await readText(path);
+    return await keptId(home, "host-id", () => randomUUID().replaceAll("-", ""));
   } catch (error) {
     throw new StateUnusable(
       path,
       `this system has no /etc/machine-id, and a host id could not be kept at ${path}; nothing is started, because runs could not be told from another machine's.`,
       { cause: error },
     );
-  } finally {
-    await rm(draft, { force: true });
   }
 }
 

@@ -1,0 +1,90 @@
+import { defaults } from "../defaults.js";
+import { InstanceLocked, StateUnusable } from "../errors.js";
+import { keptId } from "../store/kept-id.js";
+import { openStateDirectory, resolveHome } from "../store/state-directory.js";
+import type { Problem, Supervisor } from "../supervisor/api.js";
+import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
+import { openSupervisor } from "../supervisor/open.js";
+import { Rounds } from "./rounds.js";
+
+/** What a gateway has to say, for a log. */
+export type GatewayNews =
+  | { readonly type: "up"; readonly instanceId: string; readonly home: string; readonly pid: number }
+  /** A round that found something: one decision for each run that was not as it should be. */
+  | {
+      readonly type: "decision";
+      readonly runId: string;
+      readonly row: string;
+      readonly action: string;
+      readonly why: string;
+    }
+  | { readonly type: "retained"; readonly records: number; readonly outputs: number }
+  | { readonly type: "problem"; readonly runId: string | null; readonly message: string; readonly cause: string }
+  | { readonly type: "down"; readonly left: number };
+
+export interface GatewayOptions {
+  readonly home?: string;
+  readonly onNews: (news: GatewayNews) => void;
+}
+
+/** A resident supervisor: holds runs, renews their leases, and looks after runs that have lost theirs. */
+export interface Gateway {
+  readonly instanceId: string;
+  readonly supervisor: Supervisor;
+  /** Let go of everything. Runs stay with their anchors; the next gateway of this state directory goes on with them. */
+  stop(): Promise<void>;
+}
+
+/** Rejects when another gateway of this state directory lives. */
+export async function openGateway({ home: chosen, onNews }: GatewayOptions): Promise<Gateway> {
+  const { home } = await openStateDirectory(chosen ?? resolveHome());
+  const instanceId = await gatewayId(home);
+  const problem = ({ runId, message, cause }: Problem): void =>
+    onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
+  const supervisor = await openSupervisor({ home, instanceId, actor: `gateway:${instanceId}`, onProblem: problem }).catch(
+    (error: unknown) => {
+      throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
+    },
+  );
+  onNews({ type: "up", instanceId, home, pid: process.pid });
+
+  const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
+  const reconcile = async (): Promise<void> => {
+    const { decisions } = await supervisor.reconcile();
+    for (const { runId, row, action, why } of decisions)
+      // What is left alone has been said when it came to be so.
+      if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
+  };
+  const retain = async (): Promise<void> => {
+    const { records, outputs } = await supervisor.retain();
+    if (records + outputs > 0) onNews({ type: "retained", records, outputs });
+  };
+  await rounds.begin("looking after runs without an owner", defaults.reconcileMs, reconcile);
+  await rounds.begin("forgetting old runs", defaults.retainMs, retain);
+  return {
+    instanceId,
+    supervisor,
+    stop: async () => {
+      await rounds.end();
+      const left = (await supervisor.listRuns({ ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] }).catch(() => [])).length;
+      await supervisor.close({ leaveRuns: true });
+      onNews({ type: "down", left });
+    },
+  };
+}
+
+/** One per state directory, the same over restarts: what it left it finds again. */
+export async function gatewayId(home: string): Promise<string> {
+  const id = await keptId(home, "gateway-id", newInstanceId);
+  if (isInstanceId(id)) return id;
+  throw new StateUnusable(
+    home,
+    `${home}/gateway-id does not hold an instance id; nothing was started. If it was damaged, remove it: runs of the former gateway are then taken over when their leases have expired.`,
+  );
+}
+
+function alreadyRunning(home: string, cause: InstanceLocked): InstanceLocked {
+  const error = new InstanceLocked(cause.instanceId);
+  error.message = `a gateway is already running for ${home} (instance ${cause.instanceId}); nothing was started`;
+  return error;
+}

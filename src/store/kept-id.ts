@@ -1,0 +1,26 @@
+import { randomUUID } from "node:crypto";
+import { link, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { errnoOf } from "./errno.js";
+
+/** An id of the state directory's own: made once, by whoever comes first, the same for everybody ever after. */
+export async function keptId(home: string, name: string, make: () => string): Promise<string> {
+  const path = join(home, name);
+  const draft = join(home, `${name}.${randomUUID()}`);
+  try {
+    const kept = await read(path).catch(() => "");
+    if (kept !== "") return kept;
+    await writeFile(draft, `${make()}\n`, { mode: 0o600, flag: "wx" });
+    // A link, not a rename: of several that start at once the first wins, and the file is never half written.
+    await link(draft, path).catch((error: unknown) => {
+      if (errnoOf(error) !== "EEXIST") throw error;
+    });
+    return await read(path);
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+async function read(path: string): Promise<string> {
+  return (await readFile(path, "utf8")).trim();
+}
