@@ -243,6 +243,11 @@ export interface ProcessEvidence {
   }[];
 }
 
+export interface InspectOptions {
+  /** Identity and state only: no environment, no command line, no relatives. */
+  readonly brief?: boolean;
+}
+
 export interface Boundary {
   readonly path: string;
   readonly inode: string;
@@ -307,7 +312,10 @@ export interface AnchorHost extends AsyncDisposable {
   /** Remove a dead instance's directory, if no run directory is left in it. False: it stays. */
   removeInstance(instanceId: string): Promise<boolean>;
   /** Rejects when processes cannot be looked at here; then nothing may be concluded. */
-  inspect(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]>;
+  inspect(
+    wanted: readonly (ProcessIdentity | number)[],
+    options?: InspectOptions,
+  ): Promise<readonly ProcessEvidence[]>;
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
   /** Remove the run's directory. Only after its terminal record is committed. */
