@@ -1,269 +1,166 @@
-/* `anchor inspect` and `anchor reap`: looking at, and ending, what has no anchor. */
+/* `anchor inspect`: identities and evidence, for as many processes and boundaries as are asked for. */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "json.h"
+#include "evidence.h"
 #include "modes.h"
-#include "os.h"
 #include "tree.h"
 
 #define SHOWN 512
-#define DEATH_MS 2000
-#define KILL_ROUNDS 20
+#define ANCESTORS_SHOWN 64
+#define MARKER_SIZE 512
 
-static char text[512 * 1024];
+static bool brief;
 
-static void print(struct json *json) {
-  json_raw(json, "\n");
-  if (!json->overflow) fwrite(json->data, 1, json->used, stdout);
+static void put_markers(struct json *json, pid_t pid) {
+  static const char *const markers[][2] = {{",\"leaseId\":", "HOLDFAST_LEASE_ID"},
+                                           {",\"runId\":", "HOLDFAST_RUN_ID"},
+                                           {",\"instanceId\":", "HOLDFAST_GATEWAY_INSTANCE_ID"},
+                                           {",\"sessionKey\":", "HOLDFAST_SESSION_KEY"}};
+  char value[MARKER_SIZE];
+  if (!os_environ_load(pid)) return;
+  for (size_t i = 0; i < sizeof markers / sizeof *markers; i++) put_variable(json, markers[i][0], markers[i][1], value, sizeof value);
 }
 
-static void put_number(struct json *json, const char *key, uint64_t value) {
-  json_raw(json, key);
-  json_number(json, value);
-}
-
-static void put_text(struct json *json, const char *key, const char *value) {
-  json_raw(json, key);
-  if (value == NULL) json_raw(json, "null");
-  else json_string(json, value);
-}
-
-static void put_identity(struct json *json, const struct identity *id) {
-  char unique[24];
-  put_number(json, "\"pid\":", (uint64_t)id->pid);
-  put_number(json, ",\"startTime\":", id->start);
-  snprintf(unique, sizeof unique, "%llu", (unsigned long long)id->unique);
-  put_text(json, ",\"uniqueId\":", id->unique == 0 ? NULL : unique);
-}
-
-static void put_facts(struct json *json, const struct member *member) {
-  char state[2] = {member->state, 0};
-  put_text(json, ",\"state\":", state);
-  put_number(json, ",\"ppid\":", (uint64_t)member->ppid);
-  put_number(json, ",\"pgid\":", (uint64_t)member->pgid);
-  put_number(json, ",\"sid\":", (uint64_t)member->sid);
-  put_number(json, ",\"uid\":", member->uid);
-  put_text(json, ",\"command\":", member->command);
-}
-
-static void put_marker(struct json *json, const char *key, pid_t pid, const char *name) {
-  char value[512];
-  put_text(json, key, os_environ(pid, name, value, sizeof value) ? value : NULL);
-}
-
-static void inspect_one(const struct identity *wanted) {
-  struct json json = {.data = text, .size = sizeof text};
-  struct member root;
-  char cgroup[PATH_SIZE];
-  json_raw(&json, "{");
-  if (!os_look(wanted->pid, &root)) {
-    put_identity(&json, wanted);
-    json_raw(&json, ",\"alive\":false,\"matches\":false,\"state\":\"\",\"ppid\":0,\"pgid\":0,\"sid\":0,\"uid\":0,\"command\":\"\","
-                    "\"cgroup\":null,\"leaseId\":null,\"runId\":null,\"instanceId\":null,\"sessionKey\":null,\"descendants\":[]}");
-    print(&json);
-    return;
+static void put_ancestors(struct json *json, const struct member *root) {
+  struct identity ancestors[ANCESTORS_SHOWN];
+  long count = os_ancestors(root, ancestors, ANCESTORS_SHOWN);
+  json_raw(json, ",\"ancestors\":[");
+  for (long i = 0; i < count; i++) {
+    json_raw(json, i == 0 ? "{" : ",{");
+    put_identity(json, &ancestors[i]);
+    json_raw(json, "}");
   }
-  bool matches = (wanted->start == 0 || wanted->start == root.id.start) && (wanted->unique == 0 || root.id.unique == 0 || wanted->unique == root.id.unique);
-  put_identity(&json, &root.id);
-  json_raw(&json, tree_dead(&root) ? ",\"alive\":false" : ",\"alive\":true");
-  json_raw(&json, matches && !tree_dead(&root) ? ",\"matches\":true" : ",\"matches\":false");
-  put_facts(&json, &root);
-  put_text(&json, ",\"cgroup\":", os_cgroup_of(root.id.pid, cgroup, sizeof cgroup) ? cgroup : NULL);
-  put_marker(&json, ",\"leaseId\":", root.id.pid, "HOLDFAST_LEASE_ID");
-  put_marker(&json, ",\"runId\":", root.id.pid, "HOLDFAST_RUN_ID");
-  put_marker(&json, ",\"instanceId\":", root.id.pid, "HOLDFAST_GATEWAY_INSTANCE_ID");
-  put_marker(&json, ",\"sessionKey\":", root.id.pid, "HOLDFAST_SESSION_KEY");
-  json_raw(&json, ",\"descendants\":[");
-  long count = os_descendants(&root, members, tree_max(), NULL, 0);
+  json_raw(json, "]");
+}
+
+static void put_descendants(struct json *json, const struct member *root) {
+  long count = os_descendants(root, members, tree_max(), NULL, 0);
+  json_raw(json, ",\"descendants\":[");
   for (long i = 0; i < count && i < SHOWN; i++) {
-    json_raw(&json, i == 0 ? "{" : ",{");
-    put_identity(&json, &members[i].id);
-    put_facts(&json, &members[i]);
-    json_raw(&json, "}");
+    json_raw(json, i == 0 ? "{" : ",{");
+    put_identity(json, &members[i].id);
+    put_facts(json, &members[i]);
+    json_raw(json, "}");
   }
-  json_raw(&json, "]}");
+  json_raw(json, "]");
   if (count > 0) tree_release(count);
-  os_close(&root);
-  print(&json);
 }
 
-int inspect_mode(void) {
-  char line[128];
-  while (fgets(line, sizeof line, stdin) != NULL) {
-    unsigned long long start = 0, unique = 0;
-    int pid;
-    if (sscanf(line, "%d %llu %llu", &pid, &start, &unique) < 1 || pid <= 0) {
-      fprintf(stderr, "anchor inspect: not 'pid [startTime [uniqueId]]': %s", line);
-      return 2;
-    }
-    inspect_one(&(struct identity){.pid = pid, .start = start, .unique = unique});
-    fflush(stdout);
-  }
-  return 0;
+static void put_evidence(struct json *json, const struct member *root) {
+  char path[4096];
+  put_text(json, ",\"cgroup\":", os_cgroup_of(root->id.pid, path, sizeof path) ? path : NULL);
+  put_text(json, ",\"executable\":", os_executable(root->id.pid, path, sizeof path) ? path : NULL);
+  put_argv(json, ",\"argv\":", root->id.pid);
+  put_markers(json, root->id.pid);
+  put_ancestors(json, root);
+  put_descendants(json, root);
 }
 
-/* ---- reap ---- */
-
-struct request {
-  struct identity root;
-  const char *cgroup, *lease;
-  uint64_t cgroup_inode, grace;
-};
-
-static struct member reap_root;
-static struct boundary reap_boundary;
-static long known; /* everyone found so far, in `members`, each behind a handle that stays open */
-
-static bool is_known(pid_t pid) {
-  for (long i = 0; i < known; i++)
-    if (members[i].id.pid == pid) return true;
-  return false;
+static void print_end(struct json *json, bool alive, bool matches) {
+  json_raw(json, alive ? ",\"alive\":true" : ",\"alive\":false");
+  json_raw(json, matches ? ",\"matches\":true}" : ",\"matches\":false}");
+  evidence_print(json);
 }
 
-static void keep_new(long found) {
-  for (long i = known, end = known + found; i < end; i++) {
-    struct member member = members[i];
-    if (is_known(member.id.pid)) os_close(&member);
-    else members[known++] = member;
-  }
-}
+/* Most of those asked for are gone, and that is all there is to say. */
+static void print_gone(void) { fputs("null\n", stdout); }
 
-/* Children of everyone who still lives, not of the root alone: when a parent dies, only who was found before is found. */
-static long collect_tree(int signal) {
-  for (long i = 0; i < known; i++)
-    if (!os_refresh(&members[i])) members[i].state = 'X';
-    else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
-  for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, signal));
-  long more = os_boundary_members(&reap_boundary, members + known, tree_max() - known);
-  if (more > 0) keep_new(more);
-  return known;
-}
-
-static long living(void) {
-  long left = 0;
-  for (long i = 0; i < known; i++) left += !tree_dead(&members[i]);
-  return left;
-}
-
-/* The start time alone collides within a clock tick: without a unique id a second fact must match. */
-static bool verify(const struct request *request, char *why, size_t size) {
-  char lease[256];
-  if (os_untouchable(request->root.pid)) {
-    snprintf(why, size, "it is ourselves, an ancestor of ours or of our own group: refused");
-    return false;
-  }
-  if (!os_open(&request->root, &reap_root)) {
-    snprintf(why, size, "the recorded process is gone");
-    return false;
-  }
-  bool marked = os_environ(reap_root.id.pid, "HOLDFAST_LEASE_ID", lease, sizeof lease);
-  if (tree_dead(&reap_root)) snprintf(why, size, "the recorded process is a zombie");
-  else if (request->root.unique != 0 && reap_root.id.unique == request->root.unique) snprintf(why, size, "unique id matches");
-  else if (reap_boundary.cgroup >= 0 && os_boundary_holds(&reap_boundary, reap_root.id.pid)) snprintf(why, size, "start time and cgroup match");
-  else if (marked && request->lease != NULL && strcmp(lease, request->lease) == 0) snprintf(why, size, "start time and lease marker match");
-  else {
-    snprintf(why, size, "start time matches but no second fact does: left alone");
-    os_close(&reap_root);
-    return false;
-  }
-  if (!tree_dead(&reap_root)) {
-    members[known++] = reap_root;
+/* False when nothing can be said of it. */
+static bool inspect_unseen(const struct identity *wanted, struct member *hidden) {
+  if (errno == ESRCH) {
+    print_gone();
     return true;
   }
-  os_close(&reap_root);
-  return false;
+  if (errno != EACCES) return false;
+  struct json json = evidence_begin();
+  hidden->state = '?';
+  hidden->uid = (uid_t)-1;
+  json_raw(&json, "{");
+  put_identity(&json, &hidden->id);
+  put_facts(&json, hidden);
+  print_end(&json, true, wanted->unique != 0 && wanted->unique == hidden->id.unique);
+  return true;
 }
 
-/* A handle is readable when its process has exited. */
-static void wait_for_death(uint64_t patience) {
-  uint64_t until = os_now_ms() + patience;
-  for (long i = 0; i < known; i++) {
-    uint64_t now = os_now_ms();
-    struct pollfd p = {.fd = members[i].handle, .events = POLLIN};
-    if (!tree_dead(&members[i]) && now < until) (void)poll(&p, 1, members[i].handle < 0 ? 10 : (int)(until - now));
+static bool inspect_one(const struct identity *wanted) {
+  struct member root;
+  if (!os_look(wanted->pid, &root)) return inspect_unseen(wanted, &root);
+  bool matches = (wanted->start == 0 || wanted->start == root.id.start) && (wanted->unique == 0 || root.id.unique == 0 || wanted->unique == root.id.unique);
+  struct json json = evidence_begin();
+  json_raw(&json, "{");
+  put_identity(&json, &root.id);
+  bool same = true;
+  if (matches && !brief && !tree_dead(&root)) {
+    put_evidence(&json, &root);
+    same = os_refresh(&root); /* whatever was read by number since the first look was its own */
   }
+  put_facts(&json, &root);
+  if (same) print_end(&json, !tree_dead(&root), matches && !tree_dead(&root));
+  else print_gone();
+  os_close(&root);
+  return true;
 }
 
-/* Those from `ours` on only carry the marker: they have left the boundary, and are reported. */
-static void print_reaped(bool verified, const char *why, long killed, long ours) {
-  struct json json = {.data = text, .size = sizeof text};
-  json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
-  put_text(&json, ",\"why\":", why);
-  put_number(&json, ",\"killed\":", (uint64_t)killed);
-  json_raw(&json, ",\"survivors\":[");
-  bool first = true;
-  for (long i = 0; i < known; i++) {
-    if (tree_dead(&members[i])) continue;
-    put_number(&json, first ? "{\"pid\":" : ",{\"pid\":", (uint64_t)members[i].id.pid);
-    put_number(&json, ",\"startTime\":", members[i].id.start);
-    put_text(&json, ",\"kind\":", i >= ours ? "migrated" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
-    put_text(&json, ",\"command\":", members[i].command);
-    json_raw(&json, "}");
-    first = false;
-  }
-  /* Only the cgroup knows everyone who was ever in: ancestry loses those whose parents died before we came. */
-  bool proven = reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary) && first;
-  put_text(&json, "],\"emptiness\":", proven ? "proven" : "unproven");
-  json_raw(&json, "}");
-  print(&json);
+/* `cgroup <inode> <path>` */
+static bool inspect_boundary(const char *line) {
+  char *end;
+  unsigned long long inode = strtoull(line, &end, 10);
+  if (end == line || end[0] != ' ' || end[1] != '/') return false;
+  printf("\"%s\"\n", os_boundary_look(end + 1, inode));
+  return true;
 }
 
-static bool parse(int argc, char **argv, struct request *request) {
-  for (int i = 0; i + 1 < argc; i += 2) {
-    unsigned long long n = strtoull(argv[i + 1], NULL, 10);
-    if (strcmp(argv[i], "--pid") == 0) request->root.pid = (pid_t)n;
-    else if (strcmp(argv[i], "--start") == 0) request->root.start = n;
-    else if (strcmp(argv[i], "--unique") == 0) request->root.unique = n;
-    else if (strcmp(argv[i], "--cgroup") == 0) request->cgroup = argv[i + 1];
-    else if (strcmp(argv[i], "--cgroup-inode") == 0) request->cgroup_inode = n;
-    else if (strcmp(argv[i], "--lease") == 0) request->lease = argv[i + 1];
-    else if (strcmp(argv[i], "--grace") == 0) request->grace = n;
-    else return false;
+/* `pid [startTime [uniqueId]]` */
+static bool parse_identity(const char *line, struct identity *out) {
+  unsigned long long number[3] = {0};
+  char *end = (char *)line;
+  for (int i = 0; i < 3 && *line != 0; i++) {
+    if (*line < '0' || *line > '9') return false;
+    number[i] = strtoull(line, &end, 10);
+    line = *end == ' ' ? end + 1 : end;
   }
-  return argc % 2 == 0 && (request->root.pid != 0 || request->cgroup != NULL);
+  *out = (struct identity){.pid = (pid_t)number[0], .start = number[1], .unique = number[2]};
+  return *end == 0 && number[0] > 0 && number[0] <= INT32_MAX;
 }
 
-int reap_mode(int argc, char **argv) {
-  struct request request = {0};
-  char why[256] = "";
-  if (!parse(argc, argv, &request)) {
-    fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--lease ID] [--grace MS]\n");
-    return 2;
+/* The exit status, 0 to go on. */
+static int answer(const char *line) {
+  struct identity wanted;
+  if (strncmp(line, "cgroup ", 7) == 0 ? inspect_boundary(line + 7) : parse_identity(line, &wanted) && inspect_one(&wanted)) return 0;
+  if (line[0] != 'c' && parse_identity(line, &wanted)) {
+    fprintf(stderr, "anchor inspect: cannot look at process %d: %s\n", wanted.pid, strerror(errno));
+    return 1;
   }
-  reap_boundary.cgroup = -1;
-  bool in_cgroup = request.cgroup != NULL && os_boundary_reopen(&reap_boundary, request.cgroup, request.cgroup_inode);
-  bool verified = request.root.pid != 0 && verify(&request, why, sizeof why);
-  if (!verified && !in_cgroup) {
-    print_reaped(false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0, known);
-    return 0;
+  fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]' nor 'cgroup inode path': %s\n", line);
+  return 2;
+}
+
+/* Answers are kept until there is nothing more to read: who asks line by line gets them line by line. */
+int inspect_mode(bool only_brief) {
+  static char input[64 * 1024];
+  size_t have = 0;
+  brief = only_brief;
+  for (;;) {
+    fflush(stdout);
+    ssize_t n = read(0, input + have, sizeof input - 1 - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0 && have > 0) input[have++] = '\n'; /* the last line need not be ended */
+    else if (n <= 0) break;
+    else have += (size_t)n;
+    input[have] = 0;
+    char *line = input;
+    for (char *end; (end = memchr(line, '\n', have - (size_t)(line - input))) != NULL; line = end + 1) {
+      *end = 0;
+      int status = answer(line);
+      if (status != 0) return status;
+    }
+    have -= (size_t)(line - input);
+    memmove(input, line, have);
+    if (have == sizeof input - 1) return answer("") /* no line is that long */;
   }
-  if (!verified) snprintf(why, sizeof why, "cgroup path and inode match");
-  os_protect_us();
-  collect_tree(0);
-  for (long i = 0; request.grace > 0 && i < known; i++)
-    if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
-  uint64_t until = os_now_ms() + request.grace;
-  while (request.grace > 0 && living() > 0 && os_now_ms() < until) {
-    wait_for_death(10);
-    collect_tree(0);
-  }
-  for (int round = 0; round < KILL_ROUNDS; round++) {
-    if (in_cgroup) os_boundary_kill(&reap_boundary);
-    stop_then_kill(collect_tree);
-    wait_for_death(DEATH_MS / KILL_ROUNDS);
-    collect_tree(0);
-    if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
-  }
-  long killed = known - living(), ours = known;
-  if (request.lease != NULL) keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_max() - known));
-  print_reaped(true, why, killed, ours);
-  if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
-  return 0;
+  return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }

@@ -299,6 +299,41 @@ static int listen_at(const char *directory) {
   return -1;
 }
 
+/*
+ * For who looks after us when we are gone: which cgroups are of this instance. It counts only in the very directory it
+ * was written in: a copy of that directory has another inode, and no claim.
+ */
+static void save_launcher(void) {
+  char text[4 * PATH_SIZE], recorded[PATH_SIZE];
+  struct json json = {.data = text, .size = sizeof text};
+  struct stat st;
+  int dir = open(instance_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (dir < 0) return;
+  if (have_cgroup) os_cgroup_recorded(runs_cgroup, recorded, sizeof recorded);
+  json_raw(&json, "{\"protocol\":");
+  json_number(&json, PROTOCOL);
+  json_raw(&json, ",\"pid\":");
+  json_number(&json, (uint64_t)me.pid);
+  json_raw(&json, ",\"startTime\":");
+  json_number(&json, me.start);
+  json_raw(&json, ",\"uniqueId\":\"");
+  json_number(&json, me.unique);
+  json_raw(&json, "\",\"cgroup\":");
+  if (have_cgroup) json_string(&json, recorded);
+  else json_raw(&json, "null");
+  json_raw(&json, ",\"cgroupDirectory\":");
+  if (have_cgroup) json_string(&json, runs_cgroup);
+  else json_raw(&json, "null");
+  bool known = fstat(dir, &st) == 0;
+  json_raw(&json, ",\"device\":\"");
+  json_number(&json, known ? (uint64_t)st.st_dev : 0);
+  json_raw(&json, "\",\"inode\":\"");
+  json_number(&json, known ? (uint64_t)st.st_ino : 0);
+  json_raw(&json, "\"}\n");
+  if (!known || !json_save(dir, "launcher.json", &json)) unlinkat(dir, "launcher.json", 0); /* better none than a former one's */
+  close(dir);
+}
+
 static void announce(void) {
   char text[2048];
   struct json json = {.data = text, .size = sizeof text};
@@ -388,6 +423,7 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   (void)!chdir("/");
   have_cgroup = os_cgroup_prepare(instance, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
   os_protect_us();
+  save_launcher();
   announce();
   loop(listener, signals);
   if (have_cgroup) os_cgroup_leave(runs_cgroup); /* before the socket: a successor makes its own when it finds none */

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "linux.h"
+
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #define SYS_pidfd_send_signal 424
@@ -32,6 +34,7 @@
 #define SYS_close_range 436
 #endif
 #define PIDFS_MAGIC 0x50494446 /* since 6.9 the inode of a pidfd is unique per boot */
+#define CGROUP2_MAGIC 0x63677270
 #define ANCESTORS 64
 
 struct weaken weaken;
@@ -60,7 +63,7 @@ static long slurp_at(int dir, const char *path, char *out, size_t size) {
   return (long)used;
 }
 
-static long slurp(const char *path, char *out, size_t size) { return slurp_at(AT_FDCWD, path, out, size); }
+long slurp(const char *path, char *out, size_t size) { return slurp_at(AT_FDCWD, path, out, size); }
 
 static bool write_at(int dir, const char *name, const char *text) {
   int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
@@ -83,7 +86,12 @@ struct stat_line {
 static bool read_stat(pid_t pid, struct stat_line *out) {
   char path[32], line[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  if (slurp(path, line, sizeof line) <= 0) return false;
+  errno = 0;
+  if (slurp(path, line, sizeof line) <= 0) {
+    if (errno == 0 || errno == ENOENT) errno = ESRCH;
+    return false;
+  }
+  errno = EIO; /* said only when the rest is not as the manual has it */
   char *open = strchr(line, '('), *close = strrchr(line, ')'); /* the name may hold anything, ')' included */
   if (open == NULL || close == NULL || close < open) return false;
   *close = 0;
@@ -107,9 +115,12 @@ static int open_handle(pid_t pid) {
 }
 
 static uint64_t unique_of(int handle) {
+  static int is_pidfs = -1; /* the same for every handle of a kernel */
   struct statfs fs;
   struct stat st;
-  if (handle < 0 || weaken.inode || fstatfs(handle, &fs) != 0 || (uint32_t)fs.f_type != PIDFS_MAGIC) return 0;
+  if (handle < 0 || weaken.inode) return 0;
+  if (is_pidfs < 0 && fstatfs(handle, &fs) == 0) is_pidfs = (uint32_t)fs.f_type == PIDFS_MAGIC;
+  if (is_pidfs != 1) return 0;
   return fstat(handle, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
@@ -172,12 +183,21 @@ bool os_look(pid_t pid, struct member *out) {
   struct stat_line line;
   memset(out, 0, sizeof *out);
   out->handle = open_handle(pid);
-  if (out->handle < 0 && errno != ENOSYS && errno != EPERM) return false; /* EPERM: an old seccomp filter */
-  if (!read_stat(pid, &line) || (out->handle >= 0 && !alive(out->handle))) {
-    os_close(out);
+  out->id = (struct identity){.pid = pid, .unique = unique_of(out->handle)};
+  if (out->handle < 0 && errno != ENOSYS && errno != EPERM) { /* EPERM: an old seccomp filter */
+    if (errno == EINVAL || errno == ENOENT) errno = ESRCH;    /* a thread's number */
     return false;
   }
-  out->id = (struct identity){.pid = pid, .start = line.start, .unique = unique_of(out->handle)};
+  bool seen = read_stat(pid, &line);
+  int error = errno;
+  bool held = out->handle >= 0, lives = !held || alive(out->handle);
+  if (!seen || !lives) {
+    os_close(out);
+    /* Alive behind its handle and yet not there: /proc hides it (hidepid). */
+    errno = !lives ? ESRCH : held && (error == ESRCH || error == EPERM) ? EACCES : error;
+    return false;
+  }
+  out->id.start = line.start;
   out->ppid = line.ppid;
   out->pgid = line.pgid;
   out->sid = line.sid;
@@ -204,6 +224,7 @@ bool os_refresh(struct member *member) {
   if (member->handle >= 0 && !alive(member->handle)) return false;
   member->state = line.state;
   member->threads = line.threads;
+  member->ppid = line.ppid;
   return true;
 }
 
@@ -374,37 +395,6 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
   return count;
 }
 
-static char environment[256 * 1024];
-
-static long read_environ(pid_t pid) {
-  char path[32];
-  snprintf(path, sizeof path, "/proc/%d/environ", pid);
-  return slurp(path, environment, sizeof environment);
-}
-
-bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
-  long length = read_environ(pid);
-  size_t name_length = strlen(name);
-  for (char *p = environment; length > 0 && p < environment + length; p += strlen(p) + 1)
-    if (strncmp(p, name, name_length) == 0 && p[name_length] == '=') {
-      snprintf(out, size, "%s", p + name_length + 1);
-      return true;
-    }
-  return false;
-}
-
-long os_marked(const char *name, const char *value, struct member *out, long max) {
-  DIR *proc = opendir("/proc");
-  char found[256];
-  long count = 0;
-  for (struct dirent *entry; proc != NULL && count < max && (entry = readdir(proc)) != NULL;) {
-    pid_t pid = (pid_t)atoi(entry->d_name);
-    if (pid > 0 && os_environ(pid, name, found, sizeof found) && strcmp(found, value) == 0 && os_look(pid, &out[count])) count++;
-  }
-  if (proc != NULL) closedir(proc);
-  return count;
-}
-
 /* ---- cgroup v2 ---- */
 
 static char cgroup_root[PATH_SIZE], cgroup_root_path[PATH_SIZE];
@@ -503,6 +493,10 @@ void os_cgroup_leave(const char *runs) {
   rmdir(base);
 }
 
+void os_cgroup_recorded(const char *path, char *out, size_t size) {
+  snprintf(out, size, "%.400s%.600s", cgroup_root_path, path + strlen(cgroup_root));
+}
+
 bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id) {
   char path[PATH_SIZE], leaf[96];
   struct stat st;
@@ -513,7 +507,7 @@ bool os_boundary_find(struct boundary *boundary, const char *runs, const char *r
   boundary->cgroup = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (boundary->cgroup < 0) return false;
   boundary->inode = fstat(boundary->cgroup, &st) == 0 ? (uint64_t)st.st_ino : 0;
-  snprintf(boundary->path, sizeof boundary->path, "%.400s%.600s", cgroup_root_path, path + strlen(cgroup_root));
+  os_cgroup_recorded(path, boundary->path, sizeof boundary->path);
   return true;
 }
 
@@ -548,6 +542,35 @@ bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_
   return false;
 }
 
+/* Of a path below a mount that is really there and shows our own cgroup; otherwise a missing path means nothing. */
+static bool below_cgroup_root(const char *recorded, char *path, size_t size) {
+  struct statfs fs;
+  char own[PATH_SIZE];
+  if (weaken.cgroup || !find_cgroup_root() || !os_cgroup_of(self, own, sizeof own) || strncmp(own, "/..", 3) == 0) return false;
+  size_t prefix = strlen(cgroup_root_path);
+  if (recorded[0] != '/' || strstr(recorded, "/..") != NULL) return false;
+  if (strncmp(recorded, cgroup_root_path, prefix) != 0 || (recorded[prefix] != '/' && prefix != 0)) return false;
+  if (!join(path, size, cgroup_root, recorded + prefix)) return false;
+  return statfs(cgroup_root, &fs) == 0 && (uint32_t)fs.f_type == CGROUP2_MAGIC;
+}
+
+const char *os_boundary_look(const char *recorded, uint64_t inode) {
+  char path[PATH_SIZE], text[256];
+  struct stat st;
+  struct statfs fs;
+  if (!below_cgroup_root(recorded, path, sizeof path)) return "unknown";
+  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (dir < 0) return errno == ENOENT ? "gone" : "unknown";
+  const char *state = "unknown";
+  if (fstatfs(dir, &fs) == 0 && (uint32_t)fs.f_type == CGROUP2_MAGIC && fstat(dir, &st) == 0) {
+    if ((uint64_t)st.st_ino != inode) state = "gone";
+    else if (slurp_at(dir, "cgroup.events", text, sizeof text) < 0) state = errno == ENOENT || errno == ENODEV ? "gone" : "unknown";
+    else if (strstr(text, "populated 0") != NULL) state = "empty";
+    else if (strstr(text, "populated 1") != NULL) state = "populated";
+  }
+  close(dir);
+  return state;
+}
 
 bool os_boundary_empty(const struct boundary *boundary) {
   char text[256];

@@ -9,7 +9,7 @@
 static const char usage[] =
     "anchor launch --dir DIR --instance ID   start anchors, stay above them\n"
     "anchor run RUN --dir DIR --fd N         own one run (started by the launcher)\n"
-    "anchor inspect                          identities and evidence, for pids on stdin\n"
+    "anchor inspect [--brief]                identities and evidence, for pids and cgroups on stdin\n"
     "anchor reap --pid N --start N ...       verify an identity, end its tree\n"
     "anchor init -- COMMAND...               PID 1 of a container\n";
 
@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "anchor: %s\n", why);
     return 3;
   }
-  if (strcmp(mode, "inspect") == 0 && rest == 0) return inspect_mode();
+  if (strcmp(mode, "inspect") == 0 && (rest == 0 || (rest == 1 && flag(rest, words, "--brief")))) return inspect_mode(rest == 1);
   if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);
   if (strcmp(mode, "init") == 0 && rest >= 2 && strcmp(words[0], "--") == 0) return init_mode(words + 1);
   const char *dir = option(rest, words, "--dir");

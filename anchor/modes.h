@@ -8,7 +8,8 @@
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched);
 /* `argv`: the memory of our own command line. */
 int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size);
-int inspect_mode(void);
+/* Brief: identity and state only. */
+int inspect_mode(bool brief);
 int reap_mode(int argc, char **argv);
 int init_mode(char **command);
 

@@ -58,6 +58,8 @@ bool os_identity(pid_t pid, struct identity *out);
 /* Opens a handle and proves through it that it is `id`; fills `out`. Without a unique id the start time must match,
    and the caller needs a second fact. */
 bool os_open(const struct identity *id, struct member *out);
+/* False: errno is ESRCH when there is no such process, EACCES when it lives but is hidden from us (`unique` is known then,
+   if ever), anything else when nothing can be said of it. */
 bool os_look(pid_t pid, struct member *out);
 void os_close(struct member *member);
 
@@ -77,15 +79,26 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
 long os_children(const struct member *parent, struct member *out, long max, int signal);
 /* How many children we have, zombies included, that `skip` does not name; -1 when they cannot be listed. */
 long os_count_children(bool (*skip)(pid_t));
-/* Looks again through the handle; false when it is gone. */
+/* Looks again through the handle, also at who its parent is; false when it is gone. */
 bool os_refresh(struct member *member);
 /* Ourselves as a root. */
 void os_self(struct member *out);
 
+/* Reads the target's environment, for as many questions as one likes; false when there is none or it may not be read. */
+bool os_environ_load(pid_t pid);
+/* A variable of the environment read last; NULL when unset. */
+const char *os_environ_value(const char *name);
 /* Value of a variable in the target's environment; false when unset or unreadable. */
 bool os_environ(pid_t pid, const char *name, char *out, size_t size);
 /* Everyone alive whose environment says so. A marker alone is reported, never signalled. */
 long os_marked(const char *name, const char *value, struct member *out, long max);
+/* Its words, each ended by a NUL (the last perhaps not); 0 when there are none or they may not be read. */
+long os_command_line(pid_t pid, char *out, size_t size);
+bool os_executable(pid_t pid, char *out, size_t size);
+/* Parent first, as far as they can be proven; at most `max`. */
+long os_ancestors(const struct member *of, struct identity *out, long max);
+/* False when processes cannot be listed. */
+bool os_each_process(void (*visit)(pid_t pid));
 /* Path below the cgroup root; false when there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 
@@ -97,6 +110,10 @@ void os_boundary_open(struct boundary *boundary, const char *runs, const char *r
 bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id);
 /* Opens a recorded boundary; false unless path and inode both match. */
 bool os_boundary_reopen(struct boundary *boundary, const char *path, uint64_t inode);
+/* "populated", "empty", "gone" (the path is missing, or is another cgroup now) or "unknown" (it cannot be seen from here). */
+const char *os_boundary_look(const char *path, uint64_t inode);
+/* A directory below the cgroup mount, as records name it. */
+void os_cgroup_recorded(const char *path, char *out, size_t size);
 /* Refused, like any signal, when we or an ancestor would be hit. */
 bool os_boundary_kill(const struct boundary *boundary);
 /* True also when there is no cgroup: then only ancestry speaks. */

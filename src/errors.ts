@@ -79,11 +79,11 @@ export class StateUnusable extends HoldfastError {
 
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
-  constructor(instanceId: string) {
-    super(
-      "INSTANCE_LOCKED",
-      `instance ${instanceId} is in use by another live supervisor; nothing was changed`,
-    );
+  constructor(
+    instanceId: string,
+    message = `instance ${instanceId} is in use by another live supervisor; nothing was changed`,
+  ) {
+    super("INSTANCE_LOCKED", message);
     this.instanceId = instanceId;
   }
 }

@@ -1,6 +1,6 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { connect, type Socket } from "node:net";
-import { basename, dirname } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { errorCode } from "./error-code.js";
 
 /** `sun_path` holds 108 bytes with the final NUL. */
@@ -31,4 +31,20 @@ export function connectTo(path: string): Socket {
 export function nobodyListens(error: unknown): boolean {
   const code = errorCode(error);
   return code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
+}
+
+/**
+ * Whether a launcher listens in an instance's directory. It is connected to and left without a word, which it takes
+ * for a guest who changed his mind. True also when that cannot be told.
+ */
+export function launcherListens(instanceDir: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connectTo(join(instanceDir, "launcher.sock"));
+    const settle = (listens: boolean): void => {
+      socket.destroy();
+      resolve(listens);
+    };
+    socket.on("connect", () => settle(true));
+    socket.on("error", (error) => settle(!nobodyListens(error)));
+  });
 }

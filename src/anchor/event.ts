@@ -58,6 +58,7 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "policy":
     case "heartbeat":
     case "status":
+    case "abandon":
       return null;
   }
 }

@@ -1,18 +1,29 @@
 import { AnchorUnusable, BadInput } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { askAnchor } from "./ask.js";
-import type { ProcessEvidence } from "./host.js";
+import type { InspectOptions, ProcessEvidence } from "./host.js";
 import { array, boolean, type Facts, nullable, parseShape, record, string, whole } from "./shape.js";
+
+type Wanted = ProcessIdentity | number;
+
+/** The whole answer for a process that is gone. Most are: nothing is parsed for them. */
+const GONE = "null";
 
 /** Live evidence about processes, one for each asked for, in the same order. */
 export async function inspect(
   anchorPath: string,
-  wanted: readonly (ProcessIdentity | number)[],
+  wanted: readonly Wanted[],
+  { brief = false }: InspectOptions = {},
 ): Promise<readonly ProcessEvidence[]> {
   if (wanted.length === 0) return [];
-  const lines = await askAnchor(anchorPath, ["inspect"], wanted.map(question).join(""));
-  const answers = lines.map((line) => parseShape(line, evidence));
-  if (answers.length !== wanted.length || answers.includes(null)) {
+  const args = brief ? ["inspect", "--brief"] : ["inspect"];
+  const lines = await askAnchor(anchorPath, args, wanted.map(question).join(""));
+  const answers = wanted.map((one, at) => {
+    const line = lines[at];
+    if (line === GONE) return gone(one);
+    return line === undefined ? null : parseShape(line, evidence);
+  });
+  if (lines.length !== wanted.length || answers.includes(null)) {
     throw new AnchorUnusable(
       anchorPath,
       `\`anchor inspect\` answered ${lines.length} of ${wanted.length} questions, or not as agreed; nothing was concluded from it`,
@@ -21,7 +32,7 @@ export async function inspect(
   return answers as readonly ProcessEvidence[];
 }
 
-function question(wanted: ProcessIdentity | number): string {
+function question(wanted: Wanted): string {
   if (typeof wanted === "number") return `${mustBePid(wanted)}\n`;
   const { pid, startTime, uniqueId } = wanted;
   const unique = uniqueId === null ? "" : ` ${mustBeDigits(uniqueId)}`;
@@ -29,7 +40,7 @@ function question(wanted: ProcessIdentity | number): string {
 }
 
 export function mustBePid(value: number): number {
-  if (Number.isSafeInteger(value) && value > 0) return value;
+  if (Number.isSafeInteger(value) && value > 0 && value < 2 ** 31) return value;
   throw new BadInput("pid", `${value} cannot be a process; nothing was touched`);
 }
 
@@ -43,6 +54,30 @@ export function mustBeDigits(value: string): string {
   throw new BadInput("uniqueId", `${JSON.stringify(value)} cannot be an inode; nothing was touched`);
 }
 
+function gone(wanted: Wanted): ProcessEvidence {
+  return {
+    identity: typeof wanted === "number" ? { pid: wanted, startTime: 0, uniqueId: null } : wanted,
+    alive: false,
+    matches: false,
+    state: "",
+    parentPid: 0,
+    processGroupId: 0,
+    sessionId: 0,
+    uid: 0,
+    cgroup: null,
+    command: "",
+    argv: [],
+    executable: null,
+    leaseId: null,
+    runId: null,
+    instanceId: null,
+    sessionKey: null,
+    ancestors: [],
+    descendants: [],
+  };
+}
+
+/** What was not looked at (a brief look, another process than the one asked for) is not in the answer. */
 function evidence(value: unknown): ProcessEvidence {
   const facts = record(value);
   return {
@@ -56,9 +91,14 @@ function evidence(value: unknown): ProcessEvidence {
     uid: whole(facts["uid"]),
     cgroup: nullable(string, facts["cgroup"]),
     command: string(facts["command"]),
+    argv: array(facts["argv"] ?? []).map(string),
+    executable: nullable(string, facts["executable"]),
     leaseId: nullable(string, facts["leaseId"]),
     runId: nullable(string, facts["runId"]),
-    descendants: array(facts["descendants"]).map((item) => {
+    instanceId: nullable(string, facts["instanceId"]),
+    sessionKey: nullable(string, facts["sessionKey"]),
+    ancestors: array(facts["ancestors"] ?? []).map((item) => identity(record(item))),
+    descendants: array(facts["descendants"] ?? []).map((item) => {
       const descendant = record(item);
       return {
         identity: identity(descendant),
@@ -71,7 +111,7 @@ function evidence(value: unknown): ProcessEvidence {
   };
 }
 
-function identity(facts: Facts): ProcessIdentity {
+export function identity(facts: Facts): ProcessIdentity {
   return {
     pid: whole(facts["pid"]),
     startTime: whole(facts["startTime"]),

@@ -12,7 +12,7 @@ import type {
   Welcome,
 } from "./host.js";
 import { encodeMessage, type Message } from "./message.js";
-import { policyFrame, stopFrame } from "./start-message.js";
+import { abandonFrame, policyFrame, stopFrame } from "./start-message.js";
 import type { Wire, WireListener } from "./wire.js";
 
 /** Well below the frame limit; a pipe takes 64 KiB at once anyway. */
@@ -87,6 +87,10 @@ export class NativeLink implements AnchorLink, WireListener {
 
   heartbeat(): void {
     this.#wire.send(HEARTBEAT);
+  }
+
+  abandon(by: { readonly actor: string; readonly requestId: string }): void {
+    this.#wire.send(abandonFrame(by));
   }
 
   close(): void {

@@ -1,29 +1,37 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
+import { listBoundaries } from "./boundaries.js";
 import { findAnchor, installAnchor } from "./binary.js";
-import { nobodyListens } from "./connect.js";
+import { launcherListens } from "./connect.js";
 import type { Attempt } from "./failure.js";
 import { type Answer, greet } from "./handshake.js";
 import type {
   AnchorHost,
   AnchorLink,
+  Boundary,
+  BoundaryEvidence,
+  InspectOptions,
+  LocalInstance,
   MachineIdentity,
   OutputSlice,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
+  RunAddress,
   RunRemains,
   StartSpec,
   StreamName,
 } from "./host.js";
 import { inspect } from "./inspect.js";
+import { inspectBoundaries } from "./inspect-boundaries.js";
+import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
 import { reap } from "./reap.js";
-import { RunDirectories } from "./run-directory.js";
+import { removeInstance } from "./remove-instance.js";
+import type { RunDirectories } from "./run-directory.js";
 import { SpoolShelf } from "./spool-shelf.js";
 import { helloFrame, type Speaker, startFrame } from "./start-message.js";
 import { Turnstile } from "./turnstile.js";
@@ -53,6 +61,31 @@ export async function openNativeHost(options: NativeHostOptions): Promise<Native
   return new Native(options, anchorPath);
 }
 
+/** What can be done without being a supervisor: look, and stop a run by the key in its directory. */
+export type NativeObserver = Pick<
+  AnchorHost,
+  | "machine"
+  | "anchorPath"
+  | "attach"
+  | "remains"
+  | "instances"
+  | "runIds"
+  | "boundaries"
+  | "inspect"
+  | "inspectBoundaries"
+  | typeof Symbol.asyncDispose
+>;
+
+/** Writes nothing, starts nothing but looks: it works on a full disk, too. `anchorPath` is any anchor that runs here. */
+export function observeNatively(home: string, machine: MachineIdentity, anchorPath: string): NativeObserver {
+  const instanceId = OBSERVER;
+  const instanceDir = join(home, "instances", instanceId);
+  return new Native({ home, instanceId, instanceDir, incarnation: OBSERVER, machine }, anchorPath);
+}
+
+/** No instance can have it: it is too long for one. */
+const OBSERVER = "observes-only";
+
 interface Opening {
   readonly link: AnchorLink | null;
   readonly answer: Answer;
@@ -63,19 +96,18 @@ class Native implements NativeHost {
   readonly anchorPath: string;
   readonly #speaker: Speaker;
   readonly #launcher: Launcher;
-  readonly #runs: RunDirectories;
-  readonly #spools: SpoolShelf;
+  readonly #instances: InstanceDirectories;
+  readonly #spools = new SpoolShelf();
   readonly #starts = new Turnstile(STARTS_AT_ONCE);
   readonly #links = new Set<AnchorLink>();
   readonly #lossListeners: ((loss: AnchorLoss) => void)[] = [];
 
   constructor(options: NativeHostOptions, anchorPath: string) {
-    const { instanceId, incarnation, instanceDir, machine } = options;
+    const { home, instanceId, incarnation, instanceDir, machine } = options;
     this.machine = machine;
     this.anchorPath = anchorPath;
     this.#speaker = { instanceId, incarnation };
-    this.#runs = new RunDirectories(instanceDir);
-    this.#spools = new SpoolShelf(this.#runs.path);
+    this.#instances = new InstanceDirectories(home, { instanceId, instanceDir });
     this.#launcher = new Launcher({ anchorPath, instanceDir, instanceId }, (loss) => {
       for (const listener of this.#lossListeners) listener(loss);
     });
@@ -86,54 +118,83 @@ class Native implements NativeHost {
   }
 
   async start(spec: StartSpec): Promise<AnchorLink> {
+    const run = { instanceId: this.#instances.own, runId: spec.runId };
     // Also checks the id before anything is started.
-    this.#runs.of(spec.runId);
+    this.#directory(run);
     const frame = startFrame(spec, this.#speaker, randomBytes(32).toString("hex"));
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
-    const { link, answer } = await this.#starts.pass(() => this.#launch(spec.runId, frame, attempt));
+    const { link, answer } = await this.#starts.pass(() => this.#launch(run, frame, attempt));
     if (link !== null) return link;
     throw startFailure(spec.runId, answer, attempt);
   }
 
-  async attach(runId: string, epoch: number): Promise<AnchorLink | null> {
-    const key = await this.#runs.key(runId);
+  async attach(run: RunAddress, epoch: number): Promise<AnchorLink | null> {
+    const key = await this.#runsOf(run).key(run.runId);
     if (key === null) return null;
-    const path = join(this.#runs.of(runId), "sock");
+    const path = join(this.#directory(run), "sock");
     const { link, answer } = await this.#open(
-      runId,
+      run,
       path,
-      helloFrame(runId, epoch, this.#speaker, key),
+      helloFrame(run.runId, epoch, this.#speaker, key),
       null,
     );
     if (link !== null) return link;
     if (answer.type === "closed" && isGone(answer.error)) return null;
-    throw attachFailure(runId, path, answer);
+    throw attachFailure(run.runId, path, answer);
   }
 
-  readOutput(runId: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice> {
-    this.#runs.of(runId);
-    return this.#spools.read(runId, stream, offset, maxBytes);
+  async readOutput(
+    run: RunAddress,
+    stream: StreamName,
+    offset: number,
+    maxBytes: number,
+  ): Promise<OutputSlice> {
+    return this.#spools.read(this.#directory(run), stream, offset, maxBytes);
   }
 
-  remains(runId: string): Promise<RunRemains> {
-    return this.#runs.remains(runId);
+  async remains(run: RunAddress): Promise<RunRemains> {
+    return this.#runsOf(run).remains(run.runId);
   }
 
-  runIds(): Promise<readonly string[]> {
-    return this.#runs.list();
+  instances(): Promise<readonly LocalInstance[]> {
+    return this.#instances.list();
   }
 
-  inspect(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]> {
-    return inspect(this.anchorPath, wanted);
+  async runIds(instanceId: string): Promise<readonly string[]> {
+    return this.#instances.runs(instanceId).list();
+  }
+
+  async boundaries(instanceId: string): Promise<readonly (Boundary & { readonly runId: string })[]> {
+    return listBoundaries(this.#instances.of(instanceId), instanceId);
+  }
+
+  async removeInstance(instanceId: string): Promise<boolean> {
+    const directory = this.#instances.of(instanceId);
+    return instanceId !== this.#instances.own && removeInstance(directory, instanceId);
+  }
+
+  inspect(
+    wanted: readonly (ProcessIdentity | number)[],
+    options?: InspectOptions,
+  ): Promise<readonly ProcessEvidence[]> {
+    return inspect(this.anchorPath, wanted, options);
+  }
+
+  inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
+    return inspectBoundaries(this.anchorPath, wanted);
   }
 
   reap(request: ReapRequest): Promise<ReapResult> {
     return reap(this.anchorPath, request);
   }
 
-  async discard(runId: string): Promise<void> {
-    await this.#spools.putAway(runId);
-    await this.#runs.remove(runId);
+  async size(run: RunAddress): Promise<number> {
+    return this.#runsOf(run).size(run.runId);
+  }
+
+  async discard(run: RunAddress): Promise<void> {
+    await this.#spools.putAway(this.#directory(run));
+    await this.#runsOf(run).remove(run.runId);
   }
 
   /** Lets go of everything: to the anchors of open links this is owner loss. */
@@ -143,20 +204,29 @@ class Native implements NativeHost {
     await this.#spools[Symbol.asyncDispose]();
   }
 
-  async #launch(runId: string, frame: Buffer, attempt: Attempt): Promise<Opening> {
-    const held = await this.#launcher.hold();
-    const opening = await this.#open(runId, this.#launcher.socketPath, frame, attempt);
-    if (opening.answer.type !== "closed") return opening;
-    if (nobodyListens(opening.answer.error)) this.#launcher.letGo(held);
-    // Both connections of a dead launcher end at once, in either order.
-    else await setImmediate();
-    if (this.#launcher.isHeldBy(held)) return opening;
-    // The launcher died. Without a GO nothing has run, so a new one may be asked for the same.
-    await this.#launcher.hold();
-    return this.#open(runId, this.#launcher.socketPath, frame, attempt);
+  #runsOf({ instanceId }: RunAddress): RunDirectories {
+    return this.#instances.runs(instanceId);
   }
 
-  async #open(runId: string, path: string, frame: Buffer, attempt: Attempt | null): Promise<Opening> {
+  #directory(run: RunAddress): string {
+    return this.#runsOf(run).of(run.runId);
+  }
+
+  async #launch(run: RunAddress, frame: Buffer, attempt: Attempt): Promise<Opening> {
+    const held = await this.#launcher.hold();
+    const opening = await this.#open(run, this.#launcher.socketPath, frame, attempt);
+    if (opening.answer.type !== "closed" || !isGone(opening.answer.error)) return opening;
+    // Its anchor died, or the launcher did: which of its connections breaks first is chance, but then nobody listens.
+    const listens =
+      this.#launcher.isHeldBy(held) && (await launcherListens(this.#instances.of(run.instanceId)));
+    if (listens && this.#launcher.isHeldBy(held)) return opening;
+    this.#launcher.letGo(held);
+    // Without a GO nothing has run, so a new launcher may be asked for the same.
+    await this.#launcher.hold();
+    return this.#open(run, this.#launcher.socketPath, frame, attempt);
+  }
+
+  async #open(run: RunAddress, path: string, frame: Buffer, attempt: Attempt | null): Promise<Opening> {
     let link: NativeLink | null = null;
     const answer = await greet({
       path,
@@ -165,7 +235,7 @@ class Native implements NativeHost {
       withinMs: defaults.launcherReadyMs,
       next: (welcome, wire) => {
         const opened = new NativeLink(toWelcome(welcome), wire, attempt, {
-          exitFile: () => this.#runs.exit(runId),
+          exitFile: () => this.#runsOf(run).exit(run.runId),
           linkClosed: () => this.#links.delete(opened),
         });
         this.#links.add(opened);

@@ -120,6 +120,7 @@ export const messages = {
   },
   heartbeat: { type: 11, fields: {} },
   status: { type: 12, fields: {} },
+  abandon: { type: 13, fields: { actor, requestId } },
 
   welcome: {
     type: 64,
@@ -153,6 +154,7 @@ export const messages = {
       reason: maybe(reason),
       actor: maybe(actor),
       requestId: maybe(requestId),
+      elapsedMs: maybe(one("int", 83)),
       ...status,
     },
   },

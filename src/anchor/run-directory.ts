@@ -56,6 +56,20 @@ export class RunDirectories {
     return { exit, leader, firstStop, swept };
   }
 
+  async size(runId: string): Promise<number> {
+    const directory = this.of(runId);
+    const names = await readdir(directory).catch(() => []);
+    const sizes = await Promise.all(
+      names.map((name) =>
+        lstat(join(directory, name)).then(
+          ({ size }) => size,
+          () => 0,
+        ),
+      ),
+    );
+    return sizes.reduce((sum, size) => sum + size, 0);
+  }
+
   async remove(runId: string): Promise<void> {
     const directory = this.of(runId);
     // Flat, so this is several times faster than the recursive removal that follows when it is not enough.

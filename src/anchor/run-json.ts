@@ -10,10 +10,11 @@ export function parseExit(text: string): AnchorExit | null {
   return parseShape(text, (value) => {
     const exit = record(value);
     const usage = record(exit["usage"]);
+    const reason = string(exit["reason"]);
     return {
       runId: string(exit["runId"]),
       executed: boolean(exit["executed"]),
-      reason: string(exit["reason"]),
+      reason,
       actor: string(exit["actor"]),
       requestId: string(exit["requestId"]),
       leader: nullable(leaderStatus, exit["leader"]),
@@ -23,7 +24,8 @@ export function parseExit(text: string): AnchorExit | null {
       killMode: oneOf(["none", "pid", "cgroup"], exit["killMode"]),
       tier: nullable(string, exit["tier"]),
       tierNote: nullable(string, exit["tierNote"]) || null,
-      emptiness: oneOf(["proven"], exit["emptiness"]),
+      // An anchor stays until its tree is gone, unless it was told to give up.
+      emptiness: oneOf(reason === "lost" ? EMPTINESS : ["proven"], exit["emptiness"]),
       stdout: spoolEnd(exit["stdout"]),
       stderr: spoolEnd(exit["stderr"]),
       processes: whole(exit["processes"]),
@@ -95,7 +97,7 @@ function spawnFailure(value: unknown): SpawnFailure {
   };
 }
 
-function residue(value: unknown): Residue {
+export function residue(value: unknown): Residue {
   const process = record(value);
   return {
     pid: whole(process["pid"]),

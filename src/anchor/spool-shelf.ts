@@ -1,23 +1,17 @@
-import { join } from "node:path";
 import type { OutputSlice } from "./host.js";
 import { Spool } from "./spool.js";
 
 /** Open descriptors kept for readers. More runs than this may be read at once; those just reopen. */
 const KEPT = 64;
 
-/** The spools of all runs of an instance, each kept open while it is among the most recently read. */
+/** The spools in run directories, each kept open while it is among the most recently read. */
 export class SpoolShelf implements AsyncDisposable {
-  readonly #runsDir: string;
   /** In order of use, the least recent first. */
   readonly #spools = new Map<string, Spool>();
 
-  constructor(runsDir: string) {
-    this.#runsDir = runsDir;
-  }
-
-  async read(runId: string, stream: string, offset: number, maxBytes: number): Promise<OutputSlice> {
-    const key = shelfKey(runId, stream);
-    const spool = this.#spools.get(key) ?? new Spool(join(this.#runsDir, runId), stream);
+  async read(runDir: string, stream: string, offset: number, maxBytes: number): Promise<OutputSlice> {
+    const key = shelfKey(runDir, stream);
+    const spool = this.#spools.get(key) ?? new Spool(runDir, stream);
     this.#spools.delete(key);
     this.#spools.set(key, spool);
     const [slice] = await Promise.all([spool.read(offset, maxBytes), this.#dropExcess()]);
@@ -25,8 +19,8 @@ export class SpoolShelf implements AsyncDisposable {
   }
 
   /** Close what is open of a run, before its directory goes. */
-  async putAway(runId: string): Promise<void> {
-    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(shelfKey(runId, stream))));
+  async putAway(runDir: string): Promise<void> {
+    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(shelfKey(runDir, stream))));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -46,6 +40,6 @@ export class SpoolShelf implements AsyncDisposable {
   }
 }
 
-function shelfKey(runId: string, stream: string): string {
-  return `${runId}/${stream}`;
+function shelfKey(runDir: string, stream: string): string {
+  return `${runDir}/${stream}`;
 }

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { BadInput } from "../errors.js";
-import type { AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
+import type { AnchorLink, AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
 import { encodeMessage } from "./message.js";
 import { PROTOCOL } from "./protocol.js";
 
@@ -68,6 +68,13 @@ export function stopFrame(stop: StopRequest): Buffer {
     actor: clip(actor, STOP_BYTES.actor),
     requestId: clip(requestId, STOP_BYTES.requestId),
     graceMs: graceMs === null ? null : wholeMs(graceMs),
+  });
+}
+
+export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abandon"]>[0]): Buffer {
+  return encodeMessage("abandon", {
+    actor: clip(actor, STOP_BYTES.actor),
+    requestId: clip(requestId, STOP_BYTES.requestId),
   });
 }
 

@@ -19,7 +19,12 @@ export type GatewayNews =
       readonly why: string;
     }
   | { readonly type: "retained"; readonly records: number; readonly outputs: number }
-  | { readonly type: "problem"; readonly runId: string | null; readonly message: string; readonly cause: string }
+  | {
+      readonly type: "problem";
+      readonly runId: string | null;
+      readonly message: string;
+      readonly cause: string;
+    }
   | { readonly type: "down"; readonly left: number };
 
 export interface GatewayOptions {
@@ -41,11 +46,14 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
-  const supervisor = await openSupervisor({ home, instanceId, actor: `gateway:${instanceId}`, onProblem: problem }).catch(
-    (error: unknown) => {
-      throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
-    },
-  );
+  const supervisor = await openSupervisor({
+    home,
+    instanceId,
+    actor: `gateway:${instanceId}`,
+    onProblem: problem,
+  }).catch((error: unknown) => {
+    throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
+  });
   onNews({ type: "up", instanceId, home, pid: process.pid });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
@@ -66,7 +74,11 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     supervisor,
     stop: async () => {
       await rounds.end();
-      const left = (await supervisor.listRuns({ ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] }).catch(() => [])).length;
+      const left = (
+        await supervisor
+          .listRuns({ ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] })
+          .catch(() => [])
+      ).length;
       await supervisor.close({ leaveRuns: true });
       onNews({ type: "down", left });
     },
@@ -83,8 +95,7 @@ export async function gatewayId(home: string): Promise<string> {
   );
 }
 
-function alreadyRunning(home: string, cause: InstanceLocked): InstanceLocked {
-  const error = new InstanceLocked(cause.instanceId);
-  error.message = `a gateway is already running for ${home} (instance ${cause.instanceId}); nothing was started`;
-  return error;
+function alreadyRunning(home: string, { instanceId }: InstanceLocked): InstanceLocked {
+  const message = `a gateway is already running for ${home} (instance ${instanceId}); nothing was started`;
+  return new InstanceLocked(instanceId, message);
 }

@@ -53,6 +53,7 @@ export function welcomeFrame(change: Partial<Content<"welcome">> = {}): Buffer {
     protocol: 1,
     epoch: 1,
     phase: 1,
+    elapsedMs: null,
     rootPid: 101,
     rootStart: 5000,
     rootUnique: "18446744073709551615",

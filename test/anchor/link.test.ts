@@ -339,7 +339,7 @@ describe("attach", () => {
         welcomeFrame({ epoch: 4, phase: 2, code: 0, reason: "shutdown", actor: "a", requestId: "q" }),
       ),
     );
-    const link = await host.attach("run_a", 4);
+    const link = await host.attach({ instanceId: "i", runId: "run_a" }, 4);
     expect(link?.welcome).toMatchObject({
       phase: "running",
       highestEpoch: 4,
@@ -358,22 +358,22 @@ describe("attach", () => {
   });
 
   test("is null when there is no directory, no key, no socket, nobody behind it, or no answer before the end", async () => {
-    expect(await host.attach("run_z", 1)).toBeNull();
-    expect(await host.attach("run_a", 1)).toBeNull();
+    expect(await host.attach({ instanceId: "i", runId: "run_z" }, 1)).toBeNull();
+    expect(await host.attach({ instanceId: "i", runId: "run_a" }, 1)).toBeNull();
     await writeFile(join(instanceDir, "runs", "run_a", "key"), "k");
-    expect(await host.attach("run_a", 1)).toBeNull();
+    expect(await host.attach({ instanceId: "i", runId: "run_a" }, 1)).toBeNull();
     await writeFile(sock(), "");
-    expect(await host.attach("run_a", 1)).toBeNull();
+    expect(await host.attach({ instanceId: "i", runId: "run_a" }, 1)).toBeNull();
     await rm(sock());
     await using _peer = await anchor((_message, visitor) => visitor.socket.destroy());
-    expect(await host.attach("run_a", 1)).toBeNull();
+    expect(await host.attach({ instanceId: "i", runId: "run_a" }, 1)).toBeNull();
   });
 
   test("rejects with StaleEpoch when a newer owner has been there", async () => {
     await using _peer = await anchor((_message, visitor) =>
       visitor.say(encodeMessage("refused", { codeName: "stale-epoch", message: "newer", epoch: 12 })),
     );
-    const stale = await host.attach("run_a", 3).catch((error: unknown) => error);
+    const stale = await host.attach({ instanceId: "i", runId: "run_a" }, 3).catch((error: unknown) => error);
     expect(stale).toBeInstanceOf(StaleEpoch);
     expect(stale).toMatchObject({ runId: "run_a", highestEpoch: 12 });
   });
@@ -382,11 +382,11 @@ describe("attach", () => {
     await using _peer = await anchor((_message, visitor) =>
       visitor.say(encodeMessage("refused", { codeName: "bad-key", message: "no", epoch: null })),
     );
-    await expect(host.attach("run_a", 3)).rejects.toBeInstanceOf(AnchorUnusable);
+    await expect(host.attach({ instanceId: "i", runId: "run_a" }, 3)).rejects.toBeInstanceOf(AnchorUnusable);
   });
 
   test("starts no launcher", async () => {
-    await host.attach("run_a", 1);
+    await host.attach({ instanceId: "i", runId: "run_a" }, 1);
     expect(launcher.visitors).toHaveLength(0);
   });
 });

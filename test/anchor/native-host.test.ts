@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { findAnchor } from "../../src/anchor/binary.js";
-import type { AnchorEvent, AnchorExit, AnchorLink, StreamName } from "../../src/anchor/host.js";
+import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from "../../src/anchor/host.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import { until } from "./fake-peer.js";
@@ -28,6 +28,10 @@ afterAll(() => {
   expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
   bystander.kill("SIGKILL");
 });
+
+function at(runId: string): RunAddress {
+  return { instanceId: "in_test", runId };
+}
 
 async function open(incarnation: string): Promise<NativeHost> {
   return openNativeHost({ home, instanceId: "in_test", incarnation, instanceDir, machine });
@@ -79,7 +83,7 @@ async function run(
 async function text(runId: string, stream: StreamName = "stdout"): Promise<string> {
   let all = "";
   for (let offset = 0; ;) {
-    const { bytes } = await host.readOutput(runId, stream, offset, 1 << 20);
+    const { bytes } = await host.readOutput(at(runId), stream, offset, 1 << 20);
     if (bytes.length === 0) return all;
     all += Buffer.from(bytes).toString();
     offset += bytes.length;
@@ -91,7 +95,7 @@ const stop = { reason: "manual-cancel", actor: "test", requestId: "req", graceMs
 describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
   test("starts no launcher before the first run", async () => {
     expect(existsSync(join(instanceDir, "launcher.sock"))).toBe(false);
-    expect(await host.runIds()).toEqual([]);
+    expect(await host.runIds("in_test")).toEqual([]);
     await (
       await run("run_a", ["/bin/true"])
     ).ended;
@@ -127,7 +131,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     expect(events).toContainEqual({ type: "leader", status: { code: 3, signal: null } });
     expect(await text("run_a")).toBe("hi\n");
     expect(await text("run_a", "stderr")).toBe("oops\n");
-    expect((await host.remains("run_a")).exit).toEqual(exit);
+    expect((await host.remains(at("run_a"))).exit).toEqual(exit);
   });
 
   test("passes arguments, environment, directory and umask as they are", async () => {
@@ -200,7 +204,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       { type: "stopping", stop: { reason: "manual-cancel", actor: "test", requestId: "req" } },
       { type: "stopping", stop: { reason: "manual-cancel", actor: "test", requestId: "req" } },
     ]);
-    expect((await host.remains("run_a")).firstStop).toEqual({
+    expect((await host.remains(at("run_a"))).firstStop).toEqual({
       reason: "manual-cancel",
       actor: "test",
       requestId: "req",
@@ -248,12 +252,12 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const former = await run("run_a", ["sh", "-c", "echo one; read x; echo $x; exit 7"], { stdin: "pipe" });
     await until(async () => (await text("run_a")) === "one\n");
     const later = await open("second");
-    const link = await later.attach("run_a", 2);
+    const link = await later.attach(at("run_a"), 2);
     if (link === null) throw new Error("nobody answered");
     expect(link.welcome).toMatchObject({ phase: "running", highestEpoch: 2, root: former.link.welcome.root });
     await former.ended;
-    await expect(host.attach("run_a", 2)).rejects.toBeInstanceOf(StaleEpoch);
-    await expect(host.attach("run_a", 1)).rejects.toMatchObject({ highestEpoch: 2 });
+    await expect(host.attach(at("run_a"), 2)).rejects.toBeInstanceOf(StaleEpoch);
+    await expect(host.attach(at("run_a"), 1)).rejects.toMatchObject({ highestEpoch: 2 });
     const { ended } = watch(link);
     link.write(0, Buffer.from("two\n"));
     expect(await ended).toMatchObject({ leader: { code: 7, signal: null } });
@@ -263,7 +267,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
 
   test("an observer sees and may stop, but not steer", async () => {
     const { ended } = await run("run_a", ["sleep", "1000"]);
-    const observer = await host.attach("run_a", 0);
+    const observer = await host.attach(at("run_a"), 0);
     if (observer === null) throw new Error("nobody answered");
     const seen = watch(observer);
     observer.heartbeat();
@@ -278,15 +282,18 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     await (
       await run("run_a", ["/bin/true"])
     ).ended;
-    expect(await host.attach("run_a", 5)).toBeNull();
-    expect(await host.attach("run_never", 5)).toBeNull();
+    expect(await host.attach(at("run_a"), 5)).toBeNull();
+    expect(await host.attach(at("run_never"), 5)).toBeNull();
   });
 
   test("a run whose owner is gone is ended by its anchor", async () => {
     const { link } = await run("run_a", ["sleep", "1000"]);
     link.close();
-    await until(async () => (await host.remains("run_a")).exit !== null);
-    expect((await host.remains("run_a")).exit).toMatchObject({ reason: "owner-lost", emptiness: "proven" });
+    await until(async () => (await host.remains(at("run_a"))).exit !== null);
+    expect((await host.remains(at("run_a"))).exit).toMatchObject({
+      reason: "owner-lost",
+      emptiness: "proven",
+    });
   });
 
   test("keeps what a fast program writes within the bound, and says what was dropped", async () => {
@@ -299,7 +306,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const exit = await ended;
     expect(exit?.stdout.end).toBe(total);
     expect(exit?.stdout.dropped).toBe(exit?.stdout.start);
-    const first = await host.readOutput("run_a", "stdout", 0, 10);
+    const first = await host.readOutput(at("run_a"), "stdout", 0, 10);
     expect(first.offset).toBe(exit?.stdout.start);
     expect(total - first.offset).toBeLessThanOrEqual(bound);
   });
@@ -310,7 +317,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const { link, ended } = await run("run_a", ["head", "-c", String(total), "/dev/zero"], { stdout: spool });
     let offset = 0;
     while (offset < total) {
-      const slice = await host.readOutput("run_a", "stdout", offset, 1 << 20);
+      const slice = await host.readOutput(at("run_a"), "stdout", offset, 1 << 20);
       expect(slice.bytes.length === 0 || slice.offset === offset).toBe(true);
       offset += slice.bytes.length;
       if (slice.bytes.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
@@ -324,7 +331,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const exits = await Promise.all(ids.map(async (id) => (await run(id, ["sh", "-c", `echo ${id}`])).ended));
     expect(exits.every((exit) => exit?.leader?.code === 0)).toBe(true);
     expect(await text("run_299")).toBe("run_299\n");
-    expect(new Set(await host.runIds())).toEqual(new Set(ids));
+    expect(new Set(await host.runIds("in_test"))).toEqual(new Set(ids));
   });
 
   test("inspects processes: what lives, what does not, and what it is", async () => {
@@ -396,8 +403,8 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const { anchor, root } = link.welcome;
     process.kill(anchor.pid, "SIGKILL");
     expect(await ended).toBeNull();
-    await until(async () => (await host.remains("run_a")).swept !== null);
-    expect((await host.remains("run_a")).swept).toMatchObject({ anchorSignal: 9, emptiness: "proven" });
+    await until(async () => (await host.remains(at("run_a"))).swept !== null);
+    expect((await host.remains(at("run_a"))).swept).toMatchObject({ anchorSignal: 9, emptiness: "proven" });
     expect(losses).toEqual([{ runId: "run_a", anchorPid: anchor.pid, status: { code: null, signal: 9 } }]);
     expect((await host.inspect([root]))[0]).toMatchObject({ matches: false });
   });
@@ -461,7 +468,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     await (
       await run("run_b", ["sh", "-c", "echo b"])
     ).ended;
-    await host.discard("run_a");
+    await host.discard(at("run_a"));
     expect(await readdir(join(instanceDir, "runs"))).toEqual(["run_b"]);
     expect(await text("run_b")).toBe("b\n");
     expect(await text("run_a")).toBe("");

@@ -18,8 +18,10 @@ const rest = [rawField(1, 1), rawField(3, "in_raw"), rawField(4, "one"), rawFiel
 /** After a refused start: no directory, no process but the launcher, and the next run works. */
 async function nothingBehind(launcher: RawLauncher): Promise<void> {
   await until(async () => (await childrenOf(launcher.pid)).length === 0);
-  expect(await readdir(launcher.directory)).toEqual(expect.arrayContaining(["launcher.sock", "runs"]));
-  expect(await readdir(launcher.directory)).toHaveLength(2);
+  expect(await readdir(launcher.directory)).toEqual(
+    expect.arrayContaining(["launcher.json", "launcher.sock", "runs"]),
+  );
+  expect(await readdir(launcher.directory)).toHaveLength(3);
   expect(await readdir(join(launcher.directory, "runs"))).toEqual([]);
   const owner = await launcher.run("run_next", "exit 0");
   expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ leader: { code: 0 } });

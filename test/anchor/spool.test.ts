@@ -184,14 +184,16 @@ describe("a shelf of spools", () => {
   }
 
   test("keeps a bounded number of descriptors and none after it is closed", async () => {
-    const shelf = new SpoolShelf(directory);
+    const shelf = new SpoolShelf();
     const before = await openFiles();
     for (let run = 0; run < 200; run += 1) {
       const runDir = join(directory, `run_${run}`);
       await mkdir(runDir);
       await writeFile(segmentPath(runDir, "stdout", 0), String(run));
     }
-    const reads = Array.from({ length: 200 }, (_, run) => shelf.read(`run_${run}`, "stdout", 0, 100));
+    const reads = Array.from({ length: 200 }, (_, run) =>
+      shelf.read(join(directory, `run_${run}`), "stdout", 0, 100),
+    );
     const slices = await Promise.all(reads);
     expect(slices.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(
       Array.from({ length: 200 }, (_, run) => String(run)),
@@ -202,13 +204,13 @@ describe("a shelf of spools", () => {
   });
 
   test("lets go of a run that is put away", async () => {
-    const shelf = new SpoolShelf(directory);
+    const shelf = new SpoolShelf();
     const before = await openFiles();
     const runDir = join(directory, "run_a");
     await mkdir(runDir);
     await writeFile(segmentPath(runDir, "stderr", 0), "hi");
-    expect((await shelf.read("run_a", "stderr", 0, 10)).bytes).toHaveLength(2);
-    await shelf.putAway("run_a");
+    expect((await shelf.read(runDir, "stderr", 0, 10)).bytes).toHaveLength(2);
+    await shelf.putAway(runDir);
     expect(await openFiles()).toBe(before);
   });
 });

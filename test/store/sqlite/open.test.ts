@@ -189,7 +189,9 @@ describe("with other processes", () => {
     const stolen = await Promise.all(children.map(async (child) => (await child.next()) as string[]));
     await Promise.all(children.map(({ ended }) => ended));
     expect(stolen.flat().toSorted()).toEqual(leases.map(({ runId }) => runId).toSorted());
-    const owners = (await Promise.all(thieves.map((thief) => store.heldRuns(thief)))).map((runs) => runs.length);
+    const owners = (await Promise.all(thieves.map((thief) => store.heldRuns(thief)))).map(
+      (runs) => runs.length,
+    );
     expect(owners).toEqual(stolen.map((runs) => runs.length));
   }, 60_000);
 

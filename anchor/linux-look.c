@@ -1,0 +1,102 @@
+/* Linux: what /proc says of a process beyond its identity. Each is read by number: the caller proves, with a look before
+   and one after, whose it was. */
+#include "os.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "linux.h"
+
+static char environment[256 * 1024];
+static long environment_length;
+
+bool os_environ_load(pid_t pid) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/environ", pid);
+  environment_length = slurp(path, environment, sizeof environment);
+  return environment_length > 0;
+}
+
+const char *os_environ_value(const char *name) {
+  size_t length = strlen(name);
+  for (char *p = environment; environment_length > 0 && p < environment + environment_length; p += strlen(p) + 1)
+    if (strncmp(p, name, length) == 0 && p[length] == '=') return p + length + 1;
+  return NULL;
+}
+
+bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
+  const char *value = os_environ_load(pid) ? os_environ_value(name) : NULL;
+  if (value != NULL) snprintf(out, size, "%s", value);
+  return value != NULL;
+}
+
+long os_command_line(pid_t pid, char *out, size_t size) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+  long length = slurp(path, out, size);
+  return length < 0 ? 0 : length;
+}
+
+bool os_executable(pid_t pid, char *out, size_t size) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/exe", pid);
+  ssize_t length = readlink(path, out, size - 1);
+  if (length > 0) out[length] = 0;
+  return length > 0;
+}
+
+/* A parent is believed when, after it was opened, the child still names it: a dead one's children have another by then. */
+static bool open_parent(struct member *child, struct member *out) {
+  if (child->ppid <= 0 || !os_look(child->ppid, out)) return false;
+  if (os_refresh(child) && child->ppid == out->id.pid && os_refresh(out)) return true;
+  os_close(out);
+  return false;
+}
+
+long os_ancestors(const struct member *of, struct identity *out, long max) {
+  struct member child = *of, parent;
+  long count = 0;
+  while (count < max && open_parent(&child, &parent)) {
+    out[count++] = parent.id;
+    if (child.handle != of->handle) os_close(&child);
+    child = parent;
+  }
+  if (child.handle != of->handle) os_close(&child);
+  return count;
+}
+
+bool os_each_process(void (*visit)(pid_t)) {
+  DIR *proc = opendir("/proc");
+  if (proc == NULL) return false;
+  for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
+    pid_t pid = (pid_t)atoi(entry->d_name);
+    if (pid > 0) visit(pid);
+  }
+  closedir(proc);
+  return true;
+}
+
+static struct {
+  const char *name, *value;
+  struct member *out;
+  long count, max;
+} search;
+
+static void visit_marked(pid_t pid) {
+  if (search.count >= search.max || !os_environ_load(pid)) return;
+  const char *found = os_environ_value(search.name);
+  if (found != NULL && strcmp(found, search.value) == 0 && os_look(pid, &search.out[search.count])) search.count++;
+}
+
+long os_marked(const char *name, const char *value, struct member *out, long max) {
+  search.name = name;
+  search.value = value;
+  search.out = out;
+  search.max = max;
+  search.count = 0;
+  os_each_process(visit_marked);
+  return search.count;
+}

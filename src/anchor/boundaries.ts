@@ -1,0 +1,92 @@
+import { readdir, readFile, rmdir, stat, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { errorCode } from "./error-code.js";
+import type { Boundary } from "./host.js";
+import { isRunId } from "./run-directory.js";
+import { nullable, parseShape, record, string } from "./shape.js";
+
+export type RunBoundary = Boundary & { readonly runId: string };
+
+/** What `launcher.json` says of the cgroups below which an instance's runs live. */
+interface LauncherFile {
+  /** As records name it; null: there are none. */
+  readonly cgroup: string | null;
+  /** Where it is mounted. */
+  readonly cgroupDirectory: string | null;
+  /** Of the directory the file was written in. */
+  readonly device: string;
+  readonly inode: string;
+}
+
+const CGROUP2_MAGIC = 0x63677270;
+
+/** The cgroups of an instance's runs; none unless they were provably made for this very directory. */
+export async function listBoundaries(
+  instanceDir: string,
+  instanceId: string,
+): Promise<readonly RunBoundary[]> {
+  const place = await cgroupPlace(instanceDir, instanceId);
+  if (place === null) return [];
+  const entries = await readdir(place.directory, { withFileTypes: true }).catch(() => []);
+  const found = entries
+    .filter((entry) => entry.isDirectory() && isRunId(entry.name))
+    .map(async ({ name: runId }): Promise<RunBoundary | null> => {
+      const inode = await inodeOf(join(place.directory, runId));
+      return inode === null ? null : { runId, path: `${place.cgroup}/${runId}`, inode };
+    });
+  return (await Promise.all(found)).filter((boundary) => boundary !== null);
+}
+
+/** Removes what a launcher that was killed has left of them. False: a run's is still in use. The kernel removes only empty ones. */
+export async function removeBoundaries(instanceDir: string, instanceId: string): Promise<boolean> {
+  const place = await cgroupPlace(instanceDir, instanceId);
+  if (place === null) return true;
+  const { directory } = place;
+  const runs = await listBoundaries(instanceDir, instanceId);
+  await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
+  const removed = await rmdir(directory).then(
+    () => true,
+    (error: unknown) => errorCode(error) === "ENOENT",
+  );
+  if (!removed) return false;
+  await rmdir(join(dirname(directory), "sup")).catch(() => {});
+  await rmdir(dirname(directory)).catch(() => {});
+  return true;
+}
+
+async function cgroupPlace(
+  instanceDir: string,
+  instanceId: string,
+): Promise<{ readonly cgroup: string; readonly directory: string } | null> {
+  const said = await readLauncherFile(instanceDir);
+  if (said === null || said.cgroup === null || said.cgroupDirectory === null) return null;
+  const here = await stat(instanceDir, { bigint: true }).catch(() => null);
+  // A copied or restored state directory must not claim the original's.
+  if (here === null || String(here.dev) !== said.device || String(here.ino) !== said.inode) return null;
+  const tail = `/holdfast-${instanceId}/runs`;
+  if (!said.cgroup.endsWith(tail) || !said.cgroupDirectory.endsWith(tail)) return null;
+  const mounted = await statfs(said.cgroupDirectory).catch(() => null);
+  if (mounted?.type !== CGROUP2_MAGIC) return null;
+  return { cgroup: said.cgroup, directory: said.cgroupDirectory };
+}
+
+async function readLauncherFile(instanceDir: string): Promise<LauncherFile | null> {
+  const text = await readFile(join(instanceDir, "launcher.json"), "utf8").catch(() => null);
+  if (text === null) return null;
+  return parseShape(text, (value) => {
+    const facts = record(value);
+    return {
+      cgroup: nullable(string, facts["cgroup"]),
+      cgroupDirectory: nullable(string, facts["cgroupDirectory"]),
+      device: string(facts["device"]),
+      inode: string(facts["inode"]),
+    };
+  });
+}
+
+async function inodeOf(path: string): Promise<string | null> {
+  return stat(path, { bigint: true }).then(
+    ({ ino }) => String(ino),
+    () => null,
+  );
+}
