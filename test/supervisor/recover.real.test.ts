@@ -31,7 +31,7 @@ test("a supervising process killed outright: the run goes on, nothing lost or do
     leaseEpoch: 2,
   });
   const events = await supervisor.listEvents({ runId: run.runId });
-  expect(events.map(({ type }) => type)).toEqual(["spawn", "attach", "exit"]);
+  expect(events.map(({ type }) => type)).toEqual(["spawn", "reconcile", "exit"]);
 });
 
 test("a run that ended while nobody was there is finalized with its true status", async () => {

@@ -94,7 +94,7 @@ const ends: readonly End[] = [
     orphaned: true,
     exit: { reason: "owner-lost", actor: "anchor", code: null, signal: "SIGTERM", source: "exit-file" },
     residue: onlyTheDeaf,
-    events: ["attach", "cleanup", "exit"],
+    events: ["reconcile", "cleanup", "exit"],
   },
   {
     name: "SIGKILL of the anchor",
@@ -112,7 +112,7 @@ const ends: readonly End[] = [
     orphaned: true,
     exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
     residue: null,
-    events: ["attach", "cleanup", "exit"],
+    events: ["reconcile", "cleanup", "exit"],
   },
   {
     name: "SIGTERM to the anchor",

@@ -1,5 +1,6 @@
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
+import type { Lease } from "../../store/store.js";
 import { adopt } from "../adopt.js";
 import { endVerified, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
@@ -9,7 +10,7 @@ import { type LiveRun } from "../live-run.js";
 import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
 import { resume } from "../resume.js";
 import { claim, takeUp, type TakenUp, type Wanted } from "../take-up.js";
-import type { Claim, Decision } from "./decide.js";
+import type { Action, Claim, Decision } from "./decide.js";
 import { compareImported } from "./imported.js";
 import { addressOf } from "./look.js";
 
@@ -70,9 +71,9 @@ async function goOn(
       return attached(context, record, found, action === "terminate");
     case "silent":
     case "unreachable": {
-      // Claimed, so it is ours to find out about. Otherwise the next look will tell.
-      if (found.lease === null) return null;
-      const live = resume(context, record, found.lease, null);
+      const lease = found.lease ?? (await claimOwn(context, wanted, action));
+      if (lease === null) return null;
+      const live = resume(context, record, lease, null);
       context.track(record.runId, regain(live));
       return live;
     }
@@ -85,6 +86,13 @@ async function goOn(
       found.observer.close();
       throw found.error;
   }
+}
+
+/** It lives but does not answer (it makes a lost socket anew): what is ours is waited for, of others' the next look will tell. */
+async function claimOwn(context: Context, wanted: Wanted, action: Action): Promise<Lease | null> {
+  if (action !== "continue") return null;
+  const claimed = await claim(context, wanted);
+  return claimed.kind === "held" ? claimed.lease : null;
 }
 
 function attached(
