@@ -171,6 +171,12 @@ static const char *classify(const struct member *member) {
   return member->sid != run.child.id.pid ? "detached" : "background";
 }
 
+/* Of one that was killed and still lives. */
+static const char *why_alive(const struct member *member) {
+  const char *kind = classify(member);
+  return strcmp(kind, "foreign-uid") == 0 ? kind : "unkillable";
+}
+
 /* Once for each process; a later look may know better what kind it is. */
 static void keep_residue(const struct member *member, const char *kind, bool fresh) {
   for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++)
@@ -210,8 +216,7 @@ static void json_members(struct json *json, long count) {
     json_raw(json, ",\"startTime\":");
     json_number(json, members[i].id.start);
     json_raw(json, ",\"kind\":");
-    const char *kind = classify(&members[i]);
-    json_string(json, strcmp(kind, "foreign-uid") == 0 ? kind : "unkillable");
+    json_string(json, why_alive(&members[i]));
     json_raw(json, ",\"command\":");
     json_string(json, members[i].command);
     json_raw(json, "}");
@@ -225,9 +230,10 @@ static void report_survivors(long count) {
   static char text[16 * 1024];
   struct json json = {.data = text, .size = sizeof text};
   for (long i = 0; i < count; i++)
-    if (!tree_dead(&members[i])) keep_residue(&members[i], strcmp(classify(&members[i]), "foreign-uid") == 0 ? "foreign-uid" : "unkillable", false);
+    if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), false);
   json_members(&json, count);
   if (!json.overflow) tell_all(F_SURVIVORS, put_json, text);
+  run.reported = true;
 }
 
 /* ---- termination ---- */
@@ -274,6 +280,7 @@ static void sweep(uint64_t now) {
 /* ---- the end ---- */
 
 static const char *final_reason(void) {
+  if (run.abandon.done) return "lost";
   if (run.stop.set) return run.stop.reason;
   if (!run.executed) return "spawn-error";
   if (run.escaped && !run.policy.sweep_escapes) return "ownership-escape";
@@ -305,9 +312,9 @@ static void write_exit(struct json *json, uint64_t now) {
   json_raw(json, ",\"reason\":");
   json_string(json, final_reason());
   json_raw(json, ",\"actor\":");
-  json_string(json, run.stop.actor);
+  json_string(json, run.abandon.done ? run.abandon.actor : run.stop.actor);
   json_raw(json, ",\"requestId\":");
-  json_string(json, run.stop.request);
+  json_string(json, run.abandon.done ? run.abandon.request : run.stop.request);
   json_raw(json, ",\"leader\":");
   json_leader(json);
   json_raw(json, ",\"spawnError\":");
@@ -339,7 +346,7 @@ static void write_exit(struct json *json, uint64_t now) {
   json_string(json, tier());
   json_raw(json, ",\"tierNote\":");
   json_string(json, run.boundary.note);
-  json_raw(json, ",\"emptiness\":\"proven\"");
+  json_raw(json, run.abandon.done ? ",\"emptiness\":\"unproven\"" : ",\"emptiness\":\"proven\"");
   json_stream(json, "stdout", &run.streams[0].spool);
   json_stream(json, "stderr", &run.streams[1].spool);
   json_named(json, ",\"processes\":", run.processes > run.reaped ? run.processes : run.reaped);
@@ -379,6 +386,35 @@ static void finish(uint64_t now) {
   }
   connections_finish(LAST_WORDS_MS);
   leave();
+}
+
+bool request_abandon(const char *actor, const char *request) {
+  if (!run.reported || run.empty) return false;
+  if (run.abandon.asked) return true; /* the first one is being carried out */
+  run.abandon.asked = true;
+  snprintf(run.abandon.actor, sizeof run.abandon.actor, "%s", actor);
+  snprintf(run.abandon.request, sizeof run.abandon.request, "%s", request);
+  return true;
+}
+
+/* The residue of this end is who was left, and nobody else. When they have died meanwhile, it ends like any other. */
+static void give_up_survivors(uint64_t now) {
+  if (now < run.save_at) return;
+  if (!run.abandon.done) {
+    long count = collect(0);
+    run.abandon.asked = run.abandon.done = !run.empty;
+    if (run.abandon.done) run.residue_count = 0;
+    for (long i = 0; run.abandon.done && i < count; i++)
+      if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), true);
+    tree_release(count);
+    if (!run.abandon.done) return;
+    for (int i = 0; i < 2; i++) {
+      run.streams[i].spool.unbounded = true;
+      run.streams[i].retry_at = now;
+      if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
+    }
+  }
+  finish(now);
 }
 
 _Noreturn void leave(void) {
@@ -429,6 +465,10 @@ static bool passed(uint64_t from, uint64_t limit, uint64_t now) {
 
 void advance(uint64_t now) {
   if (now >= run.check_at) check_surroundings(now);
+  if (run.abandon.done || (run.abandon.asked && !run.empty)) {
+    give_up_survivors(now);
+    return;
+  }
   if (run.stop.set || run.owner == NULL) close_gate();
   if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
     if (passed(run.overall_from, run.policy.overall, now)) request_stop("overall-timeout", "anchor", "", FOREVER);
@@ -467,7 +507,8 @@ static void sooner(uint64_t *deadline, uint64_t at) {
 }
 
 uint64_t next_deadline(uint64_t now) {
-  if (run.more_to_reap) return 0;
+  if (run.abandon.done && run.save_at > now) return run.save_at - now;
+  if (run.more_to_reap || run.abandon.asked) return 0;
   uint64_t at = run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
   if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
     if (run.policy.overall > 0) sooner(&at, run.overall_from + run.policy.overall + slack);

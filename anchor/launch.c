@@ -30,6 +30,8 @@
 #define RUN_ID_MAX 63
 #define REAP_ROUND 4096
 #define PARTIAL_MS 20
+#define STUCK_MS 5000 /* who lives this long after KILL, once a second, will not die of the next one */
+#define STUCK_MAX 64
 
 struct guest {
   int fd;
@@ -43,11 +45,25 @@ struct anchor {
   bool lost;  /* dead, its tree not yet proven empty */
   int code, signal;
   long killed;
+  uint64_t lost_at;
+};
+
+/*
+ * A child that is neither an anchor nor dies: an anchor was told to give it up, or has died itself. It is tried again, but
+ * it keeps nobody waiting: not the record of an anchor that died long after it came to us, and not our own leaving.
+ */
+struct stuck {
+  pid_t pid; /* not waited for, so the number is still its own */
+  uint64_t since;
 };
 
 static struct guest guests[GUESTS];
 static struct anchor *anchors;
 static size_t anchor_count, anchor_room;
+static struct stuck stuck[STUCK_MAX];
+static int stuck_count;
+static uint64_t stuck_before; /* for `is_expected` */
+static bool fresh_loss;
 static char runs_cgroup[PATH_SIZE], note[NOTE_SIZE];
 static bool have_cgroup;
 static const char *instance_directory;
@@ -59,6 +75,18 @@ static bool is_anchor(pid_t pid) {
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].pid == pid && !anchors[i].lost) return true;
   return false;
+}
+
+/* Anchors, and who was stuck at a certain time. */
+static bool is_expected(pid_t pid) {
+  for (int i = 0; i < stuck_count; i++)
+    if (stuck[i].pid == pid) return stuck[i].since + STUCK_MS <= stuck_before;
+  return is_anchor(pid);
+}
+
+static long count_unexpected(uint64_t when) {
+  stuck_before = when;
+  return os_count_children(is_expected);
 }
 
 /* ---- guests ---- */
@@ -193,16 +221,32 @@ static void guest_arrives(int listener, uint64_t now) {
 
 /* ---- cleaning up after dead anchors ---- */
 
+static void forget_stuck(pid_t pid) {
+  for (int i = 0; i < stuck_count; i++)
+    if (stuck[i].pid == pid) stuck[i--] = stuck[--stuck_count];
+}
+
+/* Those of the first `count` members who are our own children. */
+static void note_stuck(long count, uint64_t now) {
+  for (long i = 0; i < count && stuck_count < STUCK_MAX; i++) {
+    bool known = members[i].ppid != getpid();
+    for (int j = 0; j < stuck_count; j++) known |= stuck[j].pid == members[i].id.pid;
+    if (!known) stuck[stuck_count++] = (struct stuck){.pid = members[i].id.pid, .since = now};
+  }
+}
+
 static void reap_children(void) {
   int status, buried = 0;
   for (pid_t pid; buried++ < REAP_ROUND && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
+    forget_stuck(pid);
     for (size_t i = 0; i < anchor_count; i++) {
       if (anchors[i].pid != pid || anchors[i].lost) continue;
       /* 0: its run has ended. 1: it never began. Anything else: it died, and its tree has fallen to us. */
       if (WIFEXITED(status) && WEXITSTATUS(status) <= 1) {
         anchors[i] = anchors[--anchor_count];
       } else {
-        anchors[i].lost = true;
+        anchors[i].lost = fresh_loss = true;
+        anchors[i].lost_at = os_now_ms();
         anchors[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
         anchors[i].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         tell_lost(&anchors[i]);
@@ -220,7 +264,7 @@ static long collect_residue(int signal) {
   return count < 0 ? 0 : count;
 }
 
-static void save_swept(const struct anchor *anchor) {
+static void save_swept(const struct anchor *anchor, const char *emptiness) {
   char path[PATH_SIZE], text[512];
   struct json json = {.data = text, .size = sizeof text};
   snprintf(path, sizeof path, "%.800s/runs/%s", instance_directory, anchor->run_id);
@@ -235,7 +279,9 @@ static void save_swept(const struct anchor *anchor) {
   json_number(&json, (uint64_t)anchor->code);
   json_raw(&json, ",\"killed\":");
   json_number(&json, (uint64_t)anchor->killed);
-  json_raw(&json, ",\"emptiness\":\"proven\"}\n");
+  json_raw(&json, ",\"emptiness\":");
+  json_string(&json, emptiness);
+  json_raw(&json, "}\n");
   json_save(dir, "swept.json", &json);
   close(dir);
 }
@@ -247,7 +293,7 @@ static bool any_lost(void) {
 }
 
 /* True while something of a dead anchor is left. */
-static bool clean_up(void) {
+static bool clean_up(uint64_t now) {
   struct boundary boundary;
   /* Counted on the bare list, zombies included: of a tree that keeps moving, one is always on it until we wait for it. */
   if (!any_lost() && os_count_children(is_anchor) == 0) return false;
@@ -259,27 +305,36 @@ static bool clean_up(void) {
       os_boundary_kill(&boundary);
       close(boundary.cgroup);
     }
-  tree_release(tree_kill(collect_residue));
+  long killed = tree_kill(collect_residue);
+  note_stuck(killed, now); /* before the next burial, which forgets those who died */
+  tree_release(killed);
   /* Whose it was cannot be told for sure when several anchors died; the count is for the record. */
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;
   reap_children();
   left = os_count_children(is_anchor);
-  for (size_t i = 0; left == 0 && i < anchor_count;) {
-    bool empty = true;
-    if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
+  for (size_t i = 0; i < anchor_count;) {
+    bool empty = left == 0 || (anchors[i].lost && stuck_count > 0 && count_unexpected(anchors[i].lost_at) == 0);
+    if (empty && anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
       empty = os_boundary_empty(&boundary);
       if (empty) os_boundary_remove(&boundary);
       else close(boundary.cgroup);
     }
     if (anchors[i].lost && empty) {
-      save_swept(&anchors[i]);
+      save_swept(&anchors[i], "proven");
       anchors[i] = anchors[--anchor_count];
     } else {
       i++;
     }
   }
   return left != 0 || any_lost();
+}
+
+/* Nobody to serve, and nothing left but what does not die. */
+static bool only_stuck(uint64_t now) {
+  for (size_t i = 0; i < anchor_count; i++)
+    if (!anchors[i].lost || anchors[i].lost_at + STUCK_MS > now) return false;
+  return count_unexpected(now) == 0;
 }
 
 /* ---- life ---- */
@@ -388,10 +443,17 @@ static void loop(int listener, int signals) {
     }
     if (p[1].revents != 0) guest_arrives(listener, now);
     reap_children();
-    pause = clean_up() ? (pause == 0 ? 1 : pause < 500 ? pause * 2 : 1000) : 0;
+    if (fresh_loss) pause = 0;
+    fresh_loss = false;
+    pause = clean_up(now) ? (pause == 0 ? 1 : pause < 500 ? pause * 2 : 1000) : 0;
     bool held = count_guests(true) > 0;
     was_held |= held;
-    if (!held && count_guests(false) == 0 && anchor_count == 0 && pause == 0 && (was_held || now - began > FIRST_HOLD_MS)) return;
+    bool idle = !held && count_guests(false) == 0 && (was_held || now - began > FIRST_HOLD_MS);
+    if (idle && anchor_count == 0 && pause == 0) return;
+    if (idle && pause > 0 && only_stuck(now)) {
+      for (size_t i = 0; i < anchor_count; i++) save_swept(&anchors[i], "unproven");
+      return;
+    }
   }
 }
 

@@ -11,6 +11,9 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
 /* Brief: identity and state only. */
 int inspect_mode(bool brief);
 int reap_mode(int argc, char **argv);
+/* Of another tool's process: one only, and with a marker that must be there. */
+int reap_one_mode(int argc, char **argv);
+int marked_mode(int argc, char **argv);
 int init_mode(char **command);
 
 #endif

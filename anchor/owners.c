@@ -286,6 +286,17 @@ static void stop_asked(struct connection *connection, const struct frame *frame)
   connection_send(connection, &out);
 }
 
+static void abandon_asked(struct connection *connection, const struct frame *frame) {
+  char actor[sizeof run.abandon.actor], request[sizeof run.abandon.request];
+  if (!frame_text(frame, T_ACTOR, actor, sizeof actor)) {
+    refuse(connection, "bad-frame", "ABANDON needs ACTOR");
+    return;
+  }
+  if (!frame_text(frame, T_REQUEST_ID, request, sizeof request)) request[0] = 0;
+  if (!request_abandon(actor, request))
+    refuse(connection, "bad-phase", "nobody is known to have survived being killed: stop the run, and abandon it only when survivors are named");
+}
+
 static void change_policy(const struct frame *frame) {
   uint64_t n, now = os_now_ms();
   if (frame_number(frame, T_OVERALL_MS, &n)) run.policy.overall = n, run.overall_from = now;
@@ -349,6 +360,7 @@ static bool handle(struct connection *connection, const struct frame *frame) {
   switch (frame->type) {
     case F_STOP: stop_asked(connection, frame); break;
     case F_STATUS: tell_welcome(connection); break;
+    case F_ABANDON: abandon_asked(connection, frame); break;
     case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT:
       owner_says(connection, frame);
       break;

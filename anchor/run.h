@@ -25,6 +25,12 @@ struct stop {
   char reason[32], actor[256], request[128];
 };
 
+/* Who said that we need not wait for those who survived their KILL. */
+struct abandon {
+  bool asked, done; /* done: the end is settled, whoever dies now */
+  char actor[256], request[128];
+};
+
 struct policy {
   bool service, sweep_escapes;
   uint64_t grace, settle, drain, kill_report, overall, no_output, owner_loss, backstop; /* 0 overall or no_output: none */
@@ -83,6 +89,7 @@ struct run {
   uint64_t epoch;
 
   struct stop stop;
+  struct abandon abandon;
   bool ready, executed, gate_used; /* ready: at the gate, and welcomed */
   uint64_t gate_closed_at;
   struct child_report failure;
@@ -99,7 +106,7 @@ struct run {
 
   uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
       check_at, save_at;
-  bool terminating, more_to_reap, swept_once;
+  bool terminating, more_to_reap, swept_once, reported; /* reported: survivors have been named */
   int sweeps;
 };
 
@@ -145,6 +152,8 @@ bool save_facts(void);
 
 /* ending.c */
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);
+/* False: there are no survivors to give up. */
+bool request_abandon(const char *actor, const char *request);
 void reap(void);
 void advance(uint64_t now);
 uint64_t next_deadline(uint64_t now);

@@ -7,12 +7,16 @@ import { array, boolean, oneOf, parseShape, record, string, whole } from "./shap
 
 /** Verify an identity and terminate its tree, for a run whose anchor is gone. */
 export async function reap(anchorPath: string, request: ReapRequest): Promise<ReapResult> {
-  const [line = ""] = await askAnchor(anchorPath, ["reap", ...evidenceArgs(request)], "");
+  return askToReap(anchorPath, evidenceArgs(request));
+}
+
+export async function askToReap(anchorPath: string, args: readonly string[]): Promise<ReapResult> {
+  const [line = ""] = await askAnchor(anchorPath, ["reap", ...args], "");
   const result = parseShape(line, toResult);
   if (result !== null) return result;
   throw new AnchorUnusable(
     anchorPath,
-    "`anchor reap` did not answer as agreed; what it did is not known, inspect the run",
+    "`anchor reap` did not answer as agreed; what it did is not known, inspect what it was asked to end",
   );
 }
 

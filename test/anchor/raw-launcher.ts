@@ -43,7 +43,7 @@ export class RawLauncher {
     const left = once(child, "exit");
     const launcher = new RawLauncher(directory, child);
     onTestFinished(async () => {
-      for (const link of launcher.#links) link.close();
+      launcher.leave();
       const late = AbortSignal.timeout(LEAVE_MS);
       const stays = new Promise((resolve) => late.addEventListener("abort", () => resolve("stays")));
       if ((await Promise.race([left, stays])) === "stays") {
@@ -153,6 +153,11 @@ export class RawLauncher {
   helloContent(runId: string, change: Partial<HelloContent> = {}): HelloContent {
     const key = this.#keys.get(runId) ?? "";
     return { protocol: 1, runId, instanceId: "in_raw", incarnation: "two", epoch: 0, key, ...change };
+  }
+
+  /** No supervisor is here any more. */
+  leave(): void {
+    for (const link of this.#links) link.close();
   }
 
   /** One of the files a run leaves, as JSON; null when it is not there. */

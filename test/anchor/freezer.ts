@@ -1,0 +1,48 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { until } from "./fake-peer.js";
+
+const freezers = "/sys/fs/cgroup/freezer";
+
+/** A version-1 freezer, unlike today's, holds on to whoever is in it even against KILL. */
+export class Freezer implements AsyncDisposable {
+  readonly #path = join(freezers, `hf-test-${randomBytes(6).toString("hex")}`);
+
+  static readonly isThere = ((): boolean => {
+    const probe = join(freezers, `hf-probe-${randomBytes(4).toString("hex")}`);
+    try {
+      mkdirSync(probe);
+      writeFileSync(join(probe, "freezer.state"), "THAWED");
+      return true;
+    } catch {
+      return false;
+    } finally {
+      removeDirectory(probe);
+    }
+  })();
+
+  constructor() {
+    mkdirSync(this.#path);
+  }
+
+  freeze(pid: number): void {
+    writeFileSync(join(this.#path, "cgroup.procs"), String(pid));
+    writeFileSync(join(this.#path, "freezer.state"), "FROZEN");
+  }
+
+  /** Who was killed meanwhile dies now. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    writeFileSync(join(this.#path, "freezer.state"), "THAWED");
+    await until(() => removeDirectory(this.#path), 10_000);
+  }
+}
+
+function removeDirectory(path: string): boolean {
+  try {
+    rmdirSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
