@@ -133,3 +133,21 @@ export class SupervisorClosed extends HoldfastError {
     this.instanceId = instanceId;
   }
 }
+
+/** A run can be given up on only while some of it has survived its KILL. */
+export class NothingToAbandon extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOTHING_TO_ABANDON", `run ${runId} cannot be abandoned: ${why}. Nothing was changed`);
+    this.runId = runId;
+  }
+}
+
+/** A process that no evidence connects with a run. */
+export class NotOurs extends HoldfastError {
+  readonly pid: number;
+  constructor(pid: number, why: string) {
+    super("NOT_OURS", `process ${pid} belongs to no run of this state directory: ${why}`);
+    this.pid = pid;
+  }
+}

@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import { BadInput, HoldfastError, RunNotFound, SpawnFailed } from "../errors.js";
+import { BadInput, HoldfastError, NotOurs, RunNotFound, SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
 import { paletteFor } from "./palette.js";
@@ -11,7 +11,7 @@ export function complain(error: unknown): number {
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)
     say(error.stack ?? "", "red");
   if (error instanceof BadInput) return exitCodes.usage;
-  if (error instanceof RunNotFound) return exitCodes.notThere;
+  if (error instanceof RunNotFound || error instanceof NotOurs) return exitCodes.notThere;
   return error instanceof SpawnFailed ? spawnErrorCode(error.errno, error.step) : exitCodes.failure;
 }
 

@@ -8,6 +8,8 @@ export const exitCodes = {
   notThere: 1,
   /** The command line cannot be understood. */
   usage: 2,
+  /** Not everything that was asked for could be done; what is left is said. */
+  incomplete: 3,
   /** The command succeeded but left processes behind that had detached themselves, under `--on-escape fail`. */
   escape: 120,
   timeout: 124,

@@ -1,5 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
+import { addGatewayCommand } from "./commands/gateway.js";
+import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import { addRunCommand } from "./commands/run.js";
 import { addRunsCommand } from "./commands/runs.js";
 import { line } from "./complain.js";
@@ -39,6 +41,10 @@ function buildProgram(finish: Finish): Command {
     .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
   addRunCommand(program, finish);
   addRunsCommand(program, finish);
+  addWhoCommand(program, finish);
+  addGatewayCommand(program, finish);
+  addForeignCommand(program, finish);
+  addDoctorCommand(program, finish);
   return program;
 }
 

@@ -20,6 +20,12 @@ export async function readMachineIdentity(
   };
 }
 
+/** The same for those who only look: makes nothing. A host id that is not there yet is empty, and equals nobody's. */
+export async function observeMachineIdentity(home: string): Promise<MachineIdentity> {
+  const hostId = (await systemHostId()) ?? (await readText(join(home, "host-id")).catch(() => ""));
+  return readMachineIdentity(home, { hostId });
+}
+
 /** Hashed, as machine-id(5) asks: the id itself is confidential. */
 async function systemHostId(): Promise<string | null> {
   const id = await readText("/etc/machine-id").catch(() => "");

@@ -82,8 +82,8 @@ export interface RunUsage {
 /** What another tool had on file of a process it started. No lease id, so it is believed only when all of it matches. */
 export interface ImportedFacts {
   readonly pid: number;
-  /** As it was stored, quoted or not. */
-  readonly command: string;
+  /** Of its words, however they were quoted: arguments may be secrets, and are not stored. */
+  readonly commandHash: string;
   /** A directory: the running program, or the script it was given, must lie below it. */
   readonly wrapperRoot: string;
   /** Clock ticks since boot, when the other tool kept it. */

@@ -2,6 +2,7 @@ import { Option, type Command } from "commander";
 import type { RunStateName } from "../../store/run-record.js";
 import { collectPairs, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
+import { addRunsOperations } from "./operate.js";
 
 const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
 
@@ -69,4 +70,6 @@ export function addRunsCommand(program: Command, finish: Finish): void {
       const { showRun } = await import("../runs/show.js");
       finish(await showRun(run, json === true));
     });
+
+  addRunsOperations(runs, finish);
 }

@@ -1,4 +1,3 @@
-import { userInfo } from "node:os";
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
@@ -6,6 +5,7 @@ import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Problem, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
+import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { conclude } from "./conclude.js";
 import { dieOf, Interrupts } from "./interrupts.js";
@@ -28,7 +28,7 @@ const survivorsLookMs = 100;
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
   const out = new Outlet(1);
   const err = new Outlet(2);
-  const actor = `cli:${userName()}`;
+  const actor = cliActor();
   const say = (message: string): void => {
     // A terminal in raw mode does not return the carriage by itself. Whether anybody reads it is not our concern.
     err.write(`${line(message, "yellow")}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
@@ -129,13 +129,4 @@ async function unrecordable(run: Run, interrupts: Interrupts): Promise<undefined
 async function patience({ requested, insisted }: Interrupts): Promise<void> {
   await requested;
   await Promise.race([insisted, setTimeout(defaults.drainMs)]);
-}
-
-function userName(): string {
-  try {
-    return userInfo().username;
-  } catch {
-    // A uid without an entry in the password file, as in many containers.
-    return `uid-${process.getuid?.() ?? "unknown"}`;
-  }
 }

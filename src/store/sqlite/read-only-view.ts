@@ -1,6 +1,6 @@
 import { pathToFileURL } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { Kysely } from "kysely";
+import { CompiledQuery, Kysely } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { SqliteConnection } from "./connection.js";
@@ -47,6 +47,11 @@ export class ReadOnlyView implements AsyncDisposable {
     // An empty database is looked at afresh: a view of it has nothing to keep.
     if (this.db === null) return false;
     return file.log ? this.#of.inode === file.inode : same(this.#of, file);
+  }
+
+  /** A question that is no query of the store's: a pragma. */
+  all<Row>(sql: string): readonly Row[] {
+    return this.#connection.execute<Row>(CompiledQuery.raw(sql) as CompiledQuery<Row>).rows;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { AnchorHost, ProcessEvidence } from "../../anchor/host.js";
 import type { ImportedFacts, RunRecord } from "../../store/run-record.js";
-import { splitCommand } from "../split-command.js";
+import { commandHash } from "../redact.js";
 import type { ImportedSight } from "./decide.js";
 
 /** Look at the process an imported record speaks of. Its number alone says nothing: all that is on file must match. */
@@ -26,9 +26,8 @@ export function compareImported(facts: ImportedFacts, live: ProcessEvidence): Im
     return differs(`process ${facts.pid} was started at another time`);
   if (live.argv.length === 0)
     return { kind: "unknown", why: `the command of process ${facts.pid} cannot be read` };
-  const stored = splitCommand(facts.command);
-  if (stored === null) return differs("its recorded command cannot be understood");
-  if (!sameWords(stored, live.argv)) return differs(`process ${facts.pid} runs another command`);
+  if (commandHash(live.argv) !== facts.commandHash)
+    return differs(`process ${facts.pid} runs another command`);
   if (facts.wrapperRoot === "" || !posix.isAbsolute(facts.wrapperRoot))
     return differs("no wrapper root is on file");
   if (!liesBelow(facts.wrapperRoot, live))
@@ -47,10 +46,6 @@ function liesBelow(root: string, { executable, argv }: ProcessEvidence): boolean
       posix.isAbsolute(path) &&
       posix.resolve(path).startsWith(`${base}/`),
   );
-}
-
-function sameWords(one: readonly string[], other: readonly string[]): boolean {
-  return one.length === other.length && one.every((word, at) => word === other[at]);
 }
 
 function differs(why: string): ImportedSight {

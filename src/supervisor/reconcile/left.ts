@@ -1,8 +1,8 @@
 import type { NewRunEvent } from "../../store/run-event.js";
-import type { RunRecord } from "../../store/run-record.js";
 import type { Context } from "../context.js";
 import { reconcileEvent } from "./act.js";
 import type { Decision } from "./decide.js";
+import type { Examined } from "./examine.js";
 
 /** What this supervisor has left alone, and since when it could not be reached. */
 export class Left {
@@ -14,11 +14,13 @@ export class Left {
     return since === undefined ? 0 : now - since;
   }
 
-  /** Forget what is no longer left alone, so that neither map outgrows the runs there are. */
-  keep(left: ReadonlyMap<string, Decision>, now: number): void {
-    for (const runId of this.#said.keys()) if (!left.has(runId)) this.#said.delete(runId);
-    for (const runId of this.#unreachableSince.keys())
-      if (left.get(runId)?.row !== "elsewhere") this.#unreachableSince.delete(runId);
+  /** After a look at everything, forget what is no longer left alone, so that neither map outgrows the runs there are. */
+  keep(everything: boolean, left: ReadonlyMap<string, Decision>, now: number): void {
+    if (everything) {
+      for (const runId of this.#said.keys()) if (!left.has(runId)) this.#said.delete(runId);
+      for (const runId of this.#unreachableSince.keys())
+        if (left.get(runId)?.row !== "elsewhere") this.#unreachableSince.delete(runId);
+    }
     for (const [runId, { row }] of left)
       if (row === "elsewhere" && !this.#unreachableSince.has(runId)) this.#unreachableSince.set(runId, now);
   }
@@ -38,19 +40,20 @@ export class Left {
  */
 export async function noteLeft(
   context: Context,
-  records: readonly RunRecord[],
-  decisions: readonly (Decision & { readonly runId: string })[],
+  examined: readonly Examined[],
+  everything: boolean,
 ): Promise<void> {
-  const left = new Map(
-    decisions.flatMap(({ runId, ...decision }) =>
-      decision.action === "leave" && decision.row !== "healthy" ? [[runId, decision] as const] : [],
-    ),
+  const leftAlone = examined.filter(
+    ({ decision: { action, row } }) => action === "leave" && row !== "healthy",
   );
-  context.left.keep(left, context.clock.now());
+  context.left.keep(
+    everything,
+    new Map(leftAlone.map(({ record, decision }) => [record.runId, decision] as const)),
+    context.clock.now(),
+  );
   const events: NewRunEvent[] = [];
-  for (const record of records) {
-    const decision = left.get(record.runId);
-    if (decision === undefined || !context.left.isNews(record.runId, decision)) continue;
+  for (const { record, decision } of leftAlone) {
+    if (!context.left.isNews(record.runId, decision)) continue;
     const event = reconcileEvent(context, record, decision, record.leaseEpoch);
     if (!(await isLastWord(context, event))) events.push(event);
     context.report({

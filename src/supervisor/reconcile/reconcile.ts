@@ -5,9 +5,9 @@ import { atMost } from "../at-most.js";
 import type { Context } from "../context.js";
 import type { LiveRun } from "../live-run.js";
 import { act } from "./act.js";
-import { decide, standing, type Claim, type Decision, type Surroundings } from "./decide.js";
+import type { Claim, Decision } from "./decide.js";
+import { examine, surroundings } from "./examine.js";
 import { noteLeft } from "./left.js";
-import { look } from "./look.js";
 import { takeUpStrays } from "./strays.js";
 
 const OPEN: readonly RunStateName[] = ["starting", "running", "exiting"];
@@ -37,44 +37,32 @@ export interface Reconciled {
  */
 export async function reconcile(context: Context, scope: Scope = {}): Promise<Reconciled> {
   const { store, host, clock } = context;
-  const instances = new Map((await host.instances()).map((each) => [each.instanceId, each] as const));
-  const around: Surroundings = {
-    me: context.instanceId,
-    machine: host.machine,
-    now: await store.now(),
-    instances,
-    unreachableMs: (runId) => context.left.unreachableMs(runId, clock.now()),
-  };
-  const records = await recordsIn(context, scope);
-  const decisions: Decided[] = [];
-  const open: { readonly record: RunRecord; readonly claim: Claim }[] = [];
-  for (const record of records) {
-    const found = standing(record, around);
-    if (found.kind === "open") open.push({ record, claim: found.claim });
-    else decisions.push({ runId: record.runId, ...found.decision });
-  }
-
-  const sights = await look(
-    host,
-    clock,
-    instances,
-    open.map(({ record }) => record),
+  const around = await surroundings(host, context.instanceId, await store.now(), (runId) =>
+    context.left.unreachableMs(runId, clock.now()),
   );
+  const examined = await examine(host, clock, around, await recordsIn(context, scope));
+  const decisions = examined.map(({ record, decision }): Decided => ({
+    runId: record.runId,
+    ...overruled(decision, scope),
+  }));
   const taken: (LiveRun | null)[] = await atMost(
     defaults.recoverAtOnce,
-    open.map(({ record, claim }) => async () => {
-      const sight = sights.get(record.runId);
-      if (sight === undefined || context.live.has(record.runId)) return null;
-      const decision = overruled(decide(record, claim, sight, host.machine), scope);
-      decisions.push({ runId: record.runId, ...decision });
-      return act(context, record, claim, decision);
+    examined.map(({ record, claim, decision }) => async () => {
+      // Meanwhile it may have been begun, or begun anew, here.
+      if (context.live.has(record.runId)) return null;
+      return act(context, record, claim ?? OUT_OF_REACH, overruled(decision, scope));
     }),
   );
-  await noteLeft(context, records, decisions);
+  await noteLeft(context, examined, scope.own !== true && scope.runIds === undefined);
   const strays =
-    scope.runIds === undefined ? await takeUpStrays(context, mineOrDead(context, scope, instances)) : [];
+    scope.runIds === undefined
+      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances))
+      : [];
   return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
 }
+
+/** Decided without a look: out of reach for a day. Its expiry was told by another boot's clock. */
+const OUT_OF_REACH: Claim = { evidence: "other-boot", expiredForMs: null };
 
 async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
   const { store, instanceId, live } = context;

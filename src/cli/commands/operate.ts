@@ -1,0 +1,228 @@
+import { InvalidArgumentError, type Command } from "commander";
+import { parseDuration } from "../duration.js";
+import { collectPairs, optionValue } from "../option-value.js";
+import type { Finish } from "../program.js";
+
+const cancelExamples = `
+Goes to the run's anchor through its directory: it works without a gateway and
+with a store that is locked, full or damaged. The record catches up later.
+
+Exit status: 0 gone, 1 no such run, 3 survivors or no anchor.
+
+Examples:
+  holdfast runs cancel run_4k2m
+  holdfast runs cancel 4k2m --kill
+`;
+
+const abandonExamples = `
+A process in uninterruptible sleep, or of another user, cannot be killed; the
+run stays "exiting" and its anchor goes on trying. This ends it on record, as
+lost, with the names of those who are left. Refused while there are none.
+`;
+
+const cleanupExamples = `
+Shows each run with the evidence that its processes are ours, asks, ends them,
+and says what became of each. Nothing is ended on the word of a name or a
+command line. What cannot be verified is left alone, and said.
+
+With --all-orphans only runs whose owner is gone; otherwise everything in scope.
+
+Exit status: 0 all gone, 3 something is left.
+
+Examples:
+  holdfast runs cleanup --all-orphans --dry-run
+  holdfast runs cleanup --session chat-7 --yes
+  holdfast runs cleanup --label ticket=42 --all-orphans
+`;
+
+const importExamples = `
+The file holds JSON, an array or one object per line, as other tools keep it:
+  { "pid": 4711, "command": "\\"node\\" \\"/opt/x/wrap.mjs\\"", "wrapperRoot": "/opt/x",
+    "startTime": 123, "sessionKey": "…", "agentId": "…", "labels": { } }
+An imported process is ended by a gateway, or by runs cleanup, only when it is
+alive, runs exactly that command, and its program lies below wrapperRoot.
+Otherwise it is left alone. Import only what should be ended.
+`;
+
+interface CleanupFlags {
+  readonly run?: string;
+  readonly session?: string;
+  readonly agent?: string;
+  readonly label: Readonly<Record<string, string>>;
+  readonly allOrphans?: true;
+  readonly dryRun?: true;
+  readonly yes?: true;
+  readonly json?: true;
+}
+
+/** What an operator does to runs. */
+export function addRunsOperations(runs: Command, finish: Finish): void {
+  runs
+    .command("cancel")
+    .summary("stop a run, with everything it started")
+    .description("Stop a run, with everything it started, and wait until all of it is gone.")
+    .argument("<run>", "its id, or the beginning of it")
+    .option("--grace <duration>", "from asking to terminate to killing", optionValue(parseDuration))
+    .option("--kill", "kill at once: the same as --grace 0")
+    .option("--json", "what became of it, as JSON")
+    .addHelpText("after", cancelExamples)
+    .action(async (wanted: string, flags: { grace?: number; kill?: true; json?: true }) => {
+      const { cancelRun } = await import("../operator/cancel.js");
+      const graceMs = flags.kill === true ? 0 : (flags.grace ?? null);
+      finish(await cancelRun({ wanted, graceMs, json: flags.json === true }));
+    });
+
+  runs
+    .command("abandon")
+    .summary("give up on what cannot be killed")
+    .description("End a run on record although some of its processes have survived their KILL.")
+    .argument("<run>", "its id, or the beginning of it")
+    .option("--yes", "do not ask")
+    .option("--json", "what became of it, as JSON")
+    .addHelpText("after", abandonExamples)
+    .action(async (wanted: string, flags: { yes?: true; json?: true }) => {
+      const { abandonRun } = await import("../operator/abandon.js");
+      finish(await abandonRun(wanted, flags.yes === true, flags.json === true));
+    });
+
+  runs
+    .command("cleanup")
+    .summary("end runs by id, session, agent or label, or all without an owner")
+    .description("Show what is left, and why it is ours; ask; end it.")
+    .option("--run <run>", "this run")
+    .option("--session <key>", "runs of this session")
+    .option("--agent <id>", "runs of this agent")
+    .option("--label <key=value>", "runs with this label (repeatable)", collectPairs, {})
+    .option("--all-orphans", "only runs whose owner is gone")
+    .option("--dry-run", "only show")
+    .option("--yes", "do not ask")
+    .option("--json", "runs, evidence and outcomes as JSON")
+    .addHelpText("after", cleanupExamples)
+    .action(async (flags: CleanupFlags) => {
+      const { cleanupRuns } = await import("../operator/cleanup.js");
+      finish(
+        await cleanupRuns({
+          run: flags.run ?? null,
+          session: flags.session ?? null,
+          agent: flags.agent ?? null,
+          labels: flags.label,
+          allOrphans: flags.allOrphans === true,
+          dryRun: flags.dryRun === true,
+          yes: flags.yes === true,
+          json: flags.json === true,
+        }),
+      );
+    });
+
+  runs
+    .command("import")
+    .summary("take over another tool's records of its processes")
+    .description(
+      "Record processes that another tool started and kept on file, to have them ended if all of it matches.",
+    )
+    .argument("<file>", "JSON: pid, command, wrapperRoot of each")
+    .option("--dry-run", "only compare with what is running")
+    .option("--json", "the records and what was found, as JSON")
+    .addHelpText("after", importExamples)
+    .action(async (file: string, flags: { dryRun?: true; json?: true }) => {
+      const { importRuns } = await import("../operator/import.js");
+      finish(await importRuns(file, flags.dryRun === true, flags.json === true));
+    });
+}
+
+const whoExamples = `
+Ancestry, cgroup and identity prove it; a marker in the environment alone only
+claims it. Only reads. Exit status: 0, or 1 when it is nobody of ours.
+
+Examples:
+  holdfast who 4711
+  holdfast who $(pgrep -n chrome) --json | jq .runId
+`;
+
+export function addWhoCommand(program: Command, finish: Finish): void {
+  program
+    .command("who")
+    .summary("which run a process belongs to, and what proves it")
+    .description("Which run a process belongs to, who owns that, and what proves it.")
+    .argument("<pid>", "a process", processNumber)
+    .option("--json", "as JSON")
+    .addHelpText("after", whoExamples)
+    .action(async (pid: number, { json }: { readonly json?: true }) => {
+      const { who } = await import("../operator/who.js");
+      finish(await who(pid, json === true));
+    });
+}
+
+function processNumber(text: string): number {
+  const number = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+  if (number < 1 || number > 2 ** 31 - 1) throw new InvalidArgumentError("Write the number of a process.");
+  return number;
+}
+
+const doctorExamples = `
+State directory, store, kernel features, cgroup delegation, launchers and
+anchors, stale locks, clock and limits, each with the remedy when something is
+missing. Only reads. Exit status: 0, or 1 when something cannot work.
+`;
+
+export function addDoctorCommand(program: Command, finish: Finish): void {
+  program
+    .command("doctor")
+    .summary("what this machine offers, and what is wrong")
+    .description("Look at everything Holdfast stands on, and say what is wrong and what to do about it.")
+    .option("--json", "as JSON")
+    .addHelpText("after", doctorExamples)
+    .action(async ({ json }: { readonly json?: true }) => {
+      const { doctor } = await import("../doctor/doctor.js");
+      finish(await doctor(json === true));
+    });
+}
+
+const foreignExamples = `
+Profiles are declared in the config file ($HOLDFAST_CONFIG, else
+~/.config/holdfast/config.toml):
+
+  [[foreign]]
+  name = "jenkins"
+  marker = "JENKINS_NODE_COOKIE"
+  owner = "orphaned"       # or { pid-variable = "X" }, { pid-file = "/run/x.pid" }
+
+A process counts only by the variable in its environment and by what became of
+its owner, never by its name or command line. Nothing is ended unless asked.
+
+Examples:
+  holdfast foreign list
+  holdfast foreign cleanup jenkins --dry-run
+`;
+
+export function addForeignCommand(program: Command, finish: Finish): void {
+  const foreign = program
+    .command("foreign")
+    .summary("processes that other tools have marked and left behind")
+    .description("Processes that other tools have marked and left behind.")
+    .addHelpText("after", foreignExamples);
+  foreign
+    .command("list")
+    .summary("those whose owner is gone, with the evidence")
+    .description("Processes that carry a declared marker and whose owner is gone, with the evidence.")
+    .argument("[profile]", "only of this profile")
+    .option("--all", "those whose owner lives, too")
+    .option("--json", "as JSON")
+    .action(async (profile: string | undefined, flags: { all?: true; json?: true }) => {
+      const { listForeign } = await import("../operator/foreign.js");
+      finish(await listForeign(profile ?? null, flags.all === true, flags.json === true));
+    });
+  foreign
+    .command("cleanup")
+    .summary("end them, after asking")
+    .description("End the processes of one profile whose owner is gone, after asking.")
+    .argument("<profile>", "of the config file")
+    .option("--dry-run", "only show")
+    .option("--yes", "do not ask")
+    .option("--json", "as JSON")
+    .action(async (profile: string, flags: { dryRun?: true; yes?: true; json?: true }) => {
+      const { cleanupForeign } = await import("../operator/foreign.js");
+      const { dryRun = false, yes = false, json = false } = flags;
+      finish(await cleanupForeign(profile, { dryRun, yes, json }));
+    });
+}

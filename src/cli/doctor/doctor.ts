@@ -1,0 +1,49 @@
+import { sanitizeLine } from "../../output/sanitize.js";
+import { configPath, readConfig } from "../../gateway/config.js";
+import { openObservatory } from "../operator/observer.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { bad, ok, type Check } from "./check.js";
+import { checkKernel } from "./kernel.js";
+import { checkLimits } from "./limits.js";
+import { checkClock, checkRuns } from "./runs.js";
+import { checkState } from "./state.js";
+
+/** Look at everything Holdfast stands on. Changes nothing. */
+export async function doctor(json: boolean): Promise<number> {
+  const checks = await allChecks();
+  if (json)
+    print(`${JSON.stringify({ ok: checks.every(({ state }) => state !== "bad"), checks }, null, 2)}\n`);
+  else print(`${checks.flatMap(lines).join("\n")}\n`);
+  return checks.some(({ state }) => state === "bad") ? 1 : 0;
+}
+
+async function allChecks(): Promise<readonly Check[]> {
+  const { checks, directory } = await checkState();
+  const config = await checkConfig();
+  const kernel = await checkKernel();
+  if (directory === null) return [...checks, config, ...kernel, await checkLimits()];
+  await using observatory = await openObservatory().catch(() => null);
+  const runs = observatory === null ? [] : await checkRuns(observatory);
+  return [...checks, config, ...kernel, ...runs, await checkClock(directory), await checkLimits()];
+}
+
+async function checkConfig(): Promise<Check> {
+  const path = configPath();
+  return readConfig(path).then(
+    ({ foreign }) =>
+      ok(
+        "config",
+        foreign.length === 0 ? `${path}: nothing is set` : `${path}, ${foreign.length} foreign profiles`,
+      ),
+    (error: unknown) =>
+      bad("config", error instanceof Error ? error.message : String(error), `correct ${path}`),
+  );
+}
+
+function lines({ name, state, detail, remedy }: Check): string[] {
+  const palette = paletteFor(1);
+  const sign = { ok: palette.green("ok  "), warn: palette.yellow("warn"), bad: palette.red("bad ") }[state];
+  const first = `${sign}  ${name.padEnd(15)}  ${sanitizeLine(detail)}`;
+  return remedy === null ? [first] : [first, `${" ".repeat(23)}→ ${sanitizeLine(remedy)}`];
+}

@@ -1,0 +1,100 @@
+import { constants } from "node:fs";
+import { access, readFile, statfs } from "node:fs/promises";
+import { release } from "node:os";
+import { join } from "node:path";
+import { findAnchor } from "../../anchor/binary.js";
+import { inspect } from "../../anchor/inspect.js";
+import { bad, ok, warn, type Check } from "./check.js";
+
+const CGROUP2_MAGIC = 0x63677270;
+const ROOTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/** What the kernel and this place in it offer, and so how strong a run's guarantees are. */
+export async function checkKernel(): Promise<Check[]> {
+  if (process.platform !== "linux")
+    return [bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/limits.md")];
+  const [strength, children, cgroup] = await Promise.all([identities(), childrenFiles(), cgroups()]);
+  const level = { ok: "unique", warn: "handle", bad: "number" }[strength.state];
+  const tier = `${cgroup.state === "ok" ? "cgroup" : "subreaper"}+launcher+${level}`;
+  return [strength, children, cgroup, ok("tier", `runs started here get ${tier}`)];
+}
+
+async function identities(): Promise<Check> {
+  const name = "anchor";
+  const path = findAnchor();
+  try {
+    const [self] = await inspect(path, [process.pid], { brief: true });
+    if (self?.alive !== true)
+      return bad(name, `${path} runs, but does not see this process`, "mount /proc for this pid namespace");
+    if (self.identity.uniqueId === null)
+      return warn(
+        name,
+        `Linux ${release()}: processes have no unique id, so a recorded one needs a second fact`,
+        "Linux 6.9 or newer",
+      );
+    return ok(name, `${path} runs; Linux ${release()}, processes are told apart by a unique id`);
+  } catch (error) {
+    return bad(name, error instanceof Error ? error.message : String(error));
+  }
+}
+
+async function childrenFiles(): Promise<Check> {
+  const name = "process listing";
+  const path = `/proc/self/task/${process.pid}/children`;
+  return access(path).then(
+    () => ok(name, "children can be listed"),
+    () =>
+      warn(
+        name,
+        "the kernel has no children files: /proc is scanned instead",
+        "a kernel with CONFIG_PROC_CHILDREN",
+      ),
+  );
+}
+
+async function cgroups(): Promise<Check> {
+  const name = "cgroup";
+  const root = await findRoot();
+  if (root === null)
+    return warn(
+      name,
+      "no cgroup v2 is mounted; runs are bounded by ancestry alone",
+      "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2 at /sys/fs/cgroup",
+    );
+  const own = /^0::(.*)$/m.exec(await readFile("/proc/self/cgroup", "utf8"))?.[1] ?? "";
+  const here = join(root, own);
+  if (own.startsWith("/.."))
+    return warn(
+      name,
+      `this process's cgroup ${own} is not visible here`,
+      "run in the cgroup namespace that the mount belongs to",
+    );
+  const writable = await Promise.all(
+    [here, join(here, "cgroup.procs")].map((path) =>
+      access(path, constants.W_OK).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  );
+  if (!writable.every(Boolean)) return warn(name, `${here} cannot be written`, remedy());
+  const kill = await access(join(here, "cgroup.kill")).then(
+    () => true,
+    () => own === "/" || own === "",
+  );
+  return kill
+    ? ok(name, `${here} is writable: every run gets its own`)
+    : warn(name, "the kernel has no cgroup.kill", "Linux 5.14 or newer");
+}
+
+async function findRoot(): Promise<string | null> {
+  for (const path of ROOTS) {
+    const found = await statfs(path).catch(() => null);
+    if (found?.type === CGROUP2_MAGIC) return path;
+  }
+  return null;
+}
+
+function remedy(): string {
+  return "start it in a delegated subtree: systemd-run --user --scope -p Delegate=yes -- holdfast gateway run; in a container, mount /sys/fs/cgroup writable (docker run --cgroupns=private with a delegated cgroup)";
+}

@@ -1,0 +1,82 @@
+import { readFile } from "node:fs/promises";
+import type { StateDirectory } from "../../store/state-directory.js";
+import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { systemClock } from "../../supervisor/clock.js";
+import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
+import type { Observatory } from "../operator/observer.js";
+import { bad, ok, warn, type Check } from "./check.js";
+
+/** Supervisors, launchers, locks and anchors of one state directory. */
+export async function checkRuns(observatory: Observatory): Promise<Check[]> {
+  return [await instances(observatory), await anchors(observatory), await gateway(observatory)];
+}
+
+async function gateway({ host, directory }: Observatory): Promise<Check> {
+  const id = (await readFile(`${directory.home}/gateway-id`, "utf8").catch(() => "")).trim();
+  if (id === "") return ok("gateway", "none has ever run here");
+  const found = (await host.instances()).find(({ instanceId }) => instanceId === id);
+  return ok("gateway", found?.alive === true ? `${id} is running` : `${id} is not running`);
+}
+
+async function instances({ host }: Observatory): Promise<Check> {
+  const all = await host.instances();
+  const alive = all.filter((each) => each.alive);
+  const dead = all.filter((each) => !each.alive);
+  const kept = await Promise.all(dead.map(async ({ instanceId }) => (await host.runIds(instanceId)).length));
+  const stale = dead.filter((_, at) => (kept[at] ?? 0) > 0);
+  const launchers = all.filter((each) => each.launched).length;
+  const detail = `${alive.length} alive, ${dead.length} dead, ${launchers} launchers`;
+  if (dead.length === 0) return ok("instances", detail);
+  const names = dead
+    .map(({ instanceId }) => instanceId)
+    .slice(0, 5)
+    .join(", ");
+  return warn(
+    "instances",
+    `${detail}; locks without a holder: ${names}${dead.length > 5 ? ", …" : ""}, ${stale.length} of them with run directories`,
+    "a running gateway takes up what they left and removes them: holdfast gateway run",
+  );
+}
+
+async function anchors(observatory: Observatory): Promise<Check> {
+  const { host, directory } = observatory;
+  try {
+    await using store = await openSqliteStoreForReading(directory.storePath);
+    const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+    if (store === null || records.length === 0) return ok("runs", "none is open");
+    const around = await surroundings(host, "", await store.now());
+    const examined = await examine(host, systemClock, around, records);
+    const orphans = examined.filter(({ claim }) => claim !== null);
+    const detail = `${records.length} open, ${records.length - orphans.length} with an owner`;
+    return orphans.length === 0
+      ? ok("runs", detail)
+      : warn(
+          "runs",
+          `${detail}, ${orphans.length} without one`,
+          "holdfast gateway run takes them up; holdfast runs cleanup --all-orphans ends them",
+        );
+  } catch (error) {
+    return bad("runs", error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** Leases and deadlines need no wall clock; what people read does. */
+export async function checkClock({ storePath }: StateDirectory): Promise<Check> {
+  const now = Date.now();
+  const name = "clock";
+  await using store = await openSqliteStoreForReading(storePath).catch(() => null);
+  const [newest] = (await store?.listRuns({ limit: 1 }).catch(() => [])) ?? [];
+  if (newest !== undefined && newest.createdAt > now + 60_000)
+    return warn(
+      name,
+      "the newest run was started in the future by this clock: it has been set back",
+      "times shown are off; leases and deadlines are not affected",
+    );
+  if (now < Date.UTC(2025, 0))
+    return warn(
+      name,
+      `the system says it is ${new Date(now).getUTCFullYear()}`,
+      "set the clock; leases and deadlines are not affected",
+    );
+  return ok(name, `${new Date(now).toISOString()}; leases and deadlines use the monotonic clock`);
+}

@@ -1,0 +1,70 @@
+import { stat, statfs } from "node:fs/promises";
+import { defaults } from "../../defaults.js";
+import { HoldfastError } from "../../errors.js";
+import { checkSqliteStore } from "../../store/sqlite/check.js";
+import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
+import { formatSize } from "../size.js";
+import { bad, ok, warn, type Check } from "./check.js";
+
+/** Below this, spools and the store's log soon have no room. */
+const FREE_BYTES = 256 * 1024 * 1024;
+
+export async function checkState(): Promise<{
+  readonly checks: Check[];
+  readonly directory: StateDirectory | null;
+}> {
+  const home = resolveHome();
+  try {
+    const directory = await findStateDirectory(home);
+    if (directory === null)
+      return {
+        checks: [ok("state directory", `${home} does not exist yet; the first run makes it`)],
+        directory,
+      };
+    return { checks: [await room(home), await store(directory)], directory };
+  } catch (error) {
+    const detail = error instanceof HoldfastError ? error.message : `${home}: ${String(error)}`;
+    return { checks: [bad("state directory", detail)], directory: null };
+  }
+}
+
+async function room(home: string): Promise<Check> {
+  const [{ bavail, bsize, ffree, files }, { mode }] = await Promise.all([statfs(home), stat(home)]);
+  const free = bavail * bsize;
+  const name = "state directory";
+  const detail = `${home}, mode ${(mode & 0o777).toString(8).padStart(4, "0")}, ${formatSize(free)} free`;
+  if ((mode & 0o077) !== 0) return warn(name, `${detail}; others can look into it`, `chmod 700 '${home}'`);
+  if (free < FREE_BYTES)
+    return warn(
+      name,
+      `${detail}: output is soon dropped or withheld`,
+      "free some space, or set HOLDFAST_HOME to another disk",
+    );
+  // Some file systems have no fixed number of inodes and say 0 of 0.
+  if (files > 0 && ffree < 1_000)
+    return warn(name, `${detail}, but only ${ffree} files can be made`, "remove files on that disk");
+  return ok(name, detail);
+}
+
+async function store({ storePath }: StateDirectory): Promise<Check> {
+  try {
+    const found = await checkSqliteStore(storePath);
+    if (found === null) return ok("store", `${storePath} does not exist yet`);
+    const { schema, damage, runs, events, logBytes } = found;
+    const detail = `schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
+    if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, REPAIR);
+    if (logBytes > 64 * 1024 * 1024)
+      return warn(
+        "store",
+        `${detail}; its log has grown to ${formatSize(logBytes)}`,
+        "a reader that never ends holds it; end long-running readers of the store",
+      );
+    if (events > 2 * defaults.eventsKept) return warn("store", `${detail}: more events than are kept`);
+    return ok("store", detail);
+  } catch (error) {
+    return bad("store", error instanceof Error ? error.message : String(error), REPAIR);
+  }
+}
+
+const REPAIR =
+  "stop the gateway, move store.sqlite, store.sqlite-wal and store.sqlite-shm away together, start it again: it makes a new store and takes up every live run from its directory (docs/leases.md, Repair)";

@@ -1,0 +1,44 @@
+import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
+import { say } from "../complain.js";
+import { print } from "../runs/print.js";
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** Until told to stop; told twice, at once. */
+export async function runGateway(json: boolean): Promise<number> {
+  const told = stopRequested();
+  const gateway = await openGateway({ onNews: json ? asJson : asText });
+  await told;
+  if (!json) say("letting go of the runs; once more to leave at once", "dim");
+  void stopRequested().then(() => process.exit(0));
+  await gateway.stop();
+  return 0;
+}
+
+function stopRequested(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of SIGNALS) process.once(signal, () => resolve());
+  });
+}
+
+function asJson(news: GatewayNews): void {
+  print(`${JSON.stringify({ at: Date.now(), ...news })}\n`);
+}
+
+function asText(news: GatewayNews): void {
+  switch (news.type) {
+    case "up":
+      return say(`gateway ${news.instanceId} is up (pid ${news.pid}), state in ${news.home}`, "dim");
+    case "decision":
+      return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
+    case "retained":
+      return say(`forgot ${news.records} ended runs and the output of ${news.outputs} more`, "dim");
+    case "problem":
+      return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
+    case "down":
+      return say(
+        news.left === 0 ? "gateway is down" : `gateway is down; ${news.left} runs stay with their anchors`,
+        "dim",
+      );
+  }
+}

@@ -1,0 +1,45 @@
+import type { AnchorEvent } from "../../anchor/host.js";
+import { NothingToAbandon, RunNotFound } from "../../errors.js";
+import { newRequestId } from "../../supervisor/ids.js";
+import { cliActor } from "../actor.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { print } from "../runs/print.js";
+import { confirm } from "./confirm.js";
+import { findRun } from "./find-run.js";
+import { openObservatory } from "./observer.js";
+
+/** End a run on record although some of its processes cannot be killed. Its anchor knows who they are, and refuses otherwise. */
+export async function abandonRun(wanted: string, yes: boolean, json: boolean): Promise<number> {
+  await using observatory = await openObservatory();
+  const found = observatory === null ? null : await findRun(observatory, wanted);
+  if (observatory === null || found === null) throw new RunNotFound(wanted);
+  const { runId, address } = found;
+  const link = address === null ? null : await observatory.host.attach(address, 0);
+  if (link === null)
+    throw new NothingToAbandon(
+      runId,
+      "no anchor answers for it; `holdfast runs cleanup` or a gateway ends what is verifiably left, and its record",
+    );
+  try {
+    if (link.welcome.phase !== "exiting")
+      throw new NothingToAbandon(runId, "it has not been stopped; `holdfast runs cancel` stops it");
+    if (!(await confirm(`Give up on what is left of ${runId}? It will be recorded as lost.`, yes))) {
+      say("nothing was changed", "dim");
+      return exitCodes.incomplete;
+    }
+    const answer = await new Promise<AnchorEvent>((resolve) => {
+      link.listen((event) => {
+        if (event.type === "exited" || event.type === "refused" || event.type === "closed") resolve(event);
+      });
+      link.abandon({ actor: cliActor(), requestId: newRequestId() });
+    });
+    if (answer.type === "refused") throw new NothingToAbandon(runId, answer.message);
+    const left = answer.type === "exited" ? answer.exit.residue : [];
+    if (json) print(`${JSON.stringify({ runId, outcome: "abandoned", left })}\n`);
+    else print(`${runId} was abandoned; left: ${left.map(({ pid }) => pid).join(", ") || "nobody"}\n`);
+    return 0;
+  } finally {
+    link.close();
+  }
+}

@@ -1,0 +1,83 @@
+import type { Survivor } from "../../anchor/host.js";
+import { RunNotFound } from "../../errors.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { newRequestId } from "../../supervisor/ids.js";
+import { cliActor } from "../actor.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { print } from "../runs/print.js";
+import { statusOf } from "../runs/status.js";
+import { findRun, type FoundRun } from "./find-run.js";
+import { openObservatory, type Observatory } from "./observer.js";
+import { stopRun } from "./stop-run.js";
+
+export interface CancelRequest {
+  readonly wanted: string;
+  /** Null: the run's own. */
+  readonly graceMs: number | null;
+  readonly json: boolean;
+}
+
+/** What became of a run that was to be stopped. */
+export type Outcome =
+  | { readonly outcome: "gone"; readonly detail: string }
+  | { readonly outcome: "ended-before"; readonly detail: string }
+  | { readonly outcome: "survivors"; readonly survivors: readonly Survivor[]; readonly detail: string }
+  | { readonly outcome: "no-anchor"; readonly detail: string };
+
+/** Stop a run through its anchor: no gateway, no store, no lease is needed. The record catches up. */
+export async function cancelRun({ wanted, graceMs, json }: CancelRequest): Promise<number> {
+  await using observatory = await openObservatory();
+  const found = observatory === null ? null : await findRun(observatory, wanted);
+  if (observatory === null || found === null) throw new RunNotFound(wanted);
+  const outcome = await cancelFound(observatory, found, graceMs);
+  if (json) print(`${JSON.stringify({ runId: found.runId, ...outcome })}\n`);
+  else report(found.runId, outcome);
+  return outcome.outcome === "gone" || outcome.outcome === "ended-before" ? 0 : exitCodes.incomplete;
+}
+
+export async function cancelFound(
+  { host }: Observatory,
+  { runId, address, record }: FoundRun,
+  graceMs: number | null,
+): Promise<Outcome> {
+  const link = address === null ? null : await host.attach(address, 0);
+  if (link !== null && address !== null) {
+    const stop = { reason: "manual-cancel", actor: cliActor(), requestId: newRequestId(), graceMs };
+    const stopped = await stopRun(link, stop);
+    if (stopped.kind === "gone") {
+      const { reason, actor } = stopped.exit;
+      return { outcome: "gone", detail: `${reason}${actor === "" ? "" : ` by ${actor}`}, proven empty` };
+    }
+    if (stopped.kind === "survivors") {
+      const detail = "its anchor stays and goes on trying; `holdfast runs abandon` gives up on them";
+      return { outcome: "survivors", survivors: stopped.survivors, detail };
+    }
+  }
+  const exit = address === null ? null : (await host.remains(address)).exit;
+  if (exit !== null) return { outcome: "ended-before", detail: `it has ended: ${exit.reason}` };
+  if (record?.state === "exited")
+    return { outcome: "ended-before", detail: `it had ended before: ${statusOf(record)}` };
+  return {
+    outcome: "no-anchor",
+    detail: `no anchor answers for it, and nothing was signalled; \`holdfast runs cleanup --run ${runId}\` ends what is verifiably left`,
+  };
+}
+
+export function report(runId: string, outcome: Outcome): void {
+  switch (outcome.outcome) {
+    case "gone":
+      return print(`${runId} is gone (${sanitizeLine(outcome.detail)})\n`);
+    case "ended-before":
+      return print(`${runId}: ${sanitizeLine(outcome.detail)}\n`);
+    case "survivors":
+      print(`${runId} has survivors:\n${survivorLines(outcome.survivors).join("\n")}\n`);
+      return say(outcome.detail, "yellow");
+    case "no-anchor":
+      return say(`${runId}: ${outcome.detail}`, "yellow");
+  }
+}
+
+function survivorLines(survivors: readonly Survivor[]): string[] {
+  return survivors.map(({ pid, kind, command }) => `  ${pid} ${sanitizeLine(command)} (${kind})`);
+}

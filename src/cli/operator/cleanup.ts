@@ -1,0 +1,211 @@
+import { BadInput } from "../../errors.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import type { RunRecord } from "../../store/run-record.js";
+import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openSupervisor } from "../../supervisor/open.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
+import { addressOf } from "../../supervisor/reconcile/look.js";
+import { cliActor } from "../actor.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { statusOf } from "../runs/status.js";
+import { cancelFound, report, type Outcome } from "./cancel.js";
+import { confirm } from "./confirm.js";
+import { openObservatory, type Observatory } from "./observer.js";
+import { survey, type Surveyed } from "./survey.js";
+
+export interface CleanupRequest {
+  readonly run: string | null;
+  readonly session: string | null;
+  readonly agent: string | null;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly allOrphans: boolean;
+  readonly dryRun: boolean;
+  readonly yes: boolean;
+  readonly json: boolean;
+}
+
+type Result = Outcome | { readonly outcome: "left-alone"; readonly detail: string };
+
+/** Show what is left and why it is ours, ask, end it, and say what became of each. */
+export async function cleanupRuns(request: CleanupRequest): Promise<number> {
+  mustHaveScope(request);
+  await using observatory = await openObservatory();
+  await using store =
+    observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
+  const found = observatory === null || store === null ? [] : await leftovers(observatory, store, request);
+  if (found.length === 0 || observatory === null) {
+    if (request.json) print(`${JSON.stringify({ runs: [] })}\n`);
+    else say("there is nothing to clean up", "dim");
+    return 0;
+  }
+  if (!request.json) print(`${found.flatMap(lines).join("\n")}\n`);
+  const endable = found.filter(canEnd);
+  if (request.dryRun || endable.length === 0) {
+    if (request.json) print(`${JSON.stringify({ runs: found.map(asJson) })}\n`);
+    return request.dryRun || endable.length === found.length ? 0 : exitCodes.incomplete;
+  }
+  const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
+  if (!(await confirm(question, request.yes))) {
+    say("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  const results = await endAll(observatory, found);
+  if (request.json)
+    print(
+      `${JSON.stringify({ runs: found.map((each) => ({ ...asJson(each), ...results.get(each.record.runId) })) })}\n`,
+    );
+  else for (const [runId, result] of results) tell(runId, result);
+  return [...results.values()].every(({ outcome }) => outcome === "gone" || outcome === "ended-before")
+    ? 0
+    : exitCodes.incomplete;
+}
+
+function mustHaveScope({ run, session, agent, labels, allOrphans }: CleanupRequest): void {
+  if (run !== null || session !== null || agent !== null || allOrphans || Object.keys(labels).length > 0)
+    return;
+  throw new BadInput(
+    "scope",
+    "say what to clean up: --run, --session, --agent, --label, or --all-orphans for every run whose owner is gone. Nothing was changed",
+  );
+}
+
+async function leftovers(
+  observatory: Observatory,
+  store: NonNullable<Awaited<ReturnType<typeof openSqliteStoreForReading>>>,
+  { run, session, agent, labels, allOrphans }: CleanupRequest,
+): Promise<readonly Surveyed[]> {
+  const runId = run === null ? null : await fullId(store, run);
+  if (run !== null && runId === null) return [];
+  const filter = {
+    labels,
+    ...(session === null ? {} : { sessionKey: session }),
+    ...(agent === null ? {} : { agentId: agent }),
+  };
+  const all = await survey(observatory, store, filter, runId);
+  return allOrphans ? all.filter((each) => isOrphan(observatory, each)) : all;
+}
+
+async function fullId(
+  store: NonNullable<Awaited<ReturnType<typeof openSqliteStoreForReading>>>,
+  wanted: string,
+): Promise<string | null> {
+  const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
+  const found = await store.findRuns(prefix, 2);
+  if (found.length > 1 && found[0]?.runId !== prefix)
+    throw new BadInput("run", `${JSON.stringify(wanted)} is the beginning of several runs`);
+  return found[0]?.runId ?? null;
+}
+
+/** Nobody looks after it: its lease may be had. */
+function isOrphan(_: Observatory, { claim, decision }: Surveyed): boolean {
+  return claim !== null && decision.row !== "elsewhere";
+}
+
+function canEnd({ answers, decision }: Surveyed): boolean {
+  return answers || decision.action !== "leave";
+}
+
+/** Who answers is stopped by key; of the others, what is verified is ended under a lease of its own. */
+async function endAll(
+  observatory: Observatory,
+  found: readonly Surveyed[],
+): Promise<ReadonlyMap<string, Result>> {
+  const results = new Map<string, Result>();
+  for (const each of found)
+    if (!canEnd(each)) results.set(each.record.runId, { outcome: "left-alone", detail: each.decision.why });
+  await Promise.all(
+    found
+      .filter(({ answers }) => answers)
+      .map(async ({ record }) => {
+        const run = { runId: record.runId, address: addressOf(record), record, unread: null };
+        results.set(record.runId, await cancelFound(observatory, run, null));
+      }),
+  );
+  const rest = found.filter((each) => canEnd(each) && !each.answers).map(({ record }) => record.runId);
+  // Also those that were just stopped: their records can be ended when nobody else will.
+  const orphaned = found.filter(({ claim }) => claim !== null).map(({ record }) => record.runId);
+  const runIds = [...new Set([...rest, ...orphaned])];
+  if (runIds.length > 0) await endUnderLease(runIds, rest, results);
+  return results;
+}
+
+async function endUnderLease(
+  runIds: readonly string[],
+  rest: readonly string[],
+  results: Map<string, Result>,
+): Promise<void> {
+  await using supervisor = await openSupervisor({
+    actor: cliActor(),
+    onProblem: ({ message }) => say(message, "yellow"),
+  });
+  const { decisions, runs } = await supervisor.reconcile({ runIds, terminate: true });
+  await Promise.all(runs.map((run) => ended(run)));
+  for (const runId of rest) results.set(runId, await becameOf(supervisor, runId, decisions));
+}
+
+/** Its end, or the word that there are survivors. */
+async function ended(run: Run): Promise<void> {
+  let waiting = true;
+  const over = run.wait().then(
+    () => undefined,
+    () => undefined,
+  );
+  void over.then(() => (waiting = false));
+  while (waiting && run.survivors.length === 0)
+    await Promise.race([over, new Promise((resolve) => setTimeout(resolve, 100))]);
+}
+
+async function becameOf(
+  supervisor: Supervisor,
+  runId: string,
+  decisions: readonly { readonly runId: string; readonly action: string; readonly why: string }[],
+): Promise<Result> {
+  const record = await supervisor.getRun(runId);
+  const survivors = supervisor.run(runId)?.survivors ?? [];
+  if (survivors.length > 0) return { outcome: "survivors", survivors, detail: "its anchor goes on trying" };
+  if (record?.state === "exited")
+    return record.emptiness === "proven"
+      ? { outcome: "gone", detail: `${statusOf(record)}, proven empty` }
+      : { outcome: "left-alone", detail: unprovenText(record) };
+  const why = decisions.find((each) => each.runId === runId)?.why;
+  return { outcome: "left-alone", detail: why ?? "somebody else has taken it up meanwhile" };
+}
+
+function unprovenText({ exit }: RunRecord): string {
+  return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${exit?.detail == null ? "" : `: ${exit.detail}`}`;
+}
+
+function tell(runId: string, result: Result): void {
+  if (result.outcome === "left-alone") print(`${runId}: ${sanitizeLine(result.detail)}\n`);
+  else report(runId, result);
+}
+
+function lines({ record, decision, evidence, answers }: Surveyed): string[] {
+  const { bold, dim } = paletteFor(1);
+  const owner = `owner ${record.ownerInstanceId === "" ? "nobody (imported)" : record.ownerInstanceId}`;
+  const plan = answers ? "stop it through its anchor" : (PLANS[decision.action] ?? decision.action);
+  return [
+    `${bold(record.runId)}  ${statusOf(record)}  ${sanitizeLine(record.command)}`,
+    `  ${dim(`${owner}; ${decision.why}`)}`,
+    ...(evidence.length === 0 ? ["no live process of it is verified"] : evidence).map(
+      (fact) => `  ours: ${sanitizeLine(fact)}`,
+    ),
+    `  would: ${plan}`,
+  ];
+}
+
+const PLANS: Readonly<Record<string, string>> = {
+  leave: "leave it alone",
+  sweep: "end the verified processes, then its record",
+  finalize: "end its record as its exit file says",
+  "spawn-error": "end its record: it never ran",
+  lose: "end its record as lost; nobody is signalled",
+};
+
+function asJson({ record, decision, evidence, answers }: Surveyed): object {
+  const { runId, state, command, ownerInstanceId, labels, sessionKey, agentId } = record;
+  return { runId, state, command, ownerInstanceId, labels, sessionKey, agentId, decision, evidence, answers };
+}

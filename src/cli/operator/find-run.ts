@@ -1,0 +1,54 @@
+import type { RunAddress } from "../../anchor/host.js";
+import { BadInput } from "../../errors.js";
+import type { RunRecord } from "../../store/run-record.js";
+import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import type { Observatory } from "./observer.js";
+
+/** A run by its directory, its record, or both: either may be missing. */
+export interface FoundRun {
+  readonly runId: string;
+  readonly address: RunAddress | null;
+  readonly record: RunRecord | null;
+  /** Why the record could not be read, when it could not. */
+  readonly unread: unknown;
+}
+
+/** By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run. */
+export async function findRun(observatory: Observatory, wanted: string): Promise<FoundRun | null> {
+  const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
+  const directories = wanted === "" ? [] : await directoriesOf(observatory, prefix);
+  const { records, unread } =
+    wanted === "" ? { records: [], unread: null } : await recordsOf(observatory, prefix);
+  const ids = new Set([...directories, ...records].map(({ runId }) => runId));
+  const runId = ids.has(prefix) ? prefix : [...ids][0];
+  if (runId === undefined) return null;
+  if (!ids.has(prefix) && ids.size > 1)
+    throw new BadInput(
+      "run",
+      `${JSON.stringify(wanted)} is the beginning of several runs: ${[...ids].toSorted().slice(0, 5).join(", ")}`,
+    );
+  const record = records.find((each) => each.runId === runId) ?? null;
+  const address = directories.find((each) => each.runId === runId) ?? null;
+  return { runId, address, record, unread };
+}
+
+async function directoriesOf({ host }: Observatory, prefix: string): Promise<RunAddress[]> {
+  const found: RunAddress[] = [];
+  for (const { instanceId } of await host.instances())
+    for (const runId of await host.runIds(instanceId))
+      if (runId.startsWith(prefix)) found.push({ instanceId, runId });
+  return found;
+}
+
+/** A store that cannot be read is no reason not to stop a run. */
+async function recordsOf(
+  { directory }: Observatory,
+  prefix: string,
+): Promise<{ readonly records: readonly RunRecord[]; readonly unread: unknown }> {
+  try {
+    await using store = await openSqliteStoreForReading(directory.storePath);
+    return { records: (await store?.findRuns(prefix, 6)) ?? [], unread: null };
+  } catch (unread) {
+    return { records: [], unread };
+  }
+}

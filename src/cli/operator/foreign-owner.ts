@@ -1,0 +1,61 @@
+import type { ProcessEvidence } from "../../anchor/host.js";
+import type { MarkedProcess } from "../../anchor/marked.js";
+import type { ForeignProfile } from "../../gateway/config.js";
+
+export interface OwnerFate {
+  /** `ours`: it is in one of our runs, whose affair it is. `unknown` counts as alive. */
+  readonly kind: "gone" | "alive" | "unknown" | "ours";
+  readonly why: string;
+}
+
+export interface OwnerQuestion {
+  readonly profile: ForeignProfile;
+  readonly process: MarkedProcess;
+  /** All that carry the profile's marker. */
+  readonly carriers: readonly MarkedProcess[];
+  /** By the number somebody gave: who has it now. */
+  readonly claimed: ReadonlyMap<string, ProcessEvidence | null>;
+}
+
+/** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
+export function ownerOf({ profile, process, carriers, claimed }: OwnerQuestion): OwnerFate {
+  if (process.runId !== null) return { kind: "ours", why: `it belongs to run ${process.runId}` };
+  const { owner } = profile;
+  if (owner === "orphaned") return orphaned(process, carriers);
+  if ("pid-file" in owner) {
+    const [[pid, evidence] = []] = claimed;
+    if (pid === undefined) return { kind: "gone", why: `${owner["pid-file"]} names no process` };
+    return named(process, pid, evidence ?? null, owner["pid-file"]);
+  }
+  const variable = owner["pid-variable"];
+  const pid = process.others[variable] ?? "";
+  if (!claimed.has(pid)) return { kind: "unknown", why: `${variable} does not name its owner` };
+  return named(process, pid, claimed.get(pid) ?? null, variable);
+}
+
+/** The first of its family with the marker was started by the tool; when its parent is the system's first process, the tool is gone. */
+function orphaned(process: MarkedProcess, carriers: readonly MarkedProcess[]): OwnerFate {
+  const byPid = new Map(carriers.map((each) => [each.identity.pid, each] as const));
+  let top = process;
+  for (let steps = 0; steps < carriers.length; steps++) {
+    const parent = byPid.get(top.parentPid);
+    if (parent === undefined || parent.value !== process.value) break;
+    top = parent;
+  }
+  const { pid } = top.identity;
+  if (top.parentPid === 1)
+    return {
+      kind: "gone",
+      why: `${pid === process.identity.pid ? "it" : `its ancestor ${pid}`} was orphaned: its parent is process 1`,
+    };
+  return { kind: "alive", why: `the parent of ${pid} is process ${top.parentPid}` };
+}
+
+function named(process: MarkedProcess, pid: string, evidence: ProcessEvidence | null, by: string): OwnerFate {
+  if (evidence === null || !evidence.alive)
+    return { kind: "gone", why: `process ${pid}, named by ${by}, is gone` };
+  // Whoever started it is older than it.
+  if (evidence.identity.startTime > process.identity.startTime)
+    return { kind: "gone", why: `the number ${pid}, named by ${by}, has been given to a younger process` };
+  return { kind: "alive", why: `process ${pid}, named by ${by}, lives` };
+}

@@ -1,0 +1,128 @@
+import { readFile } from "node:fs/promises";
+import { inspect } from "../../anchor/inspect.js";
+import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.js";
+import type { ProcessEvidence } from "../../anchor/host.js";
+import { findAnchor } from "../../anchor/binary.js";
+import { BadInput } from "../../errors.js";
+import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { print } from "../runs/print.js";
+import { confirm } from "./confirm.js";
+import { ownerOf, type OwnerFate } from "./foreign-owner.js";
+
+interface Carrier {
+  readonly process: MarkedProcess;
+  readonly profile: ForeignProfile;
+  readonly fate: OwnerFate;
+}
+
+/** Processes of other tools whose owner is gone, with the evidence. Looks only. */
+export async function listForeign(profile: string | null, all: boolean, json: boolean): Promise<number> {
+  const carriers = await findCarriers(await profilesNamed(profile));
+  const shown = all ? carriers : carriers.filter(({ fate }) => fate.kind === "gone");
+  if (json) print(`${JSON.stringify(shown.map(asJson), null, 2)}\n`);
+  else if (shown.length > 0) print(`${shown.flatMap(lines).join("\n")}\n`);
+  else say("no process carries a declared marker whose owner is gone", "dim");
+  return 0;
+}
+
+/** End them, each by its own identity and marker, once it has been asked for. */
+export async function cleanupForeign(
+  profile: string,
+  { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
+): Promise<number> {
+  const found = await findCarriers(await profilesNamed(profile));
+  const carriers = found.filter(({ fate }) => fate.kind === "gone");
+  if (!json && carriers.length > 0) print(`${carriers.flatMap(lines).join("\n")}\n`);
+  if (carriers.length === 0) say(`no process of ${profile} has lost its owner`, "dim");
+  if (dryRun || carriers.length === 0) {
+    if (json) print(`${JSON.stringify(carriers.map(asJson), null, 2)}\n`);
+    return 0;
+  }
+  const question = carriers.length === 1 ? "End this process?" : `End these ${carriers.length} processes?`;
+  if (!(await confirm(question, yes))) {
+    say("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  const ended = await Promise.all(carriers.map(end));
+  if (json) print(`${JSON.stringify(ended, null, 2)}\n`);
+  else
+    for (const { pid, outcome, why } of ended) print(`${pid}: ${outcome}${why === "" ? "" : ` (${why})`}\n`);
+  return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
+}
+
+async function end({ process: { identity, value }, profile }: Carrier) {
+  const { marker: variable } = profile;
+  const reaped = await reapMarked(findAnchor(), { identity, variable, value, graceMs: profile["grace-ms"] });
+  const outcome = !reaped.verified ? "left alone" : reaped.survivors.length > 0 ? "still there" : "gone";
+  return { pid: identity.pid, profile: profile.name, outcome, why: reaped.verified ? "" : reaped.why };
+}
+
+async function profilesNamed(name: string | null): Promise<readonly ForeignProfile[]> {
+  const path = configPath();
+  const { foreign } = await readConfig(path);
+  if (name === null) {
+    if (foreign.length === 0) say(`no profile is declared in ${path}`, "dim");
+    return foreign;
+  }
+  const found = foreign.filter((each) => each.name === name);
+  if (found.length > 0) return found;
+  const known = foreign.map((each) => each.name).join(", ") || "none";
+  throw new BadInput("profile", `${JSON.stringify(name)} is not a profile of ${path} (declared: ${known})`);
+}
+
+async function findCarriers(profiles: readonly ForeignProfile[]): Promise<readonly Carrier[]> {
+  const found: Carrier[] = [];
+  for (const profile of profiles) {
+    const extra =
+      typeof profile.owner === "object" && "pid-variable" in profile.owner
+        ? [profile.owner["pid-variable"]]
+        : [];
+    const processes = await listMarked(findAnchor(), profile.marker, extra);
+    const claimed = await claimedOwners(profile, processes);
+    for (const process of processes)
+      found.push({ process, profile, fate: ownerOf({ profile, process, carriers: processes, claimed }) });
+  }
+  return found;
+}
+
+/** The processes that a profile's owners are said to be, as they are now. */
+async function claimedOwners(
+  { owner }: ForeignProfile,
+  processes: readonly MarkedProcess[],
+): Promise<ReadonlyMap<string, ProcessEvidence | null>> {
+  if (owner === "orphaned") return new Map();
+  const said =
+    "pid-file" in owner
+      ? [(await readFile(owner["pid-file"], "utf8").catch(() => "")).trim()]
+      : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
+  const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
+  const evidence = await inspect(findAnchor(), pids.map(Number), { brief: true });
+  return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
+}
+
+function lines({ process, profile, fate }: Carrier): string[] {
+  const { identity, argv, command, value, uid } = process;
+  return [
+    `${identity.pid}  ${profile.name}  uid ${uid}  ${sanitizeLine(argv.join(" ") || command)}`,
+    `  marker: ${profile.marker}=${sanitizeLine(value)}`,
+    `  owner: ${sanitizeLine(fate.why)}`,
+  ];
+}
+
+function asJson({ process, profile, fate }: Carrier): object {
+  const { identity, parentPid, uid, command, argv, value } = process;
+  return {
+    profile: profile.name,
+    marker: profile.marker,
+    value,
+    ...identity,
+    parentPid,
+    uid,
+    command,
+    argv,
+    owner: fate,
+  };
+}

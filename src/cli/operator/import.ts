@@ -1,0 +1,194 @@
+import { readFile } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import { z } from "zod";
+import { findAnchor } from "../../anchor/binary.js";
+import { inspect } from "../../anchor/inspect.js";
+import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { readMachineIdentity } from "../../store/machine.js";
+import { openSqliteStore } from "../../store/sqlite/open.js";
+import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
+import type { MachineIdentity } from "../../anchor/host.js";
+import type { ImportedFacts } from "../../store/run-record.js";
+import type { NewRun, Store } from "../../store/store.js";
+import { newRunId } from "../../supervisor/ids.js";
+import { commandHash, displayCommand } from "../../supervisor/redact.js";
+import { NOBODY, type ImportedSight } from "../../supervisor/reconcile/decide.js";
+import { compareImported } from "../../supervisor/reconcile/imported.js";
+import { splitCommand } from "../../supervisor/split-command.js";
+import { print } from "../runs/print.js";
+
+/** As other tools write it: camel or snake case; what is not known here is not read. */
+const entry = z
+  .object({
+    pid: z.int().min(2),
+    command: z.string().min(1),
+    wrapperRoot: z.string().optional(),
+    wrapper_root: z.string().optional(),
+    startTime: z.int().min(1).nullish(),
+    sessionKey: z.string().min(1).nullish(),
+    agentId: z.string().min(1).nullish(),
+    labels: z.record(z.string(), z.string()).default({}),
+  })
+  .transform(({ wrapper_root, wrapperRoot = wrapper_root ?? "", ...rest }) => ({ ...rest, wrapperRoot }))
+  .refine(({ wrapperRoot }) => isAbsolute(wrapperRoot), "needs an absolute wrapperRoot");
+type Entry = z.output<typeof entry>;
+
+/** Records of another tool's processes. Each is believed only when process, place and command all match. */
+export async function importRuns(file: string, dryRun: boolean, json: boolean): Promise<number> {
+  const entries = await readEntries(file);
+  const sights = await lookAtAll(entries);
+  const ids = dryRun ? entries.map(() => null) : await record(entries);
+  const results = entries.map(({ pid, command }, at) => ({
+    runId: ids[at] ?? null,
+    pid,
+    command: shown(command),
+    ...verdict(sights[at]),
+  }));
+  if (json) print(`${JSON.stringify(results, null, 2)}\n`);
+  else
+    for (const { runId, pid, command, verified, why } of results)
+      print(
+        `${runId ?? "-"}  ${pid}  ${verified ? "verified" : "not verified"}: ${sanitizeLine(why)}  ${sanitizeLine(command)}\n`,
+      );
+  return 0;
+}
+
+async function readEntries(file: string): Promise<readonly Entry[]> {
+  let raw: unknown;
+  try {
+    const text = await readFile(file, "utf8");
+    raw =
+      text.trimStart().startsWith("[") || text.trim().split("\n").length === 1
+        ? JSON.parse(text)
+        : text
+            .trim()
+            .split("\n")
+            .map((line) => JSON.parse(line) as unknown);
+  } catch (error) {
+    throw new BadInput(
+      "file",
+      `${file} cannot be read as JSON (${(error as Error).message}); nothing was imported`,
+    );
+  }
+  const list = Array.isArray(raw) ? raw : [raw];
+  const parsed = z.array(entry).safeParse(list);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const at = issue?.path[0];
+  throw new BadInput(
+    "file",
+    `${file}: entry ${typeof at === "number" ? at + 1 : "?"} cannot be used (${issue?.path.slice(1).join(".") ?? ""} ${issue?.message ?? ""}); nothing was imported`,
+  );
+}
+
+async function lookAtAll(entries: readonly Entry[]): Promise<readonly ImportedSight[]> {
+  const evidence = await inspect(
+    findAnchor(),
+    entries.map(({ pid }) => pid),
+  );
+  return entries.map((each, at) => {
+    const live = evidence[at];
+    return live === undefined
+      ? { kind: "unknown", why: "it cannot be looked at" }
+      : compareImported(factsOf(each), live);
+  });
+}
+
+function factsOf({ pid, command, wrapperRoot, startTime }: Entry): ImportedFacts {
+  return { pid, commandHash: commandHash(words(command)), wrapperRoot, startTime: startTime ?? null };
+}
+
+/** Quotes that do not end are no command's; taken as one word, it matches nobody's. */
+function words(command: string): readonly string[] {
+  return splitCommand(command) ?? [command];
+}
+
+function verdict(sight: ImportedSight | undefined): { readonly verified: boolean; readonly why: string } {
+  switch (sight?.kind) {
+    case "matches":
+      return {
+        verified: true,
+        why: "process, wrapper root and command match; a gateway or `runs cleanup` will end it",
+      };
+    case "gone":
+      return { verified: false, why: "the process is gone" };
+    case "differs":
+    case "unknown":
+      return { verified: false, why: `${sight.why}; it will be left alone` };
+    case undefined:
+      return { verified: false, why: "it cannot be looked at" };
+  }
+}
+
+async function record(entries: readonly Entry[]): Promise<readonly string[]> {
+  const { home, storePath } = await openStateDirectory(resolveHome());
+  const machine = await readMachineIdentity(home);
+  await using store = await openSqliteStore({ path: storePath });
+  const ids: string[] = [];
+  const known = await alreadyKnown(store);
+  for (const each of entries) {
+    const before = known.get(keyOf(factsOf(each)));
+    if (before !== undefined) ids.push(before);
+    else {
+      const run = toRun(each, machine);
+      // No lease that anybody holds: whoever reconciles next may look at it.
+      await store.insertRun(run, 0);
+      known.set(keyOf(factsOf(each)), run.runId);
+      ids.push(run.runId);
+    }
+  }
+  return ids;
+}
+
+/** Importing a file twice imports it once. */
+async function alreadyKnown(store: Store): Promise<Map<string, string>> {
+  const open = await store.listRuns({ states: ["starting", "running", "exiting"] });
+  return new Map(
+    open.flatMap(({ runId, imported }) => (imported === null ? [] : [[keyOf(imported), runId] as const])),
+  );
+}
+
+function keyOf({ pid, commandHash, wrapperRoot, startTime }: ImportedFacts): string {
+  return JSON.stringify([pid, commandHash, wrapperRoot, startTime]);
+}
+
+function shown(command: string): string {
+  return displayCommand(words(command));
+}
+
+/** Kept besides what the other tool had on file: nothing that it did not say. */
+function toRun(each: Entry, machine: MachineIdentity): NewRun {
+  const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
+  return {
+    runId: newRunId(),
+    leaseId: "",
+    sessionKey: each.sessionKey ?? null,
+    backendId: null,
+    agentId: each.agentId ?? null,
+    labels: each.labels,
+    kind: "task",
+    io: "pipe",
+    command: shown(each.command),
+    commandHash: commandHash(words(each.command)),
+    cwd: "",
+    ...machine,
+    anchorPath: each.wrapperRoot,
+    originInstanceId: "imported",
+    ownerInstanceId: NOBODY,
+    leaseEpoch: 1,
+    deadlines: { overallMs: null, noOutputMs: null },
+    policy: {
+      graceMs,
+      settleMs,
+      drainMs,
+      killReportMs,
+      ownerLossMs,
+      onEscape: "sweep",
+      onOrphan: "terminate",
+    },
+    createdAt: Date.now(),
+    imported: factsOf(each),
+  };
+}

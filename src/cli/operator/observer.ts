@@ -1,0 +1,19 @@
+import { findAnchor } from "../../anchor/binary.js";
+import { observeNatively, type NativeObserver } from "../../anchor/native-host.js";
+import { observeMachineIdentity } from "../../store/machine.js";
+import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
+
+/** What an operator's command stands on: it reads directories and asks anchors, and needs neither gateway nor store. */
+export interface Observatory extends AsyncDisposable {
+  readonly directory: StateDirectory;
+  readonly host: NativeObserver;
+}
+
+/** Null: there is no state directory, so nothing was ever run. */
+export async function openObservatory(): Promise<Observatory | null> {
+  const directory = await findStateDirectory(resolveHome());
+  if (directory === null) return null;
+  const machine = await observeMachineIdentity(directory.home);
+  const host = observeNatively(directory.home, machine, findAnchor());
+  return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
+}

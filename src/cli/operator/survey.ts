@@ -1,0 +1,60 @@
+import type { RunRecord } from "../../store/run-record.js";
+import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import type { RunFilter } from "../../store/store.js";
+import { systemClock } from "../../supervisor/clock.js";
+import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
+import { addressOf } from "../../supervisor/reconcile/look.js";
+import type { Observatory } from "./observer.js";
+
+/** A run that is not over, what it is, and what proves that it is ours. */
+export interface Surveyed extends Examined {
+  readonly evidence: readonly string[];
+  /** Its anchor answers: it can be stopped by key, whoever owns it. */
+  readonly answers: boolean;
+}
+
+export async function survey(
+  observatory: Observatory,
+  store: ReadStore,
+  filter: Pick<RunFilter, "labels" | "sessionKey" | "agentId">,
+  runId: string | null,
+): Promise<readonly Surveyed[]> {
+  const { host } = observatory;
+  const records = await store.listRuns({ ...filter, states: ["starting", "running", "exiting"] });
+  const wanted = runId === null ? records : records.filter((record) => record.runId === runId);
+  const around = await surroundings(host, "", await store.now());
+  const examined = await examine(host, systemClock, around, wanted);
+  return Promise.all(
+    examined.map(async (each) => {
+      const answers = await asks(observatory, each.record);
+      return { ...each, answers, evidence: evidenceOf(each, answers) };
+    }),
+  );
+}
+
+async function asks({ host }: Observatory, record: RunRecord): Promise<boolean> {
+  if (record.imported !== null) return false;
+  const observer = await host.attach(addressOf(record), 0).catch(() => null);
+  observer?.close();
+  return observer !== null;
+}
+
+/** Facts, each with what it was compared with. A name or a command line is none. */
+function evidenceOf({ record, sight }: Examined, answers: boolean): string[] {
+  const { anchor, root, boundary, imported } = record;
+  const facts: string[] = [];
+  if (answers) facts.push("its anchor answers to the key in its run directory");
+  if (sight?.anchor === "alive" && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
+  if (sight?.root === "alive" && root !== null) facts.push(`first process ${identityText(root)} is alive`);
+  if (sight?.boundary === "populated" && boundary?.cgroup != null)
+    facts.push(`cgroup ${boundary.cgroup} (inode ${boundary.cgroupInode ?? "?"}) is not empty`);
+  if (sight?.exitFile === true) facts.push("its exit file is there");
+  if (sight?.swept === true) facts.push("its launcher has swept it");
+  if (imported !== null && sight?.imported?.kind === "matches")
+    facts.push(`process ${imported.pid} runs the recorded command from below ${imported.wrapperRoot}`);
+  return facts;
+}
+
+function identityText({ pid, startTime, uniqueId }: NonNullable<RunRecord["root"]>): string {
+  return uniqueId === null ? `${pid} (start ${startTime})` : `${pid} (start ${startTime}, id ${uniqueId})`;
+}

@@ -1,0 +1,36 @@
+import { stat } from "node:fs/promises";
+import { ReadOnlyView } from "./read-only-view.js";
+import { fingerprint } from "./fingerprint.js";
+
+export interface StoreHealth {
+  readonly schema: number;
+  /** What SQLite found wrong; null: nothing. */
+  readonly damage: string | null;
+  readonly runs: { readonly open: number; readonly ended: number };
+  readonly events: number;
+  readonly logBytes: number;
+}
+
+/** Look the whole file over, changing nothing. Null: there is none, or it is empty. Rejects when it cannot be read at all. */
+export async function checkSqliteStore(path: string): Promise<StoreHealth | null> {
+  const at = fingerprint(path);
+  if (at === null) return null;
+  await using view = new ReadOnlyView(path, at);
+  if (view.db === null) return null;
+  const first = <Row>(text: string): Row | undefined => view.all<Row>(text)[0];
+  const check = first<{ readonly quick_check: string }>("pragma quick_check(1)")?.quick_check ?? "no answer";
+  const count = (text: string): number => first<{ readonly n: number }>(text)?.n ?? 0;
+  return {
+    schema: count("select max(id) as n from holdfast_migrations"),
+    damage: check === "ok" ? null : check,
+    runs: {
+      open: count("select count(*) as n from runs where state <> 'exited'"),
+      ended: count("select count(*) as n from runs where state = 'exited'"),
+    },
+    events: count("select count(*) as n from run_events"),
+    logBytes: await stat(`${path}-wal`).then(
+      ({ size }) => size,
+      () => 0,
+    ),
+  };
+}

@@ -1,0 +1,42 @@
+import type { RunRecord } from "../../store/run-record.js";
+import type { Clock } from "../clock.js";
+import { decide, standing, type Claim, type Decision, type Sight, type Surroundings } from "./decide.js";
+import { look, type Looker } from "./look.js";
+
+export interface Examined {
+  readonly record: RunRecord;
+  readonly decision: Decision;
+  /** Null: decided without a look, so there is nothing to claim. */
+  readonly claim: Claim | null;
+  readonly sight: Sight | null;
+}
+
+export async function surroundings(
+  host: Looker,
+  me: string,
+  now: number,
+  unreachableMs: Surroundings["unreachableMs"] = () => 0,
+): Promise<Surroundings> {
+  const instances = new Map((await host.instances()).map((each) => [each.instanceId, each] as const));
+  return { me, machine: host.machine, now, instances, unreachableMs };
+}
+
+/** What each of these runs is, and what is to be done about it. Looks only. */
+export async function examine(
+  host: Looker,
+  clock: Clock,
+  around: Surroundings,
+  records: readonly RunRecord[],
+): Promise<readonly Examined[]> {
+  const stood = records.map((record) => ({ record, stands: standing(record, around) }));
+  const open = stood.flatMap(({ record, stands }) => (stands.kind === "open" ? [record] : []));
+  const sights = await look(host, clock, around.instances, open);
+  return stood.flatMap(({ record, stands }): Examined[] => {
+    if (stands.kind === "decided") return [{ record, decision: stands.decision, claim: null, sight: null }];
+    const { claim } = stands;
+    const sight = sights.get(record.runId);
+    return sight === undefined
+      ? []
+      : [{ record, decision: decide(record, claim, sight, around.machine), claim, sight }];
+  });
+}
