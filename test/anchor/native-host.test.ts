@@ -376,9 +376,13 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
   });
 
   test("reap ends a verified tree that neither anchor nor launcher is left to end", async () => {
-    const { link, ended } = await run("run_a", ["sh", "-c", "sleep 1000 & echo up; wait"], {
-      env: { PATH: "/usr/bin:/bin", HOLDFAST_LEASE_ID: "lease_x" },
-    });
+    const { link, ended } = await run(
+      "run_a",
+      ["sh", "-c", "sleep 1000 & setsid sleep 1000 & sleep 0.1; echo up; wait"],
+      {
+        env: { PATH: "/usr/bin:/bin", HOLDFAST_LEASE_ID: "lease_x" },
+      },
+    );
     await until(async () => (await text("run_a")) === "up\n");
     const { anchor, root, boundary } = link.welcome;
     // Killed first: it would sweep the tree as soon as its anchor dies.
@@ -389,6 +393,10 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       boundary.cgroup === null ? null : { path: boundary.cgroup, inode: boundary.cgroupInode ?? "" };
     const result = await host.reap({ root, cgroup, leaseId: "lease_x", graceMs: 100 });
     expect(result).toMatchObject({ verified: true, survivors: [] });
+    expect(result.residue.map(({ kind, command }) => `${kind} ${command}`).toSorted()).toEqual([
+      "background sleep",
+      "detached sleep",
+    ]);
     expect(result.emptiness).toBe(cgroup === null ? "unproven" : "proven");
     expect((await host.inspect([root]))[0]).toMatchObject({ matches: false });
     // The dead launcher's socket is all that is left.
@@ -429,6 +437,18 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     // An anchor may die of its launcher's death; what counts is that every start is answered and the instance works.
     expect(await outcomes).toHaveLength(ids.length);
     expect(await (await run("run_z", ["/bin/true"])).ended).toMatchObject({ leader: { code: 0 } });
+  });
+
+  test("a run whose launcher is killed before it has looked at START is started by the next one", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const launcher = await currentLauncher(`run_before_${round}`);
+      // Stopped, so that the START waits unread when it dies.
+      process.kill(launcher, "SIGSTOP");
+      const starts = Promise.all([0, 1, 2].map((each) => run(`run_${round}_${each}`, ["/bin/true"])));
+      await new Promise((resolve) => setTimeout(resolve, round));
+      process.kill(launcher, "SIGKILL");
+      for (const { ended } of await starts) expect(await ended).toMatchObject({ leader: { code: 0 } });
+    }
   });
 
   /** Only a number that is certainly the launcher's may be signalled. */
