@@ -1,4 +1,4 @@
-import { mkdir, rm } from "node:fs/promises";
+import { mkdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { openNativeHost } from "../anchor/native-host.js";
 import { defaults } from "../defaults.js";
@@ -22,11 +22,10 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
   const { home, storePath, instancesPath } = await openStateDirectory(options.home ?? resolveHome());
   const instanceDir = join(instancesPath, instanceId);
   const ephemeral = options.instanceId === undefined;
-  await makePrivate(instanceDir);
 
   const opened: AsyncDisposable[] = [];
   try {
-    const lock = await acquireInstanceLock(instanceDir);
+    const lock = await makeAndLock(instanceDir);
     opened.push(lock);
     const machine = await readMachineIdentity(home);
     const store = await openSqliteStore({
@@ -67,6 +66,25 @@ function warn({ message, cause }: Problem): void {
   const detail = cause instanceof Error ? cause.message : "";
   process.emitWarning(message, { type: "HoldfastWarning", code: "HOLDFAST_PROBLEM", detail });
 }
+
+/** Until it is locked, an empty instance looks dead to others, who may be removing it. */
+async function makeAndLock(instanceDir: string): Promise<AsyncDisposable> {
+  for (let tries = 1; ; tries++) {
+    await makePrivate(instanceDir);
+    try {
+      return await acquireInstanceLock(instanceDir);
+    } catch (error) {
+      const removed = await stat(instanceDir).then(
+        () => false,
+        () => true,
+      );
+      if (!removed || tries === OPEN_TRIES) throw error;
+    }
+  }
+}
+
+/** Whoever removes dead instances does so once in a while; to lose against one three times takes three of them. */
+const OPEN_TRIES = 3;
 
 async function makePrivate(path: string): Promise<void> {
   try {

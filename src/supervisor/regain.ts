@@ -90,6 +90,13 @@ async function attempt(live: LiveRun): Promise<boolean> {
   }
 }
 
+/** The store does not count it as ours: it has been taken over, or ended. */
+export async function missed(live: LiveRun): Promise<void> {
+  const record = await live.context.store.getRun(live.facts.runId);
+  if (record === null || record.ownerInstanceId !== live.context.instanceId || record.state === "exited")
+    robbed(live, record?.ownerInstanceId ?? null);
+}
+
 /** Somebody else has taken the run over, as the rules allow: nothing more is done here, and it is said why. */
 export function robbed(live: LiveRun, by: string | null): void {
   if (isOver(live)) return;

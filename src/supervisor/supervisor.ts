@@ -21,7 +21,7 @@ import type { Context } from "./context.js";
 import { Leases } from "./leases.js";
 import { Left } from "./reconcile/left.js";
 import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
-import { robbed } from "./regain.js";
+import { missed } from "./regain.js";
 import { retain } from "./retain.js";
 import { runOf } from "./run.js";
 import { StoreGate } from "./store-gate.js";
@@ -84,7 +84,8 @@ class ComposedSupervisor implements Supervisor {
       instanceId,
       held: () => live.size,
       missing: (known) => {
-        for (const each of [...live.values()]) if (!known.has(each.facts.runId)) robbed(each, null);
+        for (const each of [...live.values()])
+          if (!known.has(each.facts.runId)) this.#context.track(each.facts.runId, missed(each));
       },
       failing: (cause) =>
         report({ runId: null, message: "the leases could not be renewed; trying again", cause }),

@@ -1,0 +1,176 @@
+import { describe, expect, test } from "vitest";
+import type { LocalInstance } from "../../../src/anchor/host.js";
+import { defaults } from "../../../src/defaults.js";
+import type { RunRecord } from "../../../src/store/run-record.js";
+import {
+  decide,
+  NOBODY,
+  standing,
+  type Claim,
+  type Sight,
+  type Surroundings,
+} from "../../../src/supervisor/reconcile/decide.js";
+import { sampleRecord } from "../../cli/sample-record.js";
+
+const NOW = 1_000_000;
+const HERE = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]" };
+const ELSEWHERE = { hostId: "other host" };
+const BEFORE = { bootId: "other boot" };
+const CONTAINER = { pidNamespace: "pid:[2]" };
+const identity = { pid: 10, startTime: 20, uniqueId: "30" };
+
+const locals: readonly LocalInstance[] = [
+  { instanceId: "me", alive: true, launched: true },
+  { instanceId: "alive", alive: true, launched: true },
+  { instanceId: "dead", alive: false, launched: false },
+];
+
+function around(change: Partial<Surroundings> = {}): Surroundings {
+  return {
+    me: "me",
+    machine: HERE,
+    now: NOW,
+    instances: new Map(locals.map((each) => [each.instanceId, each])),
+    unreachableMs: () => 0,
+    ...change,
+  };
+}
+
+/** A running run of `owner`'s whose lease expired so long ago. */
+function run(owner: string, expiredMs: number, change: Partial<RunRecord> = {}): RunRecord {
+  return sampleRecord({
+    ...HERE,
+    state: "running",
+    anchor: identity,
+    root: identity,
+    originInstanceId: owner,
+    ownerInstanceId: owner,
+    leaseExpiresAt: NOW - expiredMs,
+    endedAt: null,
+    exit: null,
+    emptiness: null,
+    ...change,
+  });
+}
+
+const HOUR = 3_600_000;
+
+describe("whose it is", () => {
+  test.each<[string, RunRecord, string]>([
+    ["a healthy lease of another is not touched", run("alive", -1), "leave healthy"],
+    ["nor a healthy one of an instance that is dead already", run("dead", -1), "leave healthy"],
+    ["nor a healthy one of a stranger on this machine", run("unknown", -1), "leave healthy"],
+    ["what is mine is open, however long expired", run("me", HOUR), "mine null"],
+    ["what is mine is open before it expires", run("me", -1), "mine null"],
+    ["expired, and its owner is dead: open", run("dead", 0), "lock-free 0"],
+    ["expired, but its owner lives: it may be asleep", run("alive", HOUR / 60), "leave stalled"],
+    [
+      "expired for ten leases: open, whoever holds the lock",
+      run("alive", defaults.stalledOwnerMs),
+      `stalled ${defaults.stalledOwnerMs}`,
+    ],
+    ["one millisecond less: not", run("alive", defaults.stalledOwnerMs - 1), "leave stalled"],
+    ["expired, of a stranger on this machine: only after ten leases", run("unknown", 1), "leave stalled"],
+    ["and then", run("unknown", defaults.stalledOwnerMs), `stalled ${defaults.stalledOwnerMs}`],
+    ["another machine's is never open", run("unknown", HOUR, ELSEWHERE), "leave elsewhere"],
+    ["not even a dead local instance's: the directory was moved", run("dead", HOUR, ELSEWHERE), "leave elsewhere"],
+    ["nor mine", run("me", HOUR, ELSEWHERE), "leave elsewhere"],
+    ["another boot's of no instance here", run("unknown", HOUR, BEFORE), "leave elsewhere"],
+    ["another boot's, whatever its clock said", run("unknown", -HOUR, BEFORE), "leave elsewhere"],
+    ["another container's of no instance here", run("unknown", HOUR, CONTAINER), "leave elsewhere"],
+    ["mine of another boot", run("me", -HOUR, BEFORE), "mine null"],
+    ["a dead local instance's of another boot", run("dead", -HOUR, BEFORE), "other-boot null"],
+    ["a live local instance's of another boot is its own affair", run("alive", HOUR, BEFORE), "leave healthy"],
+    ["a dead local instance's of another container", run("dead", HOUR, CONTAINER), "lock-free 0"],
+    ["a live one's of another container, however long expired", run("alive", HOUR, CONTAINER), "leave stalled"],
+    ["imported, never owned by anybody", run(NOBODY, 0), "never-owned 0"],
+    ["imported before a restart", run(NOBODY, 0, BEFORE), "other-boot null"],
+  ])("%s", (_, record, expected) => {
+    const found = standing(record, around());
+    const said =
+      found.kind === "open"
+        ? `${found.claim.evidence} ${found.claim.expiredForMs}`
+        : `${found.decision.action} ${found.decision.row}`;
+    expect(said).toBe(expected);
+  });
+
+  test("out of reach for a day: lost on record, and only then", () => {
+    const after = (ms: number): string => {
+      const found = standing(run("unknown", HOUR, ELSEWHERE), around({ unreachableMs: () => ms }));
+      return found.kind === "decided" ? found.decision.action : "open";
+    };
+    expect(after(defaults.hostLostMs - 1)).toBe("leave");
+    expect(after(defaults.hostLostMs)).toBe("lose");
+  });
+});
+
+const MINE: Claim = { evidence: "mine", expiredForMs: null };
+const DEAD: Claim = { evidence: "lock-free", expiredForMs: 0 };
+
+function seen(change: Partial<Sight> = {}): Sight {
+  return {
+    exitFile: false,
+    swept: false,
+    anchor: "gone",
+    root: "gone",
+    boundary: null,
+    imported: null,
+    ...change,
+  };
+}
+
+const adopts = run("dead", 1);
+const terminates = run("dead", 1, { policy: { ...adopts.policy, onOrphan: "terminate" } });
+const never = run("me", 1, { anchor: null, root: null, state: "starting" });
+
+describe("what it is", () => {
+  test.each<[string, RunRecord, Claim, Sight, string]>([
+    ["an exit file", run("me", 1), MINE, seen({ exitFile: true }), "finalize exit-file"],
+    ["an exit file, although its cgroup is not empty", run("me", 1), MINE, seen({ exitFile: true, boundary: "populated" }), "finalize exit-file"],
+    ["an exit file of another boot is as true", run("me", 1, BEFORE), MINE, seen({ exitFile: true }), "finalize exit-file"],
+    ["an exit file of another container", run("dead", 1, CONTAINER), DEAD, seen({ exitFile: true }), "finalize exit-file"],
+    ["another boot", run("me", 1, BEFORE), MINE, seen(), "lose other-boot"],
+    ["another boot, its numbers are somebody else's now", run("me", 1, BEFORE), MINE, seen({ anchor: "alive", root: "alive" }), "lose other-boot"],
+    ["never executed", never, MINE, seen(), "spawn-error never-executed"],
+    ["never executed, its cgroup empty", never, MINE, seen({ boundary: "empty" }), "spawn-error never-executed"],
+    ["no identity, but a cgroup with somebody in it", never, MINE, seen({ boundary: "populated" }), "sweep detached-orphaned"],
+    ["behind the gate, its anchor answers", never, MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
+    ["mine, its anchor lives", run("me", 1), MINE, seen({ anchor: "alive", root: "alive" }), "continue anchor-alive"],
+    ["a dead owner's, to be adopted", adopts, DEAD, seen({ anchor: "alive" }), "adopt anchor-alive"],
+    ["a dead owner's, not to outlive it", terminates, DEAD, seen({ anchor: "alive" }), "terminate anchor-alive"],
+    ["anchor dead, root verified", run("me", 1), MINE, seen({ root: "alive" }), "sweep root-alive"],
+    ["anchor and root gone, cgroup not empty", run("me", 1), MINE, seen({ boundary: "populated" }), "sweep detached-orphaned"],
+    ["swept by its launcher", run("me", 1), MINE, seen({ swept: true }), "lose swept"],
+    ["its cgroup is empty", run("me", 1), MINE, seen({ boundary: "empty" }), "lose swept"],
+    ["its cgroup is gone", run("me", 1), MINE, seen({ boundary: "gone" }), "lose swept"],
+    ["nothing verifiable", run("me", 1), MINE, seen(), "lose unverifiable"],
+    ["anchors cannot be looked at", run("me", 1), MINE, seen({ anchor: "unknown" }), "leave unseen"],
+    ["the root cannot be looked at", run("me", 1), MINE, seen({ root: "unknown" }), "leave unseen"],
+    ["the cgroup cannot be looked at", run("me", 1), MINE, seen({ boundary: "unknown" }), "leave unseen"],
+    ["another container, of a dead owner", run("dead", 1, CONTAINER), DEAD, seen(), "leave elsewhere"],
+    ["another container, mine, and its anchor answers", run("me", 1, CONTAINER), MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
+    ["another container, mine, and nobody answers", run("me", 1, CONTAINER), MINE, seen(), "lose unverifiable"],
+    ["imported, all of it matches", run(NOBODY, 1), DEAD, seen({ imported: { kind: "matches" } }), "sweep imported"],
+    ["imported, the process is gone", run(NOBODY, 1), DEAD, seen({ imported: { kind: "gone" } }), "lose imported"],
+    ["imported, another command", run(NOBODY, 1), DEAD, seen({ imported: { kind: "differs", why: "x" } }), "leave imported"],
+    ["imported, nobody can look", run(NOBODY, 1), DEAD, seen({ imported: { kind: "unknown", why: "x" } }), "leave imported"],
+  ])("%s", (_, record, claim, sight, expected) => {
+    const { action, row, why } = decide(record, claim, sight, HERE);
+    expect(`${action} ${row}`).toBe(expected);
+    expect(why).not.toBe("");
+  });
+
+  test("nobody is signalled on evidence of another machine, boot or container", () => {
+    const looks = (["alive", "gone", "unknown"] as const).flatMap((anchor) =>
+      (["alive", "gone", "unknown"] as const).flatMap((root) =>
+        ([null, "populated", "empty", "gone", "unknown"] as const).map((boundary) => seen({ anchor, root, boundary })),
+      ),
+    );
+    for (const sight of looks)
+      for (const place of [BEFORE, CONTAINER])
+        for (const [owner, claim] of [["me", MINE], ["dead", DEAD]] as const) {
+          const { action } = decide(run(owner, 1, place), claim, sight, HERE);
+          expect(["sweep", "adopt", "terminate"]).not.toContain(action);
+        }
+  });
+});
