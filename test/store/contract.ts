@@ -254,6 +254,11 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       ]);
     });
 
+    test("ten thousand events are written in one go", async () => {
+      await store.appendEvents(Array.from({ length: 10_000 }, (_, at) => event("r", at)));
+      expect((await other.listEvents({ newestFirst: true, limit: 1 }))[0]?.at).toBe(9_999);
+    });
+
     test("the newest event can be asked for first", async () => {
       await store.appendEvents([1, 2, 3].map((at) => event("r", at)));
       expect((await store.listEvents({ newestFirst: true, limit: 2 })).map(({ at }) => at)).toEqual([3, 2]);

@@ -7,6 +7,9 @@ import type { SqliteConnection } from "./connection.js";
 /** Rows deleted at a time: few enough that the unlucky write is not noticed. */
 const PRUNED_AT_ONCE = 100;
 
+/** A statement has room for 32,766 values; fewer shapes of it are kept prepared this way, too. */
+const INSERTED_AT_ONCE = 100;
+
 /** Within a transaction: insert, and now and then forget the oldest, so that never more than `kept` are committed. */
 export function appendEvents(
   connection: SqliteConnection,
@@ -15,10 +18,11 @@ export function appendEvents(
   kept: number,
 ): void {
   if (events.length === 0) return;
-  const { insertId } = connection.execute(
-    db.insertInto("run_events").values(events.map(toEventRow)).compile(),
-  );
-  const last = Number(insertId);
+  let last = 0;
+  for (let at = 0; at < events.length; at += INSERTED_AT_ONCE) {
+    const rows = events.slice(at, at + INSERTED_AT_ONCE).map(toEventRow);
+    last = Number(connection.execute(db.insertInto("run_events").values(rows).compile()).insertId);
+  }
   const step = Math.max(1, Math.min(PRUNED_AT_ONCE, Math.floor(kept / 100)));
   // Counted by sequence number, not by process: many short-lived supervisors share one table.
   const due = Math.floor(last / step) > Math.floor((last - events.length) / step);

@@ -115,21 +115,7 @@ export class SqliteStore implements Store {
   }
 
   async deleteRuns(runIds: readonly string[]): Promise<number> {
-    if (runIds.length === 0) return 0;
-    return this.#connection.transaction(() => {
-      const { rows } = this.#connection.execute(
-        this.#db
-          .deleteFrom("runs")
-          .where("run_id", "in", runIds)
-          .where("state", "=", "exited")
-          .returning("run_id")
-          .compile(),
-      );
-      const gone = rows.map(({ run_id }) => run_id);
-      if (gone.length > 0)
-        this.#connection.execute(this.#db.deleteFrom("run_events").where("run_id", "in", gone).compile());
-      return gone.length;
-    });
+    return this.#connection.transaction(() => runIds.filter((runId) => this.#deleteRun(runId)).length);
   }
 
   countEnded(): Promise<number> {
@@ -144,6 +130,13 @@ export class SqliteStore implements Store {
     await this.#db.destroy();
     this.#walSync.close();
     this.#connection.close();
+  }
+
+  #deleteRun(runId: string): boolean {
+    const run = this.#db.deleteFrom("runs").where("run_id", "=", runId).where("state", "=", "exited");
+    if (!this.#changed(run)) return false;
+    this.#connection.execute(this.#db.deleteFrom("run_events").where("run_id", "=", runId).compile());
+    return true;
   }
 
   /** Guarded by the whole lease: whoever holds less than the newest epoch changes nothing. */

@@ -54,9 +54,10 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
     }),
   );
   await noteLeft(context, examined, scope.own !== true && scope.runIds === undefined);
+  const named = new Set(examined.flatMap(({ record }) => [record.ownerInstanceId, record.originInstanceId]));
   const strays =
     scope.runIds === undefined
-      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances))
+      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances), named)
       : [];
   return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
 }

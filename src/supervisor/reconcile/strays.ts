@@ -8,11 +8,13 @@ import { importBoundary, importRun } from "./import-run.js";
 
 /**
  * Directories and cgroups of these instances (this one's, and dead ones') that no open record accounts for: give those
- * a record that have none, and end what lives on behind an ended one. Then remove dead instances that are empty.
+ * a record that have none, and end what lives on behind an ended one. Then remove dead instances that are empty and not
+ * `named` by an open record.
  */
 export async function takeUpStrays(
   context: Context,
   instanceIds: readonly string[],
+  named: ReadonlySet<string>,
 ): Promise<readonly (LiveRun | null)[]> {
   const taken: (LiveRun | null)[] = [];
   for (const instanceId of instanceIds) {
@@ -24,7 +26,8 @@ export async function takeUpStrays(
     for (const boundary of await context.host.boundaries(instanceId))
       if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
         taken.push(await takeUpBoundary(context, instanceId, boundary));
-    if (instanceId !== context.instanceId && runIds.length === 0)
+    // While a record names it, its free lock is the proof that it is dead.
+    if (instanceId !== context.instanceId && runIds.length === 0 && !named.has(instanceId))
       await context.host.removeInstance(instanceId);
   }
   return taken;

@@ -73,16 +73,28 @@ describe("whose it is", () => {
     ["expired, of a stranger on this machine: only after ten leases", run("unknown", 1), "leave stalled"],
     ["and then", run("unknown", defaults.stalledOwnerMs), `stalled ${defaults.stalledOwnerMs}`],
     ["another machine's is never open", run("unknown", HOUR, ELSEWHERE), "leave elsewhere"],
-    ["not even a dead local instance's: the directory was moved", run("dead", HOUR, ELSEWHERE), "leave elsewhere"],
+    [
+      "not even a dead local instance's: the directory was moved",
+      run("dead", HOUR, ELSEWHERE),
+      "leave elsewhere",
+    ],
     ["nor mine", run("me", HOUR, ELSEWHERE), "leave elsewhere"],
     ["another boot's of no instance here", run("unknown", HOUR, BEFORE), "leave elsewhere"],
     ["another boot's, whatever its clock said", run("unknown", -HOUR, BEFORE), "leave elsewhere"],
     ["another container's of no instance here", run("unknown", HOUR, CONTAINER), "leave elsewhere"],
     ["mine of another boot", run("me", -HOUR, BEFORE), "mine null"],
     ["a dead local instance's of another boot", run("dead", -HOUR, BEFORE), "other-boot null"],
-    ["a live local instance's of another boot is its own affair", run("alive", HOUR, BEFORE), "leave healthy"],
+    [
+      "a live local instance's of another boot is its own affair",
+      run("alive", HOUR, BEFORE),
+      "leave healthy",
+    ],
     ["a dead local instance's of another container", run("dead", HOUR, CONTAINER), "lock-free 0"],
-    ["a live one's of another container, however long expired", run("alive", HOUR, CONTAINER), "leave stalled"],
+    [
+      "a live one's of another container, however long expired",
+      run("alive", HOUR, CONTAINER),
+      "leave stalled",
+    ],
     ["imported, never owned by anybody", run(NOBODY, 0), "never-owned 0"],
     ["imported before a restart", run(NOBODY, 0, BEFORE), "other-boot null"],
   ])("%s", (_, record, expected) => {
@@ -126,20 +138,74 @@ const never = run("me", 1, { anchor: null, root: null, state: "starting" });
 describe("what it is", () => {
   test.each<[string, RunRecord, Claim, Sight, string]>([
     ["an exit file", run("me", 1), MINE, seen({ exitFile: true }), "finalize exit-file"],
-    ["an exit file, although its cgroup is not empty", run("me", 1), MINE, seen({ exitFile: true, boundary: "populated" }), "finalize exit-file"],
-    ["an exit file of another boot is as true", run("me", 1, BEFORE), MINE, seen({ exitFile: true }), "finalize exit-file"],
-    ["an exit file of another container", run("dead", 1, CONTAINER), DEAD, seen({ exitFile: true }), "finalize exit-file"],
+    [
+      "an exit file, although its cgroup is not empty",
+      run("me", 1),
+      MINE,
+      seen({ exitFile: true, boundary: "populated" }),
+      "finalize exit-file",
+    ],
+    [
+      "an exit file of another boot is as true",
+      run("me", 1, BEFORE),
+      MINE,
+      seen({ exitFile: true }),
+      "finalize exit-file",
+    ],
+    [
+      "an exit file of another container",
+      run("dead", 1, CONTAINER),
+      DEAD,
+      seen({ exitFile: true }),
+      "finalize exit-file",
+    ],
     ["another boot", run("me", 1, BEFORE), MINE, seen(), "lose other-boot"],
-    ["another boot, its numbers are somebody else's now", run("me", 1, BEFORE), MINE, seen({ anchor: "alive", root: "alive" }), "lose other-boot"],
+    [
+      "another boot, its numbers are somebody else's now",
+      run("me", 1, BEFORE),
+      MINE,
+      seen({ anchor: "alive", root: "alive" }),
+      "lose other-boot",
+    ],
     ["never executed", never, MINE, seen(), "spawn-error never-executed"],
-    ["never executed, its cgroup empty", never, MINE, seen({ boundary: "empty" }), "spawn-error never-executed"],
-    ["no identity, but a cgroup with somebody in it", never, MINE, seen({ boundary: "populated" }), "sweep detached-orphaned"],
+    [
+      "never executed, its cgroup empty",
+      never,
+      MINE,
+      seen({ boundary: "empty" }),
+      "spawn-error never-executed",
+    ],
+    [
+      "no identity, but a cgroup with somebody in it",
+      never,
+      MINE,
+      seen({ boundary: "populated" }),
+      "sweep detached-orphaned",
+    ],
     ["behind the gate, its anchor answers", never, MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
-    ["mine, its anchor lives", run("me", 1), MINE, seen({ anchor: "alive", root: "alive" }), "continue anchor-alive"],
+    [
+      "mine, its anchor lives",
+      run("me", 1),
+      MINE,
+      seen({ anchor: "alive", root: "alive" }),
+      "continue anchor-alive",
+    ],
     ["a dead owner's, to be adopted", adopts, DEAD, seen({ anchor: "alive" }), "adopt anchor-alive"],
-    ["a dead owner's, not to outlive it", terminates, DEAD, seen({ anchor: "alive" }), "terminate anchor-alive"],
+    [
+      "a dead owner's, not to outlive it",
+      terminates,
+      DEAD,
+      seen({ anchor: "alive" }),
+      "terminate anchor-alive",
+    ],
     ["anchor dead, root verified", run("me", 1), MINE, seen({ root: "alive" }), "sweep root-alive"],
-    ["anchor and root gone, cgroup not empty", run("me", 1), MINE, seen({ boundary: "populated" }), "sweep detached-orphaned"],
+    [
+      "anchor and root gone, cgroup not empty",
+      run("me", 1),
+      MINE,
+      seen({ boundary: "populated" }),
+      "sweep detached-orphaned",
+    ],
     ["swept by its launcher", run("me", 1), MINE, seen({ swept: true }), "lose swept"],
     ["its cgroup is empty", run("me", 1), MINE, seen({ boundary: "empty" }), "lose swept"],
     ["its cgroup is gone", run("me", 1), MINE, seen({ boundary: "gone" }), "lose swept"],
@@ -148,12 +214,48 @@ describe("what it is", () => {
     ["the root cannot be looked at", run("me", 1), MINE, seen({ root: "unknown" }), "leave unseen"],
     ["the cgroup cannot be looked at", run("me", 1), MINE, seen({ boundary: "unknown" }), "leave unseen"],
     ["another container, of a dead owner", run("dead", 1, CONTAINER), DEAD, seen(), "leave elsewhere"],
-    ["another container, mine, and its anchor answers", run("me", 1, CONTAINER), MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
-    ["another container, mine, and nobody answers", run("me", 1, CONTAINER), MINE, seen(), "lose unverifiable"],
-    ["imported, all of it matches", run(NOBODY, 1), DEAD, seen({ imported: { kind: "matches" } }), "sweep imported"],
-    ["imported, the process is gone", run(NOBODY, 1), DEAD, seen({ imported: { kind: "gone" } }), "lose imported"],
-    ["imported, another command", run(NOBODY, 1), DEAD, seen({ imported: { kind: "differs", why: "x" } }), "leave imported"],
-    ["imported, nobody can look", run(NOBODY, 1), DEAD, seen({ imported: { kind: "unknown", why: "x" } }), "leave imported"],
+    [
+      "another container, mine, and its anchor answers",
+      run("me", 1, CONTAINER),
+      MINE,
+      seen({ anchor: "alive" }),
+      "continue anchor-alive",
+    ],
+    [
+      "another container, mine, and nobody answers",
+      run("me", 1, CONTAINER),
+      MINE,
+      seen(),
+      "lose unverifiable",
+    ],
+    [
+      "imported, all of it matches",
+      run(NOBODY, 1),
+      DEAD,
+      seen({ imported: { kind: "matches" } }),
+      "sweep imported",
+    ],
+    [
+      "imported, the process is gone",
+      run(NOBODY, 1),
+      DEAD,
+      seen({ imported: { kind: "gone" } }),
+      "lose imported",
+    ],
+    [
+      "imported, another command",
+      run(NOBODY, 1),
+      DEAD,
+      seen({ imported: { kind: "differs", why: "x" } }),
+      "leave imported",
+    ],
+    [
+      "imported, nobody can look",
+      run(NOBODY, 1),
+      DEAD,
+      seen({ imported: { kind: "unknown", why: "x" } }),
+      "leave imported",
+    ],
   ])("%s", (_, record, claim, sight, expected) => {
     const { action, row, why } = decide(record, claim, sight, HERE);
     expect(`${action} ${row}`).toBe(expected);
@@ -163,12 +265,17 @@ describe("what it is", () => {
   test("nobody is signalled on evidence of another machine, boot or container", () => {
     const looks = (["alive", "gone", "unknown"] as const).flatMap((anchor) =>
       (["alive", "gone", "unknown"] as const).flatMap((root) =>
-        ([null, "populated", "empty", "gone", "unknown"] as const).map((boundary) => seen({ anchor, root, boundary })),
+        ([null, "populated", "empty", "gone", "unknown"] as const).map((boundary) =>
+          seen({ anchor, root, boundary }),
+        ),
       ),
     );
     for (const sight of looks)
       for (const place of [BEFORE, CONTAINER])
-        for (const [owner, claim] of [["me", MINE], ["dead", DEAD]] as const) {
+        for (const [owner, claim] of [
+          ["me", MINE],
+          ["dead", DEAD],
+        ] as const) {
           const { action } = decide(run(owner, 1, place), claim, sight, HERE);
           expect(["sweep", "adopt", "terminate"]).not.toContain(action);
         }
