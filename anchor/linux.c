@@ -359,7 +359,7 @@ long os_count_children(bool (*skip)(pid_t)) {
 bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid; }
 
 /* Without handles two readings must agree: enough to count its children, and os_signal will refuse them. */
-static bool still_itself(const struct member *member) {
+bool still_itself(const struct member *member) {
   struct stat_line line;
   if (member->id.pid == self) return true;
   if (member->handle >= 0) return alive(member->handle);
