@@ -51,7 +51,7 @@ bool os_executable(pid_t pid, char *out, size_t size) {
 /* A parent is believed when, after it was opened, the child still names it: a dead one's children have another by then. */
 static bool open_parent(struct member *child, struct member *out) {
   if (child->ppid <= 0 || !os_look(child->ppid, out)) return false;
-  if (os_refresh(child) && child->ppid == out->id.pid && os_refresh(out)) return true;
+  if (os_refresh(child) && child->ppid == out->id.pid && still_itself(out)) return true;
   os_close(out);
   return false;
 }

@@ -214,8 +214,10 @@ bool os_look(pid_t pid, struct member *out) {
 bool os_open(const struct identity *id, struct member *out) {
   if (!os_look(id->pid, out)) return false;
   bool same = out->id.start == id->start && (id->unique == 0 || out->id.unique == 0 || out->id.unique == id->unique);
-  if (!same) os_close(out);
-  return same;
+  if (same) return true;
+  os_close(out);
+  errno = ESRCH;
+  return false;
 }
 
 bool os_refresh(struct member *member) {
@@ -357,7 +359,7 @@ long os_count_children(bool (*skip)(pid_t)) {
 bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid; }
 
 /* Without handles two readings must agree: enough to count its children, and os_signal will refuse them. */
-static bool still_itself(const struct member *member) {
+bool still_itself(const struct member *member) {
   struct stat_line line;
   if (member->id.pid == self) return true;
   if (member->handle >= 0) return alive(member->handle);
@@ -476,6 +478,21 @@ bool os_cgroup_prepare(const char *instance, char *runs, size_t size, char *note
   return false;
 }
 
+/* Everything empty below it; the kernel keeps the rest. */
+static void remove_tree(int dir) {
+  DIR *entries = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entries == NULL) return;
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    int child = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (child < 0) continue;
+    remove_tree(child);
+    close(child);
+    unlinkat(dir, entry->d_name, AT_REMOVEDIR);
+  }
+  closedir(entries);
+}
+
 void os_cgroup_leave(const char *runs) {
   char base[PATH_SIZE], parent[PATH_SIZE], sup[PATH_SIZE + 8];
   snprintf(base, sizeof base, "%s", runs);
@@ -488,7 +505,14 @@ void os_cgroup_leave(const char *runs) {
   *slash = 0;
   write_in(parent, "cgroup.procs", "0");
   snprintf(sup, sizeof sup, "%s/sup", base);
-  rmdir(runs);
+  if (rmdir(runs) != 0 && errno == EBUSY) { /* a run that was abandoned, whose last process has died since, left its own */
+    int dir = open(runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (dir >= 0) {
+      remove_tree(dir);
+      close(dir);
+    }
+    rmdir(runs);
+  }
   rmdir(sup);
   rmdir(base);
 }
@@ -613,26 +637,11 @@ long os_boundary_members(const struct boundary *boundary, struct member *out, lo
   return count;
 }
 
-/* A run may have made cgroups of its own below: they go first. */
-static void remove_tree(int dir) {
-  DIR *entries = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (entries == NULL) return;
-  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
-    int child = openat(dir, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (child < 0) continue;
-    remove_tree(child);
-    close(child);
-    unlinkat(dir, entry->d_name, AT_REMOVEDIR);
-  }
-  closedir(entries);
-}
-
 void os_boundary_remove(struct boundary *boundary) {
   char path[PATH_SIZE];
   if (boundary->cgroup < 0) return;
   if (join(path, sizeof path, cgroup_root, boundary->path + strlen(cgroup_root_path)) && rmdir(path) != 0 && errno != ENOENT) {
-    remove_tree(boundary->cgroup);
+    remove_tree(boundary->cgroup); /* a run may have made cgroups of its own */
     rmdir(path);
   }
   close(boundary->cgroup);

@@ -1,4 +1,5 @@
 /* `anchor reap`: ending what has no anchor. */
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ static bool verify(const struct request *request, char *why, size_t size) {
     return false;
   }
   if (!os_open(&request->root, &reap_root)) {
-    snprintf(why, size, "the recorded process is gone");
+    snprintf(why, size, errno == ESRCH ? "the recorded process is gone" : "the recorded process cannot be looked at: left alone");
     return false;
   }
   bool marked = os_environ(reap_root.id.pid, "HOLDFAST_LEASE_ID", lease, sizeof lease);

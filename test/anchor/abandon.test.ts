@@ -2,7 +2,8 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { removeBoundaries } from "../../src/anchor/boundaries.js";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { parseExit } from "../../src/anchor/run-json.js";
 import { plantBystander } from "./bystander.js";
@@ -21,6 +22,8 @@ async function survived(
   launcher: RawLauncher,
   freezer: Freezer,
 ): Promise<{ owner: RawLink; survivor: number }> {
+  // A launcher that left before the last one died could not remove its cgroup.
+  onTestFinished(() => until(() => removeBoundaries(launcher.directory, launcher.instanceId)));
   const owner = await launcher.run("run_a", "sleep 3041 & echo $!; wait", { killReportMs: 100 });
   await until(async () => (await launcher.output("run_a")).endsWith("\n"));
   const survivor = Number(await launcher.output("run_a"));

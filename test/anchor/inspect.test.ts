@@ -107,7 +107,7 @@ describe("evidence of a process", () => {
   });
 
   test("of a zombie is that it is dead", async () => {
-    const parent = live("/bin/sh", ["-c", "sleep 0 & echo $!; exec sleep 1000"]);
+    const parent = live("/bin/sh", ["-c", "sleep 0.3 & echo $!; exec sleep 1000"]);
     const [text] = (await once(parent.stdout!, "data")) as [Buffer];
     const pid = Number(text.toString());
     await until(async () => (await inspect(anchor, [pid]))[0]?.state === "Z");

@@ -23,12 +23,14 @@ const LEAVE_MS = 5_000;
  */
 export class RawLauncher {
   readonly directory: string;
+  readonly instanceId: string;
   readonly pid: number;
   readonly #links: RawLink[] = [];
   readonly #keys = new Map<string, string>();
 
-  private constructor(directory: string, child: ChildProcess) {
+  private constructor(directory: string, instanceId: string, child: ChildProcess) {
     this.directory = directory;
+    this.instanceId = instanceId;
     this.pid = child.pid ?? 0;
   }
 
@@ -41,7 +43,7 @@ export class RawLauncher {
       env,
     });
     const left = once(child, "exit");
-    const launcher = new RawLauncher(directory, child);
+    const launcher = new RawLauncher(directory, instance, child);
     onTestFinished(async () => {
       launcher.leave();
       const late = AbortSignal.timeout(LEAVE_MS);
