@@ -47,11 +47,15 @@ export class RunDirectories {
 
   async remains(runId: string): Promise<RunRemains> {
     const directory = this.of(runId);
+    // Mostly there is nothing, or little: one look instead of four that fail.
+    const there = new Set(await readdir(directory).catch(() => []));
+    const read = <T>(name: string, parse: (text: string) => T | null): Promise<T | null> | null =>
+      there.has(name) ? readIfThere(join(directory, name), parse) : null;
     const [exit, leader, firstStop, swept] = await Promise.all([
-      this.exit(runId),
-      readIfThere(join(directory, "leader.json"), parseLeader),
-      readIfThere(join(directory, "stop.json"), parseStop),
-      readIfThere(join(directory, "swept.json"), parseSwept),
+      read("exit.json", parseExit),
+      read("leader.json", parseLeader),
+      read("stop.json", parseStop),
+      read("swept.json", parseSwept),
     ]);
     return { exit, leader, firstStop, swept };
   }

@@ -75,6 +75,8 @@ export type RunChange =
       readonly emptiness: Emptiness;
     };
 
+export type RunEnd = Extract<RunChange, { readonly to: "exited" }>;
+
 export interface RunFilter {
   readonly states?: readonly RunStateName[];
   readonly ownerInstanceId?: string;
@@ -107,8 +109,15 @@ export interface Store extends AsyncDisposable {
   saveRun(lease: Lease, change: RunChange, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Take a lease, one's own after a restart or a dead owner's, with the events that say why. Null: somebody was faster, it is not expired, or the run has exited. */
   claimLease(claim: LeaseClaim, events?: readonly NewRunEvent[]): Promise<Lease | null>;
+  /** Claim and end in one: for a run of which nothing is left but its record. False where `claimLease` says null. */
+  concludeRun(claim: LeaseClaim, end: RunEnd, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Extend all leases of an owner, expired ones too: nobody has taken them. One statement. Returns how many. */
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
+  /**
+   * Open runs that somebody may have to see to: this owner's own, and others' whose lease has expired or was measured
+   * in another boot. Healthy leases of others are left out.
+   */
+  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */
   heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;

@@ -1,23 +1,17 @@
 import type { AnchorExit, SpawnFailure, StreamName } from "../anchor/host.js";
-import type { NewRunEvent } from "../store/run-event.js";
 import type { RunExit } from "../store/run-record.js";
 import type { Aftermath } from "./aftermath.js";
 import { noteStop } from "./cancel.js";
-import { finalize, type Finale } from "./finalize.js";
+import { failureFinale, INTERRUPTED, lostFinale } from "./finale.js";
+import { finalize } from "./finalize.js";
 import type { LiveRun } from "./live-run.js";
-import { outcomeOf, outcomeOfRemains } from "./outcome.js";
+import { outcomeOf } from "./outcome.js";
 import { recordStart } from "./started.js";
 
-type Events = readonly NewRunEvent[];
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** The anchor said how it ended, on the wire or in the file it left. */
-export function concludeExit(
-  live: LiveRun,
-  exit: AnchorExit,
-  source: "anchor" | "exit-file",
-  before: Events = [],
-): void {
+export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
   if (exit.executed) recordStart(live, live.context.clock.wall() - exit.durationMs);
   noteTier(live, exit);
@@ -46,7 +40,6 @@ export function concludeExit(
     survivors: 0,
     processes,
     endedAt: exit.endedAt,
-    before,
   });
 }
 
@@ -76,90 +69,26 @@ function withReason(outcome: RunExit, failure: SpawnFailure | null): RunExit {
 }
 
 /** Nothing of the command ran, and nobody is left to say so. */
-export function concludeFailure(live: LiveRun, failure: SpawnFailure, before: Events = []): void {
+export function concludeFailure(live: LiveRun, failure: SpawnFailure): void {
   live.failure ??= failure;
-  const { errno, message } = failure;
-  finalize(live, {
-    ...NOTHING_CLEANED,
-    type: "exited",
-    ending: {
-      exit: {
-        reason: "spawn-error",
-        actor: "",
-        code: null,
-        signal: null,
-        source: "none",
-        detail: message,
-        errno: errno === 0 ? null : errno,
-      },
-      residue: [],
-      residueCount: 0,
-      usage: null,
-      emptiness: "proven",
-    },
-    before,
-  });
+  finalize(live, failureFinale(failure));
 }
 
-const NOTHING_CLEANED = { mode: "none", cleaned: 0, survivors: 0, processes: 0 } satisfies Partial<Finale>;
-
 /** False: nothing can be concluded yet. */
-export function concludeAftermath(live: LiveRun, after: Aftermath, before: Events = []): boolean {
+export function concludeAftermath(live: LiveRun, after: Aftermath): boolean {
   switch (after.kind) {
     case "exit":
-      concludeExit(live, after.exit, "exit-file", before);
+      concludeExit(live, after.exit, "exit-file");
       return true;
     case "anchor-alive":
       return false;
     case "given-up":
       return true;
     case "never-executed":
-      concludeFailure(live, live.failure ?? INTERRUPTED, before);
+      concludeFailure(live, live.failure ?? INTERRUPTED);
       return true;
     case "lost":
-      concludeLost(live, after, before);
+      finalize(live, lostFinale(after, live.facts.policy.onEscape));
       return true;
   }
-}
-
-const INTERRUPTED: SpawnFailure = {
-  errno: 0,
-  step: "interrupted",
-  message: "its supervisor ended while it was being started; the command did not run",
-};
-
-type Lost = Extract<Aftermath, { kind: "lost" }>;
-
-function concludeLost(live: LiveRun, after: Lost, before: Events): void {
-  const exit = { ...outcomeOfRemains(after.remains), ...(escaped(live, after) ? ESCAPE : {}) };
-  const { emptiness, mode, killed, residue, survivors, note } = after;
-  finalize(live, {
-    type: "lost",
-    ending: {
-      exit: note === null ? exit : { ...exit, detail: [exit.detail, note].filter(Boolean).join("; ") },
-      residue,
-      residueCount: mode === "reap" ? killed : 0,
-      usage: null,
-      emptiness,
-    },
-    mode,
-    cleaned: killed,
-    survivors,
-    processes: 0,
-    before,
-  });
-}
-
-const ESCAPE = { reason: "ownership-escape" } as const;
-
-/** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
-function escaped({ facts }: LiveRun, { remains, mode, emptiness, residue }: Lost): boolean {
-  const byItself = remains.leader !== null && remains.firstStop === null;
-  return (
-    byItself &&
-    mode === "reap" &&
-    emptiness === "proven" &&
-    residue.length > 0 &&
-    facts.policy.onEscape === "fail"
-  );
 }

@@ -88,7 +88,7 @@ export function isOver(live: LiveRun): boolean {
   return live.finalizing || live.letGo !== null;
 }
 
-type EventFacts = Pick<NewRunEvent, "runId" | "at" | "rootPid" | "descendants">;
+export type EventFacts = Pick<NewRunEvent, "runId" | "at" | "rootPid" | "descendants">;
 
 export function eventFacts(live: LiveRun, at: number): EventFacts {
   return {

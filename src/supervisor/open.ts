@@ -55,7 +55,8 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
       },
     });
   } catch (error) {
-    if (ephemeral) await rm(instanceDir, { recursive: true, force: true });
+    // Only what is ours by the lock.
+    if (ephemeral && opened.length > 0) await rm(instanceDir, { recursive: true, force: true });
     for (const each of opened.reverse()) await each[Symbol.asyncDispose]();
     throw error;
   }

@@ -254,6 +254,39 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       ]);
     });
 
+    test("a claim that ends the run does both or neither", async () => {
+      const lease = await store.insertRun(newRun(), -1);
+      const healthy = await store.insertRun(newRun(), LEASE_MS);
+      expect(await other.concludeRun(theft(healthy, "owner-b"), exited, [event(healthy.runId)])).toBe(false);
+      expect(await store.getRun(healthy.runId)).toMatchObject({
+        state: "starting",
+        ownerInstanceId: "owner-a",
+      });
+      expect(await other.concludeRun(theft(lease, "owner-b"), exited, [event(lease.runId)])).toBe(true);
+      expect(await store.concludeRun(mine(lease), exited, [event(lease.runId)])).toBe(false);
+      expect(await store.getRun(lease.runId)).toMatchObject({
+        state: "exited",
+        ownerInstanceId: "owner-b",
+        leaseEpoch: 2,
+        exit: exited.exit,
+      });
+      expect(await store.listEvents({})).toHaveLength(1);
+    });
+
+    test("unattended are one's own, those with an expired lease, and those of another boot", async () => {
+      const own = await store.insertRun(newRun(), LEASE_MS);
+      await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), LEASE_MS);
+      const expired = await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), -1);
+      const before = await store.insertRun(
+        newRun({ ownerInstanceId: "owner-b", bootId: "before" }),
+        LEASE_MS,
+      );
+      const ended = await store.insertRun(newRun(), -1);
+      await store.saveRun(ended, exited);
+      const found = (await other.listUnattended("owner-a", "boot")).map(({ runId }) => runId);
+      expect(found.toSorted()).toEqual([own, expired, before].map(({ runId }) => runId).toSorted());
+    });
+
     test("ten thousand events are written in one go", async () => {
       await store.appendEvents(Array.from({ length: 10_000 }, (_, at) => event("r", at)));
       expect((await other.listEvents({ newestFirst: true, limit: 1 }))[0]?.at).toBe(9_999);

@@ -7,6 +7,7 @@ import type {
   LeaseClaim,
   NewRun,
   RunChange,
+  RunEnd,
   RunFilter,
   Store,
 } from "../../src/store/store.js";
@@ -79,6 +80,19 @@ export class FakeStore implements Store {
   async renewLeases(ownerInstanceId: string): Promise<number> {
     this.#write("renew");
     return [...this.runs.values()].filter((run) => run.ownerInstanceId === ownerInstanceId).length;
+  }
+
+  async concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    const lease = await this.claimLease(claim);
+    return lease !== null && this.saveRun(lease, end, events);
+  }
+
+  async listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]> {
+    return [...this.runs.values()].filter(
+      (run) =>
+        run.state !== "exited" &&
+        (run.ownerInstanceId === ownerInstanceId || run.bootId !== bootId || run.leaseExpiresAt <= this.time),
+    );
   }
 
   async heldRuns(ownerInstanceId: string): Promise<readonly string[]> {

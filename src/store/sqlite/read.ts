@@ -55,6 +55,27 @@ export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<r
   return (await query.execute()).map(toRunRecord);
 }
 
+export async function listUnattended(
+  db: Kysely<Schema>,
+  ownerInstanceId: string,
+  bootId: string,
+  now: number,
+): Promise<readonly RunRecord[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .selectAll()
+    .where(sql<boolean>`state <> 'exited'`)
+    .where((row) =>
+      row.or([
+        row("owner_instance_id", "=", ownerInstanceId),
+        row("lease_expires_at", "<=", now),
+        row("boot_id", "<>", bootId),
+      ]),
+    )
+    .execute();
+  return rows.map(toRunRecord);
+}
+
 export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Promise<readonly string[]> {
   const rows = await db
     .selectFrom("runs")

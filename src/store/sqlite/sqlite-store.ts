@@ -6,7 +6,16 @@ import type { NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import { toRunRow } from "../run-row.js";
 import type { Schema } from "../schema.js";
-import type { EventFilter, Lease, LeaseClaim, NewRun, RunChange, RunFilter, Store } from "../store.js";
+import type {
+  EventFilter,
+  Lease,
+  LeaseClaim,
+  NewRun,
+  RunChange,
+  RunEnd,
+  RunFilter,
+  Store,
+} from "../store.js";
 import { appendEvents } from "./append-events.js";
 import { hostMonotonicMs } from "./clock.js";
 import type { SqliteConnection } from "./connection.js";
@@ -59,7 +68,21 @@ export class SqliteStore implements Store {
   }
 
   async claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
-    const { runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs } = claim;
+    const { runId, ownerInstanceId, epoch } = claim;
+    const swap = this.#swap(claim);
+    return this.#write(events, () => this.#changed(swap)) ? { runId, ownerInstanceId, epoch } : null;
+  }
+
+  async concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    const swap = this.#swap(claim);
+    const ended = this.#connection.transaction(() =>
+      this.#together(events, () => this.#changed(swap) && this.#changed(this.#update(claim, end))),
+    );
+    if (ended) await this.#walSync.flush();
+    return ended;
+  }
+
+  #swap({ runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs }: LeaseClaim): Compilable {
     if (epoch <= from.epoch) throw new Error(`epoch ${epoch} is not above ${from.epoch}`);
     let swap = this.#db
       .updateTable("runs")
@@ -75,7 +98,7 @@ export class SqliteStore implements Store {
       .where(notExited);
     if (expiredForMs !== null)
       swap = swap.where("lease_expires_at", "<=", hostMonotonicMs() - Math.ceil(expiredForMs));
-    return this.#write(events, () => this.#changed(swap)) ? { runId, ownerInstanceId, epoch } : null;
+    return swap;
   }
 
   async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
@@ -88,6 +111,10 @@ export class SqliteStore implements Store {
         .compile(),
     );
     return Number(numAffectedRows);
+  }
+
+  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]> {
+    return read.listUnattended(this.#db, ownerInstanceId, bootId, hostMonotonicMs());
   }
 
   heldRuns(ownerInstanceId: string): Promise<readonly string[]> {

@@ -5,6 +5,7 @@ import { adopt } from "../adopt.js";
 import { endVerified, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
+import { failureFinale, finalEvents, INTERRUPTED, lostFinale, type Finale } from "../finale.js";
 import type { Context } from "../context.js";
 import { type LiveRun } from "../live-run.js";
 import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
@@ -34,9 +35,18 @@ export async function act(
     case "adopt":
     case "terminate":
       return goOn(context, record, wanted, decision);
-    case "finalize":
     case "spawn-error":
+      await endOnRecord(context, record, wanted, failureFinale(INTERRUPTED));
+      return null;
     case "lose":
+      await endOnRecord(
+        context,
+        record,
+        wanted,
+        lostFinale(await lostAs(context, record, decision), "sweep"),
+      );
+      return null;
+    case "finalize":
     case "sweep":
       return conclude(context, record, wanted, decision);
   }
@@ -108,6 +118,49 @@ function attached(
   return live;
 }
 
+/** Nothing is left of it but its record. Claimed and ended in one; if somebody was faster, that one has done it. */
+async function endOnRecord(
+  context: Context,
+  record: RunRecord,
+  wanted: Wanted,
+  finale: Finale,
+): Promise<void> {
+  const { store, instanceId, clock } = context;
+  const { runId, leaseEpoch, root } = record;
+  const at = clock.wall();
+  const epoch = leaseEpoch + 1;
+  await store.concludeRun(
+    {
+      runId,
+      from: wanted.from,
+      ownerInstanceId: instanceId,
+      epoch,
+      leaseMs: 0,
+      expiredForMs: wanted.from.ownerInstanceId === instanceId ? null : wanted.expiredForMs,
+    },
+    { to: "exited", at, ...finale.ending },
+    [
+      ...wanted.events(epoch),
+      ...finalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, finale),
+    ],
+  );
+}
+
+async function lostAs(
+  { host }: Context,
+  record: RunRecord,
+  { row, why }: Decision,
+): Promise<Extract<Aftermath, { kind: "lost" }>> {
+  const remains = await host.remains(addressOf(record));
+  const { swept } = remains;
+  if (swept !== null && row !== "other-boot") {
+    const { killed, emptiness } = swept;
+    return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
+  }
+  const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
+  return { ...NOTHING_DONE, kind: "lost", remains, emptiness, note: why };
+}
+
 /** Nobody answers for it any more: end what is verifiably left, and its record. */
 async function conclude(
   context: Context,
@@ -137,24 +190,19 @@ async function aftermathOf(
   context: Context,
   record: RunRecord,
   live: LiveRun,
-  { row, action, why }: Decision,
+  { action }: Decision,
 ): Promise<Aftermath> {
   const { host } = context;
   const remains = await host.remains(addressOf(record));
-  // It may have been written since the look.
+  // Also when it has been written since the look.
   if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
-  if (action === "spawn-error") return { kind: "never-executed" };
-  if (action === "sweep") {
-    if (record.imported === null) return { kind: "lost", remains, ...(await endVerified(host, live.traces)) };
-    return { kind: "lost", remains, ...(await endImported(context, record, live)) };
-  }
-  const { swept } = remains;
-  if (swept !== null && row !== "other-boot") {
-    const { killed, emptiness } = swept;
-    return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
-  }
-  const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
-  return { ...NOTHING_DONE, kind: "lost", remains, emptiness, note: why };
+  // It was there a moment ago.
+  if (action === "finalize") return { kind: "anchor-alive" };
+  const verdict =
+    record.imported === null
+      ? await endVerified(host, live.traces)
+      : await endImported(context, record, live);
+  return { kind: "lost", remains, ...verdict };
 }
 
 const NOTHING_DONE = { mode: "none", killed: 0, residue: [], survivors: 0, note: null } as const;

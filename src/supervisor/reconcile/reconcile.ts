@@ -32,7 +32,7 @@ export interface Reconciled {
 }
 
 /**
- * Look at every run that has no end on record and is not held here; decide what each is, by evidence; do that. What is
+ * Look at every run that has no end on record, is not held here, and has no healthy lease of another's; decide what each is, by evidence; do that. What is
  * left alone stays as it is, so doing it twice changes nothing.
  */
 export async function reconcile(context: Context, scope: Scope = {}): Promise<Reconciled> {
@@ -66,11 +66,11 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
 const OUT_OF_REACH: Claim = { evidence: "other-boot", expiredForMs: null };
 
 async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
-  const { store, instanceId, live } = context;
-  const records = await store.listRuns({
-    states: OPEN,
-    ...(own === true ? { ownerInstanceId: instanceId } : {}),
-  });
+  const { store, host, instanceId, live } = context;
+  const records =
+    own === true
+      ? await store.listRuns({ states: OPEN, ownerInstanceId: instanceId })
+      : await store.listUnattended(instanceId, host.machine.bootId);
   const wanted = runIds === undefined ? null : new Set(runIds);
   return records.filter(({ runId }) => !live.has(runId) && wanted?.has(runId) !== false);
 }

@@ -1,0 +1,109 @@
+import type { SpawnFailure } from "../anchor/host.js";
+import type { NewRunEvent } from "../store/run-event.js";
+import type { OnEscape, Residue } from "../store/run-record.js";
+import type { Aftermath } from "./aftermath.js";
+import type { EventFacts } from "./live-run.js";
+import { outcomeOfRemains } from "./outcome.js";
+import type { Ending } from "./run-state.js";
+
+/** All there is to say about the end of a run. */
+export interface Finale {
+  readonly ending: Ending;
+  /** Whether the end was seen or concluded. */
+  readonly type: "exited" | "lost";
+  /** How the tree was emptied: `none`, `pid`, `cgroup`, `launcher`, `reap`. */
+  readonly mode: string;
+  /** Processes that had to be ended besides the leader. */
+  readonly cleaned: number;
+  readonly survivors: number;
+  /** Processes seen in the run's life, the leader included; 0: nobody counted. */
+  readonly processes: number;
+  /** When the anchor saw it end, if that was told; otherwise now. */
+  readonly endedAt?: number | null;
+}
+
+const NOTHING_CLEANED = { mode: "none", cleaned: 0, survivors: 0, processes: 0 } as const;
+
+/** Nothing of the command ran. */
+export function failureFinale({ errno, message }: SpawnFailure): Finale {
+  return {
+    ...NOTHING_CLEANED,
+    type: "exited",
+    ending: {
+      exit: {
+        reason: "spawn-error",
+        actor: "",
+        code: null,
+        signal: null,
+        source: "none",
+        detail: message,
+        errno: errno === 0 ? null : errno,
+      },
+      residue: [],
+      residueCount: 0,
+      usage: null,
+      emptiness: "proven",
+    },
+  };
+}
+
+export const INTERRUPTED: SpawnFailure = {
+  errno: 0,
+  step: "interrupted",
+  message: "its supervisor ended while it was being started; the command did not run",
+};
+
+type Lost = Extract<Aftermath, { kind: "lost" }>;
+
+/** Its anchor is gone, and nobody saw the end. */
+export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
+  const exit = { ...outcomeOfRemains(after.remains), ...(escaped(after, onEscape) ? ESCAPE : {}) };
+  const { emptiness, mode, killed, residue, survivors, note } = after;
+  return {
+    type: "lost",
+    ending: {
+      exit: note === null ? exit : { ...exit, detail: [exit.detail, note].filter(Boolean).join("; ") },
+      residue,
+      residueCount: mode === "reap" ? killed : 0,
+      usage: null,
+      emptiness,
+    },
+    mode,
+    cleaned: killed,
+    survivors,
+    processes: 0,
+  };
+}
+
+const ESCAPE = { reason: "ownership-escape" } as const;
+
+/** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
+function escaped({ remains, mode, emptiness, residue }: Lost, onEscape: OnEscape): boolean {
+  const byItself = remains.leader !== null && remains.firstStop === null;
+  return byItself && mode === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
+}
+
+/** Written with the terminal row, in the same transaction. */
+export function finalEvents(facts: EventFacts, { ending, mode, cleaned, survivors }: Finale): NewRunEvent[] {
+  const { exit, residue, emptiness } = ending;
+  const { reason, actor, code, signal } = exit;
+  const events: NewRunEvent[] = [];
+  // Who is still there when a run is stopped has not escaped it.
+  const byItself = reason === "exit" || reason === "signal" || reason === "ownership-escape";
+  const outside = byItself ? residue.filter(isOutside) : [];
+  if (outside.length > 0)
+    events.push({
+      ...facts,
+      type: "escape",
+      data: { residue: outside.map(({ pid, kind, command }) => ({ pid, kind, command })) },
+    });
+  if (cleaned > 0 || survivors > 0)
+    events.push({ ...facts, type: "cleanup", data: { mode, residue: cleaned, survivors } });
+  events.push({ ...facts, type: "exit", data: { reason, actor, code, signal, emptiness } });
+  return events;
+}
+
+/** In a session of its own, or outside the boundary: not a mere background job of the leader's. */
+function isOutside({ kind }: Residue): boolean {
+  return kind === "detached" || kind === "migrated";
+}
