@@ -5,19 +5,28 @@ export type {
   CommandInput,
   FollowOptions,
   OutputChunk,
+  Problem,
   ReadOptions,
+  ReconcileScope,
+  Reconciliation,
+  Retained,
+  Retention,
   Run,
   SpawnOptions,
   Supervisor,
   SupervisorOptions,
 } from "./supervisor/api.js";
+export type { Action, Decision, Row } from "./supervisor/reconcile/decide.js";
+export type { Decided } from "./supervisor/reconcile/reconcile.js";
 export type { FirstStop, SpoolPolicy, SpoolSpec, StreamName, Survivor, TerminalSize } from "./anchor/host.js";
 export type { RunEvent, RunEventType } from "./store/run-event.js";
 export { END_REASONS } from "./store/run-record.js";
 export type {
   Emptiness,
   EndReason,
+  ImportedFacts,
   OnEscape,
+  OnOrphan,
   ProcessIdentity,
   Residue,
   RunBoundary,
