@@ -77,13 +77,15 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
 }
 
 async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
-  const { store, instanceId, live } = context;
+  const { store, instanceId, live, beginning } = context;
   const records = await store.listRuns({
     states: OPEN,
     ...(own === true ? { ownerInstanceId: instanceId } : {}),
   });
   const wanted = runIds === undefined ? null : new Set(runIds);
-  return records.filter(({ runId }) => !live.has(runId) && wanted?.has(runId) !== false);
+  return records.filter(
+    ({ runId }) => !live.has(runId) && !beginning.has(runId) && wanted?.has(runId) !== false,
+  );
 }
 
 function overruled(decision: Decision, { terminate }: Scope): Decision {
