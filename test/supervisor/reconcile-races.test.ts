@@ -19,3 +19,28 @@ test("a record that is just being inserted is not taken for one that was left be
   expect((await starting).state).toBe("running");
   expect([...store.runs.values()]).toMatchObject([{ state: "running", leaseEpoch: 1 }]);
 });
+
+test("a dead instance's directory stays while a record names it as owner", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  store.runs.set("run_theirs", {
+    ...record,
+    runId: "run_theirs",
+    ownerInstanceId: "in_dead",
+    leaseExpiresAt: 50,
+    anchor: null,
+    root: null,
+  });
+  host.locals = [...host.locals, { instanceId: "in_dead", alive: false, launched: false }];
+  host.runIds = async () => [];
+  const removed: string[] = [];
+  host.removeInstance = async (instanceId) => removed.push(instanceId) > 0;
+  await supervisor.reconcile();
+  expect(removed).toEqual([]);
+  store.time = 60;
+  await supervisor.reconcile();
+  expect(store.runs.get("run_theirs")?.ownerInstanceId).toBe("in_test");
+  expect(removed).toEqual(["in_dead"]);
+});

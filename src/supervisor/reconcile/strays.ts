@@ -24,10 +24,15 @@ export async function takeUpStrays(
     for (const boundary of await context.host.boundaries(instanceId))
       if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
         taken.push(await takeUpBoundary(context, instanceId, boundary));
-    if (instanceId !== context.instanceId && runIds.length === 0)
+    if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
       await context.host.removeInstance(instanceId);
   }
   return taken;
+}
+
+/** While it owns a record, its directory is what tells that it was of this machine, and that it is dead. */
+async function holdsNothing({ store }: Context, instanceId: string): Promise<boolean> {
+  return (await store.heldRuns(instanceId)).length === 0;
 }
 
 /** A run directory without an open record: its record has ended (and it is kept for its output), or it has none. */
