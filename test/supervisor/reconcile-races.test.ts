@@ -36,11 +36,26 @@ test("a dead instance's directory stays while a record names it as owner", async
   host.locals = [...host.locals, { instanceId: "in_dead", alive: false, launched: false }];
   host.runIds = async () => [];
   const removed: string[] = [];
-  host.removeInstance = async (instanceId) => removed.push(instanceId) > 0;
+  Object.assign(host, { removeInstance: async (instanceId: string) => removed.push(instanceId) > 0 });
   await supervisor.reconcile();
   expect(removed).toEqual([]);
   store.time = 60;
   await supervisor.reconcile();
   expect(store.runs.get("run_theirs")?.ownerInstanceId).toBe("in_test");
   expect(removed).toEqual(["in_dead"]);
+});
+
+test("a run that was not to outlive its owner is stopped by whoever took it over, also after another restart", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const run = await start(world, { onOrphan: "terminate" });
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  // An earlier process of in_heir had claimed it, and died before it could say stop.
+  store.runs.set(run.runId, { ...record, ownerInstanceId: "in_heir", leaseEpoch: 2 });
+  host.locals = [{ instanceId: "in_heir", alive: true, launched: false }];
+  host.last.hangUp();
+  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  const { decisions } = await heir.supervisor.reconcile();
+  expect(decisions).toMatchObject([{ row: "anchor-alive", action: "terminate" }]);
+  expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });
