@@ -72,6 +72,7 @@ export class Actions {
       tick: 12,
       moment: 5,
       lease: 2,
+      outlast: 1,
       starve: 0.5,
     });
     await this[name]();
@@ -86,13 +87,13 @@ export class Actions {
     const options: SpawnOptions = {
       clearEnv: true,
       cwd: "/",
-      kind: random.chance(0.3) ? "service" : "task",
+      kind: random.chance(0.4) ? "service" : "task",
       onOrphan: random.chance(0.7) ? "adopt" : "terminate",
       onEscape: random.chance(0.5) ? "fail" : "sweep",
-      timeoutMs: random.pick([0, 0, 5_000, 40_000]),
-      noOutputTimeoutMs: random.pick([0, 0, 0, 8_000]),
+      timeoutMs: random.pick([0, 0, 0, 5_000, 40_000]),
+      noOutputTimeoutMs: random.pick([0, 0, 0, 0, 8_000]),
       graceMs: random.pick([0, 300, 5_000]),
-      ownerLossMs: random.pick([1_000, 20_000]),
+      ownerLossMs: random.pick([1_000, 20_000, defaults.ownerLossMs]),
     };
     this.#world.note(() => `${process.name} spawns ${words.join(" ")} ${JSON.stringify(options)}`);
     process.supervisor
@@ -176,11 +177,7 @@ export class Actions {
   killLauncher(): void {
     const seat = this.#random.pick(this.#cast.seats);
     const { launcher } = this.#world.directoryOf(seat.place.machine).instance(seat.instanceId);
-    if (launcher === null) return;
-    for (const truth of this.#world.watch.runs.values())
-      if (truth.anchor?.process.parent === launcher.process || truth.anchor?.gone === true)
-        truth.launcherKilled = true;
-    die(this.#world, launcher.process, 9);
+    if (launcher !== null) die(this.#world, launcher.process, 9);
   }
 
   stopAnchor(): void {
@@ -303,6 +300,13 @@ export class Actions {
     const ms = this.#random.pick([5_000, 12_000, defaults.leaseMs + 1_000]);
     this.#world.note(() => `${ms} ms pass`);
     await this.#world.scheduler.pass(ms);
+  }
+
+  /** Longer than anybody waits for somebody who is stopped. */
+  async outlast(): Promise<void> {
+    if (this.#cast.awake.length === 0 || !this.#cast.alive.some(({ held }) => held)) return;
+    this.#world.note(() => "a stopped supervisor is outlasted");
+    await this.#world.scheduler.pass(defaults.leaseMs + defaults.stalledOwnerMs + 1_000);
   }
 
   /** Nobody gets to do anything for a long time. */

@@ -300,6 +300,8 @@ export class Anchor implements Listener {
 
   #gone(): void {
     this.#cancelAlarm();
+    // The other end of the gate is closed with it.
+    this.#closeGate();
     for (const each of this.connections) each.drop();
     this.connections.clear();
   }

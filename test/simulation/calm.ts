@@ -26,6 +26,7 @@ export async function calm(cast: Cast, actions: Actions): Promise<void> {
   for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
+    replaceClosed(cast);
     const found = unsettled(cast);
     good = found === null ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
@@ -50,12 +51,23 @@ function checkStops(cast: Cast): void {
   for (const anchor of cast.anchors) watch.blame(anchor.runId, stopEmptiesTheTree(anchor, watch.truth(anchor.runId)));
 }
 
+/** Who closes now leaves a place empty that was not. */
+function replaceClosed(cast: Cast): void {
+  for (const seat of cast.seats)
+    if (seat.process?.gone === true && seat.process.closing && !cast.alive.some(({ place }) => place === seat.place))
+      cast.boot(seat);
+}
+
 /** Sometimes one stays away for good: then the others must see to its runs. One per container is always there. */
 function comeBack(cast: Cast): void {
   const { random, places, variant } = cast.world;
   for (const place of places) {
     if (place.machine !== places[0]?.machine && random.chance(0.3)) {
-      for (const seat of cast.seats) if (seat.place === place) seat.process?.end();
+      for (const { process } of cast.seats)
+        if (process?.place === place) {
+          process.closing = false;
+          process.end();
+        }
       continue;
     }
     const down = cast.down.filter((seat) => seat.place === place);

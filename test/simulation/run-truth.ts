@@ -12,19 +12,30 @@ export class RunTruth {
   anchor: Anchor | null = null;
   /** Killed by the schedule. */
   anchorKilled = false;
-  launcherKilled = false;
   /** The machine or container it ran in has been restarted. */
   restarted = false;
   /** When its anchor was first told to stop, on its machine's clock. */
   stoppedAt: number | null = null;
   leaseId = "";
+  /** When its end was recorded, its launcher had not yet said that it was done. */
+  endedUnswept = false;
+  /** When its end was recorded, somebody of it could not be killed. */
+  endedStuck = false;
 
   constructor(alias: string) {
     this.alias = alias;
   }
 
+  /** Its end is on record from now on. */
+  end(): void {
+    this.endedUnswept = this.anchor?.directory.swept === null;
+    this.endedStuck = this.processes().some(({ stuck }) => stuck);
+  }
+
+  /** All that live, but for one behind the gate of a dead anchor: that leaves, and has not run one instruction. */
   processes(): Process[] {
-    return this.anchor === null ? [] : this.anchor.place.ofRun(this.anchor.runId);
+    if (this.anchor === null || (this.anchor.gone && !this.anchor.executed)) return [];
+    return this.anchor.place.ofRun(this.anchor.runId);
   }
 
   exitFileWritten(): boolean {

@@ -12,7 +12,11 @@ export interface Failure {
 export async function runSchedule(
   seed: number,
   variant: Variant,
-  options: { readonly flaws?: Flaws; readonly tell?: (line: string) => void } = {},
+  options: {
+    readonly flaws?: Flaws;
+    readonly tell?: (line: string) => void;
+    readonly ended?: (world: World) => void;
+  } = {},
 ): Promise<Failure | null> {
   const world = new World(seed, variant, options.flaws);
   world.tell = options.tell ?? null;
@@ -21,11 +25,12 @@ export async function runSchedule(
   const actions = new Actions(cast);
   try {
     for (const seat of cast.seats) cast.boot(seat);
-    for (let left = random.between(20, 60); left > 0; left--) {
-      if (random.chance(0.5)) await actions.any();
-      for (let more = random.below(14); more > 0; more--) if (!(await scheduler.deliverOne())) break;
+    for (let left = random.between(30, 80); left > 0; left--) {
+      if (random.chance(0.7)) await actions.any();
+      for (let more = random.below(12); more > 0; more--) if (!(await scheduler.deliverOne())) break;
     }
     await calm(cast, actions);
+    options.ended?.(world);
     return null;
   } catch (error) {
     return { seed, message: error instanceof Error ? error.message : String(error) };

@@ -94,14 +94,19 @@ export class SupervisorProcess implements Actor {
     };
   }
 
-  /** Applied at one moment, answered at a later one. What a dead process asked may have been applied, or not. */
+  /**
+   * Applied at one moment, answered at a later one. What a dead process asked of a server may have been applied, or
+   * not; a file is written by the process itself.
+   */
   #askStore<T>({ name, writes }: Question, work: () => T): Promise<T> {
     const { scheduler, random, flaws } = this.#world;
     return new Promise<T>((resolve, reject) => {
       const early = flaws.earlyAnswer === true && name === "saveRun";
       if (early) scheduler.post(this, () => resolve(true as T));
+      const { bootId } = this.place.machine;
       const apply = (): void => {
-        if (this.gone && random.chance(0.5)) return;
+        if (this.place.machine.bootId !== bootId) return;
+        if (this.gone && (this.#world.machines.length === 1 || random.chance(0.5))) return;
         const trouble = this.#world.storeTrouble;
         try {
           if (trouble === "refuse-all" || (trouble === "refuse-writes" && writes))

@@ -109,6 +109,7 @@ export class Watch {
     this.commits++;
     this.blame(runId, endsOnce(commit));
     if (before?.state !== "exited") this.blame(runId, provenIsEmpty(after, truth));
+    if (after.state === "exited") truth.end();
     if (by === "claim" && before !== null) this.#taken(commit, truth);
     truth.committedEpochs.add(leaseEpoch);
     if (by !== "save") truth.renewedAt = this.commits;

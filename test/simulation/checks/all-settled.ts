@@ -33,6 +33,8 @@ function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
   );
   if (other !== undefined) return `${other.name} holds it as well as its owner ${owner.name}`;
   if (anchor.owner?.by !== owner) return `its owner ${owner.name} is not connected to its anchor`;
+  if (record.policy.onOrphan === "terminate" && record.originInstanceId !== record.ownerInstanceId && anchor.firstStop === null)
+    return "it was not to outlive its owner, and goes on under another";
   if (anchor.leaderDone || anchor.firstStop !== null) return "it was stopped or has ended, and is still there";
   if (!anchor.executed) return "it was never executed, and is still there";
   const due = anchor.deadline();
@@ -50,8 +52,7 @@ function ended(record: RunRecord, truth: RunTruth): string | null {
   return justified(truth) ? null : "its end is unproven without need";
 }
 
-/** Unproven is right only where nobody could know: the anchor killed, and the launcher too or no cgroup to ask. */
-function justified({ anchorKilled, launcherKilled, restarted, anchor }: RunTruth): boolean {
-  if (restarted) return true;
-  return anchorKilled && (launcherKilled || anchor?.launcherLost === true) && anchor?.cgroup === null;
+/** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
+function justified({ anchorKilled, endedUnswept, endedStuck, restarted, anchor }: RunTruth): boolean {
+  return restarted || (anchorKilled && (endedStuck || (endedUnswept && anchor?.cgroup === null)));
 }
