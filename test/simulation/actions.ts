@@ -218,7 +218,9 @@ export class Actions {
 
   sticks(): void {
     const target = this.#target();
-    if (target !== null) target.process.stuck = true;
+    if (target === null) return;
+    target.process.stuck = true;
+    this.#world.watch.truth(target.anchor.runId).wasStuck = true;
   }
 
   wakes(): void {

@@ -19,8 +19,8 @@ export class RunTruth {
   leaseId = "";
   /** When its end was recorded, its launcher had not yet said that it was done. */
   endedUnswept = false;
-  /** When its end was recorded, somebody of it could not be killed. */
-  endedStuck = false;
+  /** Somebody of it could not be killed for a while. */
+  wasStuck = false;
 
   constructor(alias: string) {
     this.alias = alias;
@@ -29,13 +29,11 @@ export class RunTruth {
   /** Its end is on record from now on. */
   end(): void {
     this.endedUnswept = this.anchor?.directory.swept === null;
-    this.endedStuck = this.processes().some(({ stuck }) => stuck);
   }
 
-  /** All that live, but for one behind the gate of a dead anchor: that leaves, and has not run one instruction. */
+  /** All that live and have run an instruction of the command; one behind the gate has not. */
   processes(): Process[] {
-    if (this.anchor === null || (this.anchor.gone && !this.anchor.executed)) return [];
-    return this.anchor.place.ofRun(this.anchor.runId);
+    return this.anchor?.executed === true ? this.anchor.place.ofRun(this.anchor.runId) : [];
   }
 
   exitFileWritten(): boolean {

@@ -20,10 +20,11 @@ export function unsettled(cast: Cast): { readonly runId: string; readonly what: 
 
 function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
   const { anchor } = truth;
-  if (record.state === "exited") return ended(record, truth);
+  if (record.state === "exited") return ended(cast, record, truth);
   const host = cast.world.machines.find(({ hostId }) => hostId === record.hostId);
   // Of a machine where nobody came back, nothing may be concluded elsewhere.
   if (host === undefined || !cast.alive.some(({ place }) => place.machine === host)) return null;
+  if (looksAlive(record, truth)) return null;
   if (anchor === null || anchor.gone) return `it is ${record.state}, and its anchor is gone`;
   const owner = cast.alive.find(({ instanceId }) => instanceId === record.ownerInstanceId);
   if (owner === undefined) return `it is ${record.state}, and its owner ${record.ownerInstanceId} is gone`;
@@ -44,15 +45,24 @@ function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
   return null;
 }
 
-function ended(record: RunRecord, truth: RunTruth): string | null {
+/** Another process has the anchor's number, since the same tick, and no unique id tells them apart: nothing is concluded. */
+function looksAlive({ anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
+  if (recorded === null || recorded.uniqueId !== null || anchor === null || !anchor.gone) return false;
+  return anchor.place.processes.get(recorded.pid)?.identity.startTime === recorded.startTime;
+}
+
+function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
   const left = truth.processes();
   if (record.emptiness === "proven") {
     return left.length > 0 ? `${left.length} of its processes live, after an end that was proven` : null;
   }
-  return justified(truth) ? null : "its end is unproven without need";
+  // A launcher has no word for anybody while somebody it must kill cannot be killed.
+  const stuckSomewhere = [...cast.world.watch.runs.values()].some(({ wasStuck }) => wasStuck);
+  return justified(truth, stuckSomewhere) ? null : "its end is unproven without need";
 }
 
 /** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
-function justified({ anchorKilled, endedUnswept, endedStuck, restarted, anchor }: RunTruth): boolean {
-  return restarted || (anchorKilled && (endedStuck || (endedUnswept && anchor?.cgroup === null)));
+function justified(truth: RunTruth, stuckSomewhere: boolean): boolean {
+  const { anchorKilled, endedUnswept, restarted, anchor } = truth;
+  return restarted || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)));
 }
