@@ -1,6 +1,6 @@
 import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../anchor/host.js";
 import type { RunBoundary } from "../store/run-record.js";
-import { handOverOwed, noteStop } from "./cancel.js";
+import { handOverOwed, noteStop, repeatLost } from "./cancel.js";
 import { noteStarted } from "./started.js";
 import type { LiveRun } from "./live-run.js";
 import { noteWithheld } from "./output.js";
@@ -16,6 +16,7 @@ export function adopt(live: LiveRun, link: AnchorLink, owner: boolean): void {
   const { welcome } = link;
   live.link = link;
   live.owner = owner;
+  repeatLost(live, link);
   catchUp(live, welcome);
   if (owner) {
     live.stdin.attach(link, {

@@ -50,6 +50,8 @@ export async function aftermath(
   const until = clock.now() + defaults.sweptWaitMs;
   for (let look = 0; ; look++) {
     if (givenUp()) return { kind: "given-up" };
+    // Before the look: a supervisor that was starved for longer than it would wait still looks once more.
+    const late = clock.now() >= until;
     const remains = await host.remains(run);
     const { exit, swept } = remains;
     if (exit !== null) return { kind: "exit", exit };
@@ -63,7 +65,7 @@ export async function aftermath(
     if (gone !== null) return { kind: "lost", remains, ...gone };
     // The launcher mostly answers before the second look; asking for evidence costs a process.
     if (look === 1 && (await isAlive(host, traces.anchor))) return { kind: "anchor-alive" };
-    if (clock.now() >= until) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
+    if (late) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
     await clock.pause(defaults.sweptPollMs);
   }
 }
@@ -88,6 +90,12 @@ export async function endVerified(
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
+  if (!rootAlive && cgroup !== null) {
+    const [seen] = await host.inspectBoundaries([cgroup]);
+    // The kernel removes only empty ones: somebody was faster.
+    if (seen === "empty" || seen === "gone")
+      return { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
+  }
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,

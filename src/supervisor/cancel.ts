@@ -1,4 +1,4 @@
-import type { FirstStop, StopRequest } from "../anchor/host.js";
+import type { AnchorLink, FirstStop, StopRequest } from "../anchor/host.js";
 import { BadInput } from "../errors.js";
 import type { CancelOptions } from "./api.js";
 import { deferred } from "./deferred.js";
@@ -35,8 +35,14 @@ export async function cancel(live: LiveRun, options: CancelOptions = {}): Promis
 export function sendStop(live: LiveRun, stop: StopRequest): void {
   if (isOver(live)) return;
   live.state = step(live.state, { type: "stop", stop });
+  live.asked ??= stop;
   if (live.link === null) live.owed.push(stop);
   else live.link.stop(stop);
+}
+
+/** A stop that was on its way when the connection broke: the anchor does not know of it. */
+export function repeatLost({ asked, owed }: LiveRun, link: AnchorLink): void {
+  if (asked !== null && link.welcome.firstStop === null && !owed.includes(asked)) link.stop(asked);
 }
 
 /** There is a connection (again): what was asked meanwhile is asked now, in order. */

@@ -25,6 +25,8 @@ export interface Context {
   readonly gate: StoreGate;
   /** Runs whose end is not committed yet. */
   readonly live: Map<string, LiveRun>;
+  /** Runs whose record is being inserted: committed or not, they are looked after here. */
+  readonly beginning: Set<string>;
   /** Set once: no run may begin any more, and one that just has is treated like all the others. */
   closing: Closing | null;
   readonly left: Left;

@@ -63,6 +63,8 @@ export interface LiveRun {
   firstStop: FirstStop | null;
   /** Why the command was not executed, when this supervisor knows. */
   failure: SpawnFailure | null;
+  /** The first stop asked for here. Whoever asked may rely on it: a connection can break with it on its way. */
+  asked: StopRequest | null;
   /** Stops to be handed to the next connection. */
   owed: StopRequest[];
   owedHanded: Deferred<void> | null;

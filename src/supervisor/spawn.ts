@@ -1,7 +1,7 @@
 import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering, RunExists, SpawnFailed } from "../errors.js";
-import type { Lease, RunChange } from "../store/store.js";
+import type { RunChange } from "../store/store.js";
 import { onAbort } from "./abort-listeners.js";
 import { adopt, boundaryOf } from "./adopt.js";
 import type { CommandInput, SpawnOptions } from "./api.js";
@@ -63,15 +63,17 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
     const leaseId = newLeaseId();
     // Built first: what is wrong with the environment must be found before anything is recorded.
     const spec = plan.start(runId, leaseId);
-    let lease: Lease;
+    context.beginning.add(runId);
     try {
-      lease = await context.store.insertRun(plan.record(runId, leaseId), defaults.leaseMs);
+      const lease = await context.store.insertRun(plan.record(runId, leaseId), defaults.leaseMs);
+      return { live: supervise(context, factsOf(context, plan, spec, leaseId), lease), spec };
     } catch (error) {
       // Sixty random bits were taken: once is chance, and the next draw is as good.
       if (error instanceof RunExists) continue;
       throw error;
+    } finally {
+      context.beginning.delete(runId);
     }
-    return { live: supervise(context, factsOf(context, plan, spec, leaseId), lease), spec };
   }
 }
 

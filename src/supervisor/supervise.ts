@@ -51,6 +51,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     },
     firstStop: null,
     failure: null,
+    asked: null,
     owed: [],
     owedHanded: null,
     stopNoted: false,

@@ -100,6 +100,7 @@ class ComposedSupervisor implements Supervisor {
       leases,
       gate: new StoreGate(clock),
       live,
+      beginning: new Set(),
       closing: null,
       left: new Left(),
       settled: new Set(),

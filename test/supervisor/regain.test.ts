@@ -143,3 +143,19 @@ test("a window size set between two connections reaches the next", async () => {
   await until(() => world.host.last.links[0]?.sent.length === 1);
   expect(world.host.last.links[0]?.sent).toEqual(["resize 50 100"]);
 });
+
+test("a stop that was lost with its connection is said again on the next, before later ones", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  const anchor = world.host.last;
+  const stop = anchor.stop.bind(anchor);
+  anchor.stop = () => undefined;
+  await run.cancel({ actor: "first" });
+  anchor.stop = stop;
+  anchor.hangUp();
+  await until(() => anchor.stops.length > 0);
+  expect(anchor.stops).toMatchObject([{ actor: "first" }]);
+  anchor.hangUp();
+  await until(() => world.host.attached.length === 4);
+  expect(anchor.stops).toHaveLength(1);
+});

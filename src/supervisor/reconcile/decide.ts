@@ -141,11 +141,12 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
     };
   if (sight.imported !== null) return decideImported(sight.imported);
   const mine = claim.evidence === "mine";
+  const taken = record.originInstanceId !== record.ownerInstanceId;
   const sameNamespace = record.pidNamespace === here.pidNamespace;
   // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
   if (!sameNamespace && !mine)
     return { row: "elsewhere", action: "leave", why: "it lives in another container" };
-  if (sight.anchor === "alive") return decideAlive(record, mine);
+  if (sight.anchor === "alive") return decideAlive(record, mine, taken);
   if (sight.anchor === "unknown") return UNSEEN;
   if (record.root === null) {
     if (sight.boundary === "populated")
@@ -172,8 +173,10 @@ const UNSEEN: Decision = {
   why: "its processes cannot be looked at now, so nothing is concluded",
 };
 
-function decideAlive(record: RunRecord, mine: boolean): Decision {
-  if (mine) return { row: "anchor-alive", action: "continue", why: "its anchor lives" };
+function decideAlive(record: RunRecord, mine: boolean, taken: boolean): Decision {
+  // Taken over by an earlier process of this instance, which may have died before it could stop it.
+  if (mine && (!taken || record.policy.onOrphan === "adopt"))
+    return { row: "anchor-alive", action: "continue", why: "its anchor lives" };
   if (record.policy.onOrphan === "adopt")
     return { row: "anchor-alive", action: "adopt", why: "its owner is gone, its anchor lives" };
   return {

@@ -54,10 +54,9 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
     }),
   );
   await noteLeft(context, examined, scope.own !== true && scope.runIds === undefined);
-  const named = new Set(examined.flatMap(({ record }) => [record.ownerInstanceId, record.originInstanceId]));
   const strays =
     scope.runIds === undefined
-      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances), named)
+      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances))
       : [];
   return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
 }
@@ -66,13 +65,15 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
 const OUT_OF_REACH: Claim = { evidence: "other-boot", expiredForMs: null };
 
 async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
-  const { store, host, instanceId, live } = context;
+  const { store, host, instanceId, live, beginning } = context;
   const records =
     own === true
       ? await store.listRuns({ states: OPEN, ownerInstanceId: instanceId })
       : await store.listUnattended(instanceId, host.machine.bootId);
   const wanted = runIds === undefined ? null : new Set(runIds);
-  return records.filter(({ runId }) => !live.has(runId) && wanted?.has(runId) !== false);
+  return records.filter(
+    ({ runId }) => !live.has(runId) && !beginning.has(runId) && wanted?.has(runId) !== false,
+  );
 }
 
 function overruled(decision: Decision, { terminate }: Scope): Decision {

@@ -8,13 +8,11 @@ import { importBoundary, importRun } from "./import-run.js";
 
 /**
  * Directories and cgroups of these instances (this one's, and dead ones') that no open record accounts for: give those
- * a record that have none, and end what lives on behind an ended one. Then remove dead instances that are empty and not
- * `named` by an open record.
+ * a record that have none, and end what lives on behind an ended one. Then remove dead instances that are empty.
  */
 export async function takeUpStrays(
   context: Context,
   instanceIds: readonly string[],
-  named: ReadonlySet<string>,
 ): Promise<readonly (LiveRun | null)[]> {
   const taken: (LiveRun | null)[] = [];
   for (const instanceId of instanceIds) {
@@ -26,11 +24,15 @@ export async function takeUpStrays(
     for (const boundary of await context.host.boundaries(instanceId))
       if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
         taken.push(await takeUpBoundary(context, instanceId, boundary));
-    // While a record names it, its free lock is the proof that it is dead.
-    if (instanceId !== context.instanceId && runIds.length === 0 && !named.has(instanceId))
+    if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
       await context.host.removeInstance(instanceId);
   }
   return taken;
+}
+
+/** While it owns a record, its directory is what tells that it was of this machine, and that it is dead. */
+async function holdsNothing({ store }: Context, instanceId: string): Promise<boolean> {
+  return (await store.heldRuns(instanceId)).length === 0;
 }
 
 /** A run directory without an open record: its record has ended (and it is kept for its output), or it has none. */

@@ -1,0 +1,399 @@
+import type { AnchorExit, AnchorLink, FirstStop, LeaderStatus, StartSpec, StopRequest, Welcome } from "../../src/anchor/host.js";
+import type { Residue } from "../../src/store/run-record.js";
+import { Connection, type Command, type Listener } from "./connection.js";
+import type { Cgroup, Place, Process } from "./machine.js";
+import { die, signal } from "./signal.js";
+import type { RunDirectory } from "./state-directory.js";
+import type { World } from "./world.js";
+
+const SWEEP_AGAIN_MS = 1_000;
+const STDIN_LIMIT = 1_000_000;
+
+/** The contract of `docs/anchor-protocol.md`, as a state machine: one anchor, one run. */
+export class Anchor implements Listener {
+  readonly name = "anchor";
+  readonly runId: string;
+  readonly spec: StartSpec;
+  readonly place: Place;
+  readonly process: Process;
+  readonly root: Process;
+  readonly cgroup: Cgroup | null;
+  readonly directory: RunDirectory;
+  readonly connections = new Set<Connection>();
+  readonly #world: World;
+  readonly #residue: Residue[] = [];
+  owner: Connection | null = null;
+  highestEpoch = 0;
+  executed = false;
+  firstStop: FirstStop | null = null;
+  /** Stopped by somebody: it answers nobody. */
+  held = false;
+  launcherLost = false;
+  #gateClosed = false;
+  #leader: LeaderStatus | null = null;
+  #leaderDone = false;
+  #executedAt = 0;
+  #outputAt = 0;
+  #ownerLostAt = 0;
+  #settleAt = 0;
+  #graceMs: number;
+  #terminatingSince: number | null = null;
+  #sweepAt = 0;
+  #escaped = false;
+  #output = 0;
+  #stdin = 0;
+  #finished = false;
+  #cancelAlarm: () => void = () => undefined;
+
+  constructor(world: World, directory: RunDirectory, place: Place, parent: Process, spec: StartSpec, instanceId: string) {
+    this.#world = world;
+    this.runId = spec.runId;
+    this.spec = spec;
+    this.place = place;
+    this.directory = directory;
+    this.#graceMs = spec.policy.graceMs;
+    this.process = place.bear({ what: "anchor", parent, newSession: true, subreaper: true });
+    this.cgroup = this.#makeCgroup(instanceId);
+    const { runId } = spec;
+    this.root = place.bear({ what: "root", parent: this.process, newSession: true, runId, cgroup: this.cgroup });
+    this.root.ignoresTerm = spec.argv.includes("ignore-term");
+    this.root.onDeath = (by) => world.scheduler.post(this, () => this.#leaderEnded(by));
+    this.process.onDeath = () => this.#gone();
+    directory.anchor = this;
+  }
+
+  get gone(): boolean {
+    return !this.process.alive;
+  }
+
+  get timebase() {
+    return this.place.machine;
+  }
+
+  get leaderDone(): boolean {
+    return this.#leaderDone;
+  }
+
+  /** Everyone of its run it can see: below it, or in its cgroup. */
+  members(): Process[] {
+    const below = this.place.descendantsOf(this.process);
+    const inside = this.cgroup === null ? [] : this.place.membersOf(this.cgroup);
+    return [...new Set([...below, ...inside])];
+  }
+
+  /** When each deadline is due, by this machine's clock; the backstop not counted. Null: none is running. */
+  deadline(): number | null {
+    if (!this.executed || this.firstStop !== null || this.#leaderDone) return null;
+    const { overallMs, noOutputMs } = this.spec.policy;
+    const due = [
+      ...(overallMs === null ? [] : [this.#executedAt + overallMs]),
+      ...(noOutputMs === null ? [] : [this.#outputAt + noOutputMs]),
+    ];
+    return due.length === 0 ? null : Math.min(...due);
+  }
+
+  /** HELLO, or START's own connection. Null: refused, a higher epoch has been here. */
+  connect(by: Connection["by"], epoch: number, opened: (link: AnchorLink) => void): Connection | null {
+    if (epoch !== 0 && epoch <= this.highestEpoch && this.#world.flaws.anyEpoch !== true) return null;
+    const connection = new Connection(this.#world.scheduler, this, by, epoch);
+    this.connections.add(connection);
+    if (epoch !== 0) {
+      const former = this.owner;
+      this.#world.watch.owned(this, epoch);
+      this.highestEpoch = Math.max(epoch, this.highestEpoch);
+      this.owner = connection;
+      if (former !== null && this.#world.flaws.anyEpoch !== true) this.#drop(former);
+    }
+    connection.welcome(this.#welcome(), opened);
+    this.advance();
+    return connection;
+  }
+
+  receive(connection: Connection, command: Command): void {
+    if (!this.connections.has(connection)) return;
+    if (command.type === "stop") {
+      this.stop(command.stop);
+      if (this.firstStop !== null) connection.tell({ type: "stopping", stop: this.firstStop });
+      return this.advance();
+    }
+    if (connection !== this.owner && this.#world.flaws.anyEpoch !== true)
+      return connection.tell({ type: "refused", code: "not-owner", message: "", epoch: this.highestEpoch });
+    this.#world.watch.steered(this, connection.epoch, command.type);
+    this.#obey(connection, command);
+    this.advance();
+  }
+
+  hungUp(connection: Connection): void {
+    if (!this.connections.delete(connection) || connection !== this.owner) return;
+    this.#world.note(() => `anchor of ${this.#alias}: its owner (epoch ${connection.epoch}) is gone`);
+    this.owner = null;
+    this.#ownerLostAt = this.place.machine.monotonic;
+    if (this.#world.flaws.gateStaysOpen !== true) this.#closeGate();
+    this.advance();
+  }
+
+  /** Monotone: the first reason wins, a later stop can only shorten the grace. */
+  stop({ reason, actor, requestId, graceMs }: StopRequest): void {
+    if (graceMs !== null) this.#graceMs = Math.min(this.#graceMs, graceMs);
+    if (this.#leaderDone || this.firstStop !== null) return;
+    this.firstStop = { reason, actor, requestId };
+    this.directory.firstStop = this.firstStop;
+    this.#world.note(() => `anchor of ${this.#alias}: stop, ${reason}`);
+    this.#world.watch.stopped(this);
+    for (const each of this.connections) each.tell({ type: "stopping", stop: this.firstStop });
+  }
+
+  /** The command says something. */
+  output(bytes: number): void {
+    this.#output += bytes;
+    this.#outputAt = this.place.machine.monotonic;
+    const range = { start: 0, end: this.#output, dropped: 0, closed: false };
+    this.owner?.tell({ type: "output", stream: "stdout", ...range });
+    this.advance();
+  }
+
+  /** Do what is due now, and wake up when the next thing is. */
+  advance(): void {
+    if (this.gone || this.#finished) return;
+    const now = this.place.machine.monotonic;
+    if (this.firstStop !== null) this.#closeGate();
+    this.#enforce(now);
+    const stopping = this.firstStop !== null && !this.#gateClosed;
+    const resting = this.#leaderDone && now >= this.#settleAt;
+    if (this.#terminatingSince === null && (stopping || resting) && this.members().length > 0) this.#terminate(now);
+    this.#sweep(now);
+    if (this.#leaderDone && this.members().length === 0) return this.#finish();
+    this.#wakeAt(now);
+  }
+
+  #enforce(now: number): void {
+    if (!this.executed || this.firstStop !== null || this.#leaderDone) return;
+    const { overallMs, noOutputMs, backstopMs, kind, ownerLossMs } = this.spec.policy;
+    const slack = this.owner === null ? 0 : backstopMs;
+    const by = { actor: "anchor", requestId: "", graceMs: null };
+    if (overallMs !== null && now >= this.#executedAt + overallMs + slack)
+      this.stop({ reason: "overall-timeout", ...by });
+    else if (noOutputMs !== null && now >= this.#outputAt + noOutputMs + slack)
+      this.stop({ reason: "no-output-timeout", ...by });
+    else if (this.owner === null && kind === "task" && now >= this.#ownerLostAt + ownerLossMs)
+      this.stop({ reason: "owner-lost", ...by });
+  }
+
+  #terminate(now: number): void {
+    this.#terminatingSince = now;
+    for (const each of this.members()) {
+      if (this.#leaderDone && each !== this.root) this.#noteResidue(each);
+      signal(this.#world, this.#signaller, each, "TERM");
+    }
+  }
+
+  #noteResidue({ identity: { pid, startTime }, what, session }: Process): void {
+    const kind = session === this.root.session ? "background" : "detached";
+    this.#residue.push({ pid, startTime, kind, command: what });
+    if (kind === "detached" && this.firstStop === null) this.#escaped = true;
+  }
+
+  #sweep(now: number): void {
+    const since = this.#terminatingSince;
+    if (since === null || now < since + this.#graceMs || now < this.#sweepAt) return;
+    this.#sweepAt = now + SWEEP_AGAIN_MS;
+    for (const each of this.members()) signal(this.#world, this.#signaller, each, "KILL");
+    const left = this.members();
+    if (left.length === 0 || now < since + this.#graceMs + this.spec.policy.killReportMs) return;
+    const survivors = left.map(({ identity: { pid, startTime }, what }) => {
+      return { pid, startTime, kind: "unkillable", command: what };
+    });
+    for (const each of this.connections) each.tell({ type: "survivors", survivors });
+  }
+
+  #wakeAt(now: number): void {
+    this.#cancelAlarm();
+    let at = Infinity;
+    const sooner = (when: number): void => {
+      at = Math.min(at, when);
+    };
+    if (this.executed && this.firstStop === null && !this.#leaderDone) {
+      const { kind, ownerLossMs, backstopMs } = this.spec.policy;
+      sooner((this.deadline() ?? Infinity) + (this.owner === null ? 0 : backstopMs));
+      if (this.owner === null && kind === "task") sooner(this.#ownerLostAt + ownerLossMs);
+    }
+    if (this.#leaderDone && this.#terminatingSince === null) sooner(this.#settleAt);
+    if (this.#terminatingSince !== null) sooner(Math.max(this.#terminatingSince + this.#graceMs, this.#sweepAt));
+    if (at < Infinity) this.#cancelAlarm = this.#world.scheduler.after(this, at - now, () => this.advance());
+  }
+
+  #obey(connection: Connection, command: Exclude<Command, { type: "stop" }>): void {
+    switch (command.type) {
+      case "go":
+        return this.#go(connection);
+      case "write":
+        if (command.offset > this.#stdin)
+          return connection.tell({ type: "refused", code: "stdin-gap", message: "", epoch: null });
+        this.#stdin = Math.max(this.#stdin, command.offset + command.length);
+        return connection.tell({ type: "stdin", accepted: this.#stdin, limit: STDIN_LIMIT, closed: false });
+      case "heartbeat":
+        this.#outputAt = this.place.machine.monotonic;
+        return;
+      case "abandon":
+        return connection.tell({ type: "refused", code: "bad-phase", message: "", epoch: null });
+      case "closeStdin":
+      case "resize":
+      case "ack":
+      case "policy":
+        return;
+    }
+  }
+
+  #go(connection: Connection): void {
+    if (this.executed || this.#gateClosed || this.firstStop !== null || this.#leaderDone)
+      return connection.tell({ type: "refused", code: "bad-phase", message: "", epoch: null });
+    if (this.spec.argv.includes("missing")) {
+      const failure = { errno: 2, step: "exec", message: "no such command" };
+      connection.tell({ type: "failed", failure });
+      this.#gateClosed = true;
+      die(this.#world, this.root, null);
+      return;
+    }
+    this.executed = true;
+    this.root.leaseId = this.spec.env["HOLDFAST_LEASE_ID"] ?? null;
+    this.#executedAt = this.#outputAt = this.place.machine.monotonic;
+    this.#world.note(() => `anchor of ${this.#alias}: GO; its command runs as ${this.root.identity.pid}`);
+    this.#world.watch.executed(this);
+    for (const each of this.connections) each.tell({ type: "started" });
+  }
+
+  /** The child leaves by itself, without having run one instruction of the command. */
+  #closeGate(): void {
+    if (this.executed || this.#gateClosed) return;
+    this.#gateClosed = true;
+    this.#world.scheduler.post(this.place.machine, () => die(this.#world, this.root, null));
+  }
+
+  #leaderEnded(by: number | null): void {
+    this.#leaderDone = true;
+    this.#leader = by === null ? { code: 0, signal: null } : { code: null, signal: by };
+    this.#settleAt = this.place.machine.monotonic + this.spec.policy.settleMs;
+    if (this.executed) {
+      for (const each of this.connections) each.tell({ type: "leader", status: this.#leader });
+      if (this.members().length > 0) this.directory.leader = this.#leader;
+    }
+    this.advance();
+  }
+
+  /** The end in the file first, then on the wire; somebody may kill it in between. */
+  #finish(): void {
+    this.#finished = true;
+    this.#cancelAlarm();
+    const exit = this.#exit();
+    this.directory.exit = exit;
+    if (this.cgroup !== null) this.#removeCgroup(this.cgroup);
+    this.#world.note(() => `anchor of ${this.#alias}: wrote its end, ${exit.reason}`);
+    this.#world.scheduler.post(this, () => {
+      for (const each of this.connections) {
+        each.tell({ type: "exited", exit });
+        each.drop();
+      }
+      this.connections.clear();
+      die(this.#world, this.process, null);
+    });
+  }
+
+  #gone(): void {
+    this.#cancelAlarm();
+    // The other end of the gate is closed with it.
+    this.#closeGate();
+    for (const each of this.connections) each.drop();
+    this.connections.clear();
+  }
+
+  #drop(connection: Connection): void {
+    this.connections.delete(connection);
+    connection.drop();
+  }
+
+  #exit(): AnchorExit {
+    const stream = { start: 0, end: this.#output, dropped: 0 };
+    return {
+      runId: this.runId,
+      executed: this.executed,
+      reason: this.firstStop?.reason ?? this.#ownReason(),
+      actor: this.firstStop?.actor ?? "",
+      requestId: this.firstStop?.requestId ?? "",
+      leader: this.executed ? this.#leader : null,
+      spawnError: this.spec.argv.includes("missing")
+        ? { errno: 2, step: "exec", message: "no such command" }
+        : null,
+      residue: this.#residue,
+      residueCount: this.#residue.length,
+      killMode: this.#residue.length === 0 ? "none" : this.cgroup === null ? "pid" : "cgroup",
+      tier: this.#tier,
+      tierNote: null,
+      emptiness: "proven",
+      stdout: stream,
+      stderr: { start: 0, end: 0, dropped: 0 },
+      processes: 1,
+      usage: { cpuMs: 1, peakKb: 1 },
+      durationMs: this.executed ? this.place.machine.monotonic - this.#executedAt : 0,
+      endedAt: this.place.machine.wall,
+    };
+  }
+
+  #ownReason(): string {
+    if (!this.executed) return "spawn-error";
+    if (this.#escaped && this.spec.policy.onEscape === "fail") return "ownership-escape";
+    return this.#leader?.signal == null ? "exit" : "signal";
+  }
+
+  #welcome(): Welcome {
+    const stdout = { start: 0, end: this.#output, acked: 0, dropped: 0, closed: false };
+    const exiting = this.firstStop !== null || this.#leaderDone;
+    return {
+      protocol: 1,
+      highestEpoch: this.highestEpoch,
+      phase: this.executed ? (exiting ? "exiting" : "running") : "gated",
+      root: this.root.identity,
+      anchor: this.process.identity,
+      boundary: {
+        tier: this.#tier,
+        tierNote: null,
+        cgroup: this.cgroup?.path ?? null,
+        cgroupInode: this.cgroup?.inode ?? null,
+      },
+      stdout,
+      stderr: { ...stdout, end: 0 },
+      stdinAccepted: this.#stdin,
+      stdinLimit: STDIN_LIMIT,
+      stdinClosed: false,
+      firstStop: this.firstStop,
+      leader: this.executed ? this.#leader : null,
+      elapsedMs: this.executed ? this.place.machine.monotonic - this.#executedAt : null,
+    };
+  }
+
+  get #tier(): string {
+    const parts = [this.cgroup === null ? "subreaper" : "cgroup", ...(this.launcherLost ? [] : ["launcher"])];
+    return [...parts, this.place.machine.hasUniqueIds ? "unique" : "handle"].join("+");
+  }
+
+  get #alias(): string {
+    return this.#world.watch.alias(this.runId);
+  }
+
+  get #signaller() {
+    return { who: "anchor", runId: this.runId, place: this.place } as const;
+  }
+
+  #makeCgroup(instanceId: string): Cgroup | null {
+    const { machine } = this.place;
+    if (!machine.hasCgroups) return null;
+    const path = `/cgroup/${instanceId}/runs/${this.runId}`;
+    const cgroup = { path, inode: String(++machine.births), instanceId, runId: this.runId, exists: true };
+    machine.cgroups.push(cgroup);
+    return cgroup;
+  }
+
+  #removeCgroup(cgroup: Cgroup): void {
+    cgroup.exists = false;
+    this.place.machine.cgroups.splice(this.place.machine.cgroups.indexOf(cgroup), 1);
+  }
+}

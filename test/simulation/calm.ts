@@ -1,0 +1,78 @@
+import type { Actions } from "./actions.js";
+import type { Cast } from "./cast.js";
+import { unsettled } from "./checks/all-settled.js";
+import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
+import { cancelArrives, stopEmptiesTheTree } from "./checks/stopping-works.js";
+
+/** Above a lease, a deadline, an owner loss and the pauses between two tries, one after the other. */
+const PATIENCE_MS = 150_000;
+const LOOK_EVERY_MS = 6_000;
+/** Above the longest pause between two tries to connect, with grace and kill. */
+const STOP_MS = 16_000;
+
+/** Faults end, everybody comes back, time passes: then everything must be settled. */
+export async function calm(cast: Cast, actions: Actions): Promise<void> {
+  const { world } = cast;
+  const { scheduler, watch, random } = world;
+  world.note(() => "--- calm ---");
+  actions.listingWorks();
+  actions.wakes();
+  for (const process of cast.alive) process.held = false;
+  for (const anchor of cast.anchors) anchor.held = false;
+  if (world.storeTrouble !== null) await stopWithoutStore(cast, actions);
+  world.storeTrouble = null;
+  comeBack(cast);
+  if (random.chance(0.5)) cast.dismissStrangers();
+  for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
+    await scheduler.pass(LOOK_EVERY_MS);
+    checkStops(cast);
+    replaceClosed(cast);
+    const found = unsettled(cast);
+    good = found === null ? good + 1 : 0;
+    // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
+    if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
+    if (found !== null && passed > PATIENCE_MS) watch.blame(found.runId, found.what);
+    watch.raise();
+  }
+  watch.blame(null, await readingChangesNothing(cast));
+  watch.raise();
+}
+
+async function stopWithoutStore(cast: Cast, { asked }: Actions): Promise<void> {
+  const { scheduler, watch } = cast.world;
+  await scheduler.pass(STOP_MS);
+  checkStops(cast);
+  for (const each of asked) watch.blame(each.runId, cancelArrives(each, watch.truth(each.runId)));
+  watch.raise();
+}
+
+function checkStops(cast: Cast): void {
+  const { watch } = cast.world;
+  for (const anchor of cast.anchors) watch.blame(anchor.runId, stopEmptiesTheTree(anchor, watch.truth(anchor.runId)));
+}
+
+/** Who closes now leaves a place empty that was not. */
+function replaceClosed(cast: Cast): void {
+  for (const seat of cast.seats)
+    if (seat.process?.gone === true && seat.process.closing && !cast.alive.some(({ place }) => place === seat.place))
+      cast.boot(seat);
+}
+
+/** Sometimes one stays away for good: then the others must see to its runs. One per container is always there. */
+function comeBack(cast: Cast): void {
+  const { random, places, variant } = cast.world;
+  for (const place of places) {
+    if (place.machine !== places[0]?.machine && random.chance(0.3)) {
+      for (const { process } of cast.seats)
+        if (process?.place === place) {
+          process.closing = false;
+          process.end();
+        }
+      continue;
+    }
+    const down = cast.down.filter((seat) => seat.place === place);
+    const all = down.length === variant.supervisors;
+    const returning = variant.containers === 1 ? down.filter((_, at) => (all && at === 0) || random.chance(0.6)) : down;
+    for (const seat of returning) cast.boot(seat);
+  }
+}

@@ -1,0 +1,68 @@
+import type { RunRecord } from "../../../src/store/run-record.js";
+import type { Cast } from "../cast.js";
+import type { RunTruth } from "../run-truth.js";
+
+/** After a while without faults: what is still not as it should be. */
+export function unsettled(cast: Cast): { readonly runId: string; readonly what: string } | null {
+  const { database, watch } = cast.world;
+  for (const record of database.records.values()) {
+    const { runId } = record;
+    const what = stuck(cast, record, watch.truth(runId));
+    if (what !== null) return { runId, what };
+  }
+  for (const anchor of cast.anchors) {
+    const record = database.getRun(anchor.runId);
+    if (record === null || record.state === "exited")
+      return { runId: anchor.runId, what: "its anchor lives although its record has ended" };
+  }
+  return null;
+}
+
+function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
+  const { anchor } = truth;
+  if (record.state === "exited") return ended(cast, record, truth);
+  const host = cast.world.machines.find(({ hostId }) => hostId === record.hostId);
+  // Of a machine where nobody came back, nothing may be concluded elsewhere.
+  if (host === undefined || !cast.alive.some(({ place }) => place.machine === host)) return null;
+  if (looksAlive(record, truth)) return null;
+  if (anchor === null || anchor.gone) return `it is ${record.state}, and its anchor is gone`;
+  const owner = cast.alive.find(({ instanceId }) => instanceId === record.ownerInstanceId);
+  if (owner === undefined) return `it is ${record.state}, and its owner ${record.ownerInstanceId} is gone`;
+  if (owner.supervisor.run(record.runId) === null) return `its owner ${owner.name} does not hold it`;
+  const other = cast.alive.find(
+    (each) => each !== owner && each.supervisor.run(record.runId) !== null,
+  );
+  if (other !== undefined) return `${other.name} holds it as well as its owner ${owner.name}`;
+  if (anchor.owner?.by !== owner) return `its owner ${owner.name} is not connected to its anchor`;
+  if (record.policy.onOrphan === "terminate" && record.originInstanceId !== record.ownerInstanceId && anchor.firstStop === null)
+    return "it was not to outlive its owner, and goes on under another";
+  if (anchor.leaderDone || anchor.firstStop !== null) return "it was stopped or has ended, and is still there";
+  if (!anchor.executed) return "it was never executed, and is still there";
+  const due = anchor.deadline();
+  const late = due === null ? 0 : anchor.place.machine.monotonic - due;
+  const { backstopMs, graceMs } = anchor.spec.policy;
+  if (late > backstopMs + graceMs) return `its deadline passed ${late} ms ago`;
+  return null;
+}
+
+/** Another process has the anchor's number, since the same tick, and no unique id tells them apart: nothing is concluded. */
+function looksAlive({ anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
+  if (recorded === null || recorded.uniqueId !== null || anchor === null || !anchor.gone) return false;
+  return anchor.place.processes.get(recorded.pid)?.identity.startTime === recorded.startTime;
+}
+
+function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
+  const left = truth.processes();
+  if (record.emptiness === "proven") {
+    return left.length > 0 ? `${left.length} of its processes live, after an end that was proven` : null;
+  }
+  // A launcher has no word for anybody while somebody it must kill cannot be killed.
+  const stuckSomewhere = [...cast.world.watch.runs.values()].some(({ wasStuck }) => wasStuck);
+  return justified(truth, stuckSomewhere) ? null : "its end is unproven without need";
+}
+
+/** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
+function justified(truth: RunTruth, stuckSomewhere: boolean): boolean {
+  const { anchorKilled, endedUnswept, restarted, anchor } = truth;
+  return restarted || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)));
+}

@@ -1,0 +1,11 @@
+import type { RunRecord } from "../../../src/store/run-record.js";
+import type { Anchor } from "../anchor.js";
+
+/** Invariant 3: nothing of the command runs before its process is on record. */
+export function recordedBeforeRun(anchor: Anchor, record: RunRecord | null): string | null {
+  if (record === null) return "its command ran without a record";
+  if (record.root === null) return "its command ran before its process was on record";
+  const { pid, startTime, uniqueId } = anchor.root.identity;
+  const same = record.root.pid === pid && record.root.startTime === startTime && record.root.uniqueId === uniqueId;
+  return same ? null : "its command ran as another process than the record says";
+}

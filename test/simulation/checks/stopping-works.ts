@@ -1,0 +1,23 @@
+import type { Asked } from "../actions.js";
+import type { Anchor } from "../anchor.js";
+import type { RunTruth } from "../run-truth.js";
+
+/** Beyond the grace: what the kill and its repetition may take. */
+const KILL_MS = 2_500;
+
+/** Invariant 7: a stop that reached its anchor empties the tree within grace and kill time, whatever the store does. */
+export function stopEmptiesTheTree(anchor: Anchor, truth: RunTruth): string | null {
+  if (truth.stoppedAt === null || anchor.gone || anchor.held) return null;
+  const since = anchor.place.machine.monotonic - truth.stoppedAt;
+  const left = anchor.members().filter(({ stuck }) => !stuck);
+  if (left.length === 0 || since <= anchor.spec.policy.graceMs + KILL_MS) return null;
+  return `${left.length} of its processes live ${since} ms after it was stopped`;
+}
+
+/** Invariant 7: a cancel reaches the anchor although the store refuses everything. */
+export function cancelArrives({ process, runId }: Asked, { anchor, stoppedAt }: RunTruth): string | null {
+  if (process.gone || anchor === null || anchor.gone || anchor.leaderDone || stoppedAt !== null) return null;
+  // Let go of: robbed, or ended by somebody else on record. It is no longer this one's to stop.
+  if (process.supervisor.run(runId) === null) return null;
+  return `${process.name} was asked to cancel it, and its anchor has not heard of it`;
+}

@@ -1,0 +1,192 @@
+import { LeaseLost, RunExists } from "../../src/errors.js";
+import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
+import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
+import type { EventFilter, Lease, LeaseClaim, NewRun, RunChange, RunFilter } from "../../src/store/store.js";
+
+const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
+
+/** One committed change of one record. `before` is null for an insert. */
+export interface Commit {
+  readonly by: "insert" | "save" | "claim" | "renew";
+  readonly before: RunRecord | null;
+  readonly after: RunRecord;
+}
+
+/** Bugs to be found. */
+export interface DatabaseFlaws {
+  readonly claimIgnoresEpoch?: boolean;
+  readonly claimIgnoresExpiry?: boolean;
+  readonly endsTwice?: boolean;
+}
+
+/** All durable state, in memory. Every call is one transaction. Records are never changed, only replaced. */
+export class Database {
+  readonly records = new Map<string, RunRecord>();
+  events: RunEvent[] = [];
+  readonly #clock: () => number;
+  readonly #wall: () => number;
+  readonly #flaws: DatabaseFlaws;
+  #seq = 0;
+  /** Sees every commit in the moment it happens. */
+  watch: (commit: Commit) => void = () => undefined;
+  watchEvent: (event: RunEvent) => void = () => undefined;
+
+  constructor(clock: () => number, wall: () => number, flaws: DatabaseFlaws = {}) {
+    this.#clock = clock;
+    this.#wall = wall;
+    this.#flaws = flaws;
+  }
+
+  insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[], kept = Infinity): Lease {
+    if (this.records.has(run.runId)) throw new RunExists(run.runId);
+    const after: RunRecord = {
+      ...run,
+      anchor: null,
+      root: null,
+      processGroupId: null,
+      boundary: null,
+      tier: null,
+      state: "starting",
+      leaseExpiresAt: this.#clock() + Math.ceil(leaseMs),
+      startedAt: null,
+      lastOutputAt: null,
+      updatedAt: run.createdAt,
+      endedAt: null,
+      exit: null,
+      residue: [],
+      residueCount: 0,
+      usage: null,
+      emptiness: null,
+    };
+    this.#commit({ by: "insert", before: null, after }, events, kept);
+    return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
+  }
+
+  saveRun(lease: Lease, change: RunChange, events: readonly NewRunEvent[], kept = Infinity): boolean {
+    const before = this.records.get(lease.runId);
+    if (before?.state === "exited" && this.#flaws.endsTwice !== true) return false;
+    const stale =
+      before?.leaseEpoch !== lease.epoch || before.ownerInstanceId !== lease.ownerInstanceId;
+    if (before === undefined || stale) throw new LeaseLost(lease.runId, lease.epoch);
+    const after = { ...changed(before, change), updatedAt: this.#wall() };
+    this.#commit({ by: "save", before, after }, events, kept);
+    return true;
+  }
+
+  claimLease(claim: LeaseClaim, events: readonly NewRunEvent[], kept = Infinity): Lease | null {
+    const { runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs } = claim;
+    if (epoch <= from.epoch) throw new Error(`epoch ${epoch} is not above ${from.epoch}`);
+    const before = this.records.get(runId);
+    if (before === undefined || before.state === "exited") return null;
+    const replaced = before.ownerInstanceId !== from.ownerInstanceId || before.leaseEpoch !== from.epoch;
+    if (replaced && this.#flaws.claimIgnoresEpoch !== true) return null;
+    const healthy = expiredForMs !== null && before.leaseExpiresAt > this.#clock() - Math.ceil(expiredForMs);
+    if (healthy && this.#flaws.claimIgnoresExpiry !== true) return null;
+    const leaseExpiresAt = this.#clock() + Math.ceil(leaseMs);
+    const after = { ...before, ownerInstanceId, leaseEpoch: epoch, leaseExpiresAt, updatedAt: this.#wall() };
+    this.#commit({ by: "claim", before, after }, events, kept);
+    return { runId, ownerInstanceId, epoch };
+  }
+
+  renewLeases(ownerInstanceId: string, leaseMs: number): number {
+    const mine = [...this.records.values()].filter(
+      (each) => each.ownerInstanceId === ownerInstanceId && each.state !== "exited",
+    );
+    const leaseExpiresAt = this.#clock() + Math.ceil(leaseMs);
+    for (const before of mine) this.#commit({ by: "renew", before, after: { ...before, leaseExpiresAt } }, []);
+    return mine.length;
+  }
+
+  heldRuns(ownerInstanceId: string): readonly string[] {
+    return [...this.records.values()]
+      .filter((each) => each.ownerInstanceId === ownerInstanceId && each.state !== "exited")
+      .map(({ runId }) => runId);
+  }
+
+  getRun(runId: string): RunRecord | null {
+    return this.records.get(runId) ?? null;
+  }
+
+  findRuns(prefix: string, limit: number): readonly RunRecord[] {
+    return [...this.records.values()].filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
+  }
+
+  listRuns(filter: RunFilter): readonly RunRecord[] {
+    const { states, ownerInstanceId, sessionKey, agentId, endedBefore, labels = {}, limit } = filter;
+    // The newest insert first where the times are equal: not by id, which differs from one replay to the next.
+    const found = [...this.records.values()].toReversed().filter(
+      (each) =>
+        states?.includes(each.state) !== false &&
+        (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
+        (sessionKey === undefined || each.sessionKey === sessionKey) &&
+        (agentId === undefined || each.agentId === agentId) &&
+        (endedBefore === undefined || (each.endedAt !== null && each.endedAt < endedBefore)) &&
+        Object.entries(labels).every(([name, value]) => each.labels[name] === value),
+    );
+    found.sort((one, other) => other.createdAt - one.createdAt);
+    if (endedBefore !== undefined) found.sort((one, other) => (one.endedAt ?? 0) - (other.endedAt ?? 0));
+    return found.slice(0, limit);
+  }
+
+  listEvents({ after = 0, runId, limit, newestFirst }: EventFilter): readonly RunEvent[] {
+    const found = this.events.filter(
+      (event) => event.seq > after && (runId === undefined || event.runId === runId),
+    );
+    return (newestFirst === true ? found.toReversed() : found).slice(0, limit);
+  }
+
+  appendEvents(events: readonly NewRunEvent[], kept = Infinity): void {
+    for (const event of events) {
+      const numbered = { ...event, seq: ++this.#seq };
+      this.events.push(numbered);
+      this.watchEvent(numbered);
+    }
+    if (this.events.length > kept) this.events.splice(0, this.events.length - kept);
+  }
+
+  deleteRuns(runIds: readonly string[]): number {
+    const gone = runIds.filter((runId) => this.records.get(runId)?.state === "exited");
+    for (const runId of gone) this.records.delete(runId);
+    this.events = this.events.filter(({ runId }) => !gone.includes(runId));
+    return gone.length;
+  }
+
+  countEnded(): number {
+    return [...this.records.values()].filter(({ state }) => state === "exited").length;
+  }
+
+  now(): number {
+    return this.#clock();
+  }
+
+  #commit(commit: Commit, events: readonly NewRunEvent[], kept = Infinity): void {
+    this.records.set(commit.after.runId, commit.after);
+    this.watch(commit);
+    this.appendEvents(events, kept);
+  }
+}
+
+function changed(run: RunRecord, change: RunChange): RunRecord {
+  switch (change.to) {
+    case "gated": {
+      const { anchor, root, processGroupId, boundary, tier } = change;
+      return { ...run, anchor, root, processGroupId, boundary, tier };
+    }
+    case "weaker":
+      return { ...run, tier: change.tier, boundary: change.boundary };
+    case "running":
+      return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
+    case "output":
+      return { ...run, lastOutputAt: change.at };
+    case "exiting":
+      return { ...run, state: later(run.state, "exiting") };
+    case "exited": {
+      const { at, exit, residue, residueCount, usage, emptiness } = change;
+      return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
+    }
+  }
+}
+
+function later(one: RunStateName, other: RunStateName): RunStateName {
+  return RANK[one] > RANK[other] ? one : other;
+}

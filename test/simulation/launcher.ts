@@ -1,0 +1,109 @@
+import type { StartSpec } from "../../src/anchor/host.js";
+import { Anchor } from "./anchor.js";
+import type { Place, Process } from "./machine.js";
+import type { Actor } from "./scheduler.js";
+import { die, signal } from "./signal.js";
+import { RunDirectory, type Instance } from "./state-directory.js";
+import type { World } from "./world.js";
+
+/** Parent of all anchors of an instance: it kills what a dead one left, and leaves when nobody needs it. */
+export class Launcher implements Actor {
+  readonly place: Place;
+  readonly process: Process;
+  readonly held = false;
+  readonly #world: World;
+  readonly #instance: Instance;
+  readonly #holders = new Set<Actor>();
+  readonly #anchors = new Set<Anchor>();
+  readonly #lost = new Map<Anchor, number>();
+
+  constructor(world: World, instance: Instance, place: Place) {
+    this.#world = world;
+    this.#instance = instance;
+    this.place = place;
+    this.process = place.bear({ what: "launcher", parent: null, newSession: true, subreaper: true });
+    this.process.onDeath = () => {
+      for (const anchor of this.#anchors) anchor.launcherLost = true;
+      if (instance.launcher === this) instance.launcher = null;
+    };
+    instance.launcher = this;
+  }
+
+  get gone(): boolean {
+    return !this.process.alive;
+  }
+
+  get timebase() {
+    return this.place.machine;
+  }
+
+  hold(by: Actor): void {
+    this.#holders.add(by);
+  }
+
+  letGo(by: Actor): void {
+    this.#holders.delete(by);
+    this.#world.scheduler.post(this, () => this.#leaveIfIdle());
+  }
+
+  start(spec: StartSpec): Anchor {
+    const directory = new RunDirectory(spec.runId);
+    this.#instance.runs.set(spec.runId, directory);
+    const { instanceId } = this.#instance;
+    const anchor = new Anchor(this.#world, directory, this.place, this.process, spec, instanceId);
+    this.#anchors.add(anchor);
+    const gone = anchor.process.onDeath;
+    anchor.process.onDeath = (by) => {
+      gone(by);
+      this.#world.scheduler.post(this, () => this.#anchorEnded(anchor, by));
+    };
+    return anchor;
+  }
+
+  #anchorEnded(anchor: Anchor, by: number | null): void {
+    this.#anchors.delete(anchor);
+    if (by !== null) {
+      this.#lost.set(anchor, by);
+      if (this.#world.flaws.launcherHopes === true) this.#saySwept(0);
+      this.#world.scheduler.post(this, () => this.#cleanUp());
+    }
+    this.#leaveIfIdle();
+  }
+
+  /** A child that is no anchor is what a dead one left; so is whoever is in its cgroup. */
+  #cleanUp(): void {
+    const own = new Set([...this.#anchors].map(({ process }) => process));
+    const below = (): Process[] =>
+      this.place
+        .childrenOf(this.process)
+        .filter((child) => !own.has(child))
+        .flatMap((child) => [child, ...this.place.descendantsOf(child)]);
+    const inside = (): Process[] =>
+      [...this.#lost.keys()].flatMap(({ cgroup }) => (cgroup === null ? [] : this.place.membersOf(cgroup)));
+    const left = new Set([...below(), ...inside()]);
+    for (const each of left)
+      signal(this.#world, { who: "launcher", runId: each.runId ?? null, place: this.place }, each, "KILL");
+    if (below().length > 0 || inside().length > 0) {
+      this.#world.scheduler.after(this, 100, () => this.#cleanUp());
+      return;
+    }
+    this.#saySwept(left.size);
+  }
+
+  #saySwept(killed: number): void {
+    for (const [{ directory, cgroup, place }, anchorSignal] of this.#lost) {
+      directory.swept = { anchorSignal, killed, emptiness: "proven" };
+      if (cgroup === null || place.membersOf(cgroup).length > 0) continue;
+      cgroup.exists = false;
+      const { cgroups } = place.machine;
+      if (cgroups.includes(cgroup)) cgroups.splice(cgroups.indexOf(cgroup), 1);
+    }
+    this.#lost.clear();
+    this.#leaveIfIdle();
+  }
+
+  #leaveIfIdle(): void {
+    if (this.#holders.size === 0 && this.#anchors.size === 0 && this.#lost.size === 0)
+      die(this.#world, this.process, null);
+  }
+}

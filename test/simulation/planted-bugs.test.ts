@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import { runSchedule } from "./schedule.js";
+import { firstSeed, variants } from "./variants.js";
+import type { Flaws } from "./world.js";
+
+interface Planted {
+  readonly what: string;
+  readonly flaws: Flaws;
+  readonly seen: RegExp;
+}
+
+/** Schedules until it must have been found: the suite runs ten times as many and more. */
+const WITHIN = 1_500;
+
+const bugs: readonly Planted[] = [
+  { what: "an anchor that skips the epoch check", flaws: { anyEpoch: true }, seen: /epoch/ },
+  {
+    what: "a store that hands out a lease without comparing the epoch",
+    flaws: { claimIgnoresEpoch: true },
+    seen: /lease|epoch|holds it/,
+  },
+  {
+    what: "a store that hands out a lease that has not expired",
+    flaws: { claimIgnoresExpiry: true },
+    seen: /before it expired|holds its lock/,
+  },
+  { what: "a store that lets a run end twice", flaws: { endsTwice: true }, seen: /had ended|told 2 times/ },
+  {
+    what: "GO before the commit",
+    flaws: { earlyAnswer: true },
+    seen: /before its process was on record|without a record/,
+  },
+  { what: "a reap that goes by the number", flaws: { reapByNumber: true }, seen: /signalled/ },
+  { what: "a reap that says proven without having looked", flaws: { reapHopes: true }, seen: /proven/ },
+  { what: "a launcher whose word comes before its deed", flaws: { launcherHopes: true }, seen: /proven/ },
+  {
+    what: "a lock that looks free while it is held",
+    flaws: { blindToLocks: true },
+    seen: /holds its lock|while its owner lives/,
+  },
+  {
+    what: "a gate that stays open when its owner is gone",
+    flaws: { gateStaysOpen: true },
+    seen: /./,
+  },
+  { what: "deadlines on the wall clock", flaws: { wallClock: true }, seen: /./ },
+];
+
+for (const { what, flaws, seen } of bugs)
+  test(`${what} is found`, async () => {
+    for (let tried = 1; tried <= WITHIN; tried++) {
+      const variant = variants[tried % variants.length] ?? expect.fail("no variants");
+      const failure = await runSchedule(firstSeed(variant) + tried, variant, { flaws });
+      if (failure === null) continue;
+      console.log(`${what}: found in schedule ${tried} (${failure.message})`);
+      expect(failure.message).toMatch(seen);
+      return;
+    }
+    expect.fail(`not found in ${WITHIN} schedules`);
+  });

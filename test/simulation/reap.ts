@@ -1,0 +1,85 @@
+import type { ReapRequest, ReapResult } from "../../src/anchor/host.js";
+import { isSame } from "./inspect.js";
+import type { Cgroup, Place, Process } from "./machine.js";
+import type { Actor } from "./scheduler.js";
+import { signal } from "./signal.js";
+import type { World } from "./world.js";
+
+const KILL_ROUNDS = 3;
+
+/** `anchor reap`: a process of its own, which outlives the supervisor that asked for it. */
+export function reap(
+  world: World,
+  place: Place,
+  runId: string | null,
+  request: ReapRequest,
+  done: (result: ReapResult) => void,
+): void {
+  const actor: Actor = place.machine;
+  const boot = place.machine.bootId;
+  const cgroup = findCgroup(place, request);
+  const root = verified(world, place, request, cgroup);
+  if (root === null && cgroup === null) {
+    const emptiness = world.flaws.reapHopes === true ? "proven" : "unproven";
+    return done({ verified: false, why: "no match", killed: 0, residue: [], survivors: [], emptiness });
+  }
+  const by = { who: "reap", runId, place } as const;
+  const known = new Set<Process>(root === null ? [] : [root]);
+  // Behind handles: whoever was found is the same process for good.
+  const collect = (): Process[] => {
+    for (const each of [...known]) if (each.alive) for (const child of place.descendantsOf(each)) known.add(child);
+    if (cgroup?.exists === true) for (const each of place.membersOf(cgroup)) known.add(each);
+    return [...known].filter(({ alive }) => alive);
+  };
+  const finish = (): void => {
+    const left = collect();
+    const proven = cgroup !== null && left.length === 0 && place.membersOf(cgroup).length === 0;
+    if (proven && cgroup.exists) {
+      cgroup.exists = false;
+      place.machine.cgroups.splice(place.machine.cgroups.indexOf(cgroup), 1);
+    }
+    done({
+      verified: true,
+      why: "",
+      killed: known.size - left.length,
+      residue: [...known]
+        .filter((each) => each !== root)
+        .map(({ identity: { pid, startTime }, what }) => ({ pid, startTime, kind: "background", command: what })),
+      survivors: left.map(({ identity: { pid, startTime }, what }) => {
+        return { pid, startTime, kind: "unkillable", command: what };
+      }),
+      emptiness: proven || world.flaws.reapHopes === true ? "proven" : "unproven",
+    });
+  };
+  const kill = (round: number): void => {
+    if (place.machine.bootId !== boot) return;
+    for (const each of collect()) signal(world, by, each, "KILL");
+    if (collect().length === 0 || round === KILL_ROUNDS) finish();
+    else world.scheduler.after(actor, 100, () => kill(round + 1));
+  };
+  for (const each of collect()) if (request.graceMs > 0) signal(world, by, each, "TERM");
+  world.scheduler.after(actor, request.graceMs, () => kill(1));
+}
+
+function findCgroup(place: Place, { cgroup }: ReapRequest): Cgroup | null {
+  if (cgroup === null) return null;
+  return place.machine.cgroups.find(({ path, inode }) => path === cgroup.path && inode === cgroup.inode) ?? null;
+}
+
+/** A start time collides within a tick: without a unique id, the cgroup or the marker must match too. */
+function verified(
+  world: World,
+  place: Place,
+  { root, leaseId }: ReapRequest,
+  cgroup: Cgroup | null,
+): Process | null {
+  if (root === null) return null;
+  const found = place.processes.get(root.pid);
+  if (found === undefined) return null;
+  if (world.flaws.reapByNumber === true) return found;
+  if (!isSame(found, root)) return null;
+  const unique = root.uniqueId !== null && found.identity.uniqueId === root.uniqueId;
+  const inside = cgroup !== null && found.cgroup === cgroup;
+  const marked = leaseId !== null && found.leaseId === leaseId;
+  return unique || inside || marked ? found : null;
+}

@@ -1,0 +1,42 @@
+import type { Anchor } from "./anchor.js";
+import type { Process } from "./machine.js";
+
+/** What is true of a run, whatever anybody has recorded of it. */
+export class RunTruth {
+  readonly alias: string;
+  readonly committedEpochs = new Set<number>();
+  highestOwned = 0;
+  exitEvents = 0;
+  /** When its lease was last written, in the order of commits. */
+  renewedAt = 0;
+  anchor: Anchor | null = null;
+  /** Killed by the schedule. */
+  anchorKilled = false;
+  /** The machine or container it ran in has been restarted. */
+  restarted = false;
+  /** When its anchor was first told to stop, on its machine's clock. */
+  stoppedAt: number | null = null;
+  leaseId = "";
+  /** When its end was recorded, its launcher had not yet said that it was done. */
+  endedUnswept = false;
+  /** Somebody of it could not be killed for a while. */
+  wasStuck = false;
+
+  constructor(alias: string) {
+    this.alias = alias;
+  }
+
+  /** Its end is on record from now on. */
+  end(): void {
+    this.endedUnswept = this.anchor?.directory.swept === null;
+  }
+
+  /** All that live and have run an instruction of the command; one behind the gate has not. */
+  processes(): Process[] {
+    return this.anchor?.executed === true ? this.anchor.place.ofRun(this.anchor.runId) : [];
+  }
+
+  exitFileWritten(): boolean {
+    return this.anchor !== null && this.anchor.directory.exit !== null;
+  }
+}

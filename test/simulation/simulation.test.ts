@@ -1,0 +1,44 @@
+import { describe, expect, test } from "vitest";
+import { runSchedule } from "./schedule.js";
+import { firstSeed, variantOf, variants } from "./variants.js";
+
+/** Schedules per variant: together more than ten thousand, in about half a minute. */
+const COUNT = 2_000;
+const SOAK = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
+
+const replayed = process.env["HOLDFAST_SIM_SEED"];
+
+describe.runIf(replayed === undefined)("under every schedule, every invariant holds", () => {
+  for (const variant of variants)
+    test(`${variant.name}: ${COUNT * SOAK} schedules`, async () => {
+      const first = firstSeed(variant);
+      for (let seed = first; seed < first + COUNT * SOAK; seed++) {
+        const failure = await runSchedule(seed, variant);
+        if (failure !== null)
+          expect.fail(
+            `${failure.message}\nreplay: HOLDFAST_SIM_SEED=${seed} npm test -- test/simulation/simulation.test.ts`,
+          );
+      }
+    });
+});
+
+describe.runIf(replayed !== undefined)("one schedule, told step by step", () => {
+  test(`seed ${replayed}`, async () => {
+    const seed = Number(replayed);
+    const failure = await runSchedule(seed, variantOf(seed), { tell: (line) => console.log(line) });
+    expect(failure).toBeNull();
+  });
+});
+
+test("the same seed is the same schedule", async () => {
+  for (const variant of variants) {
+    const told = [];
+    for (const lines of [[], []] as string[][]) {
+      await runSchedule(firstSeed(variant) + 7, variant, { tell: (line) => lines.push(line) });
+      // Ids are drawn anew each time, and nothing depends on them.
+      told.push(lines.map((line) => line.replaceAll(/run_[0-9a-z]{12}/g, "run")));
+    }
+    expect(told[0]?.length).toBeGreaterThan(1);
+    expect(told[0]).toEqual(told[1]);
+  }
+});

@@ -1,0 +1,95 @@
+import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
+import type { RunRecord } from "../../src/store/run-record.js";
+import type {
+  EventFilter,
+  Lease,
+  LeaseClaim,
+  NewRun,
+  RunChange,
+  RunFilter,
+  Store,
+} from "../../src/store/store.js";
+import type { Database } from "./database.js";
+
+export interface Question {
+  readonly name: keyof Store;
+  readonly writes: boolean;
+}
+
+/** How a question gets to the database and its answer back. */
+export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
+
+/** One supervisor's access to the database. */
+export class StorePort implements Store {
+  readonly #database: Database;
+  readonly #ask: Ask;
+  readonly #eventsKept: number;
+
+  constructor(database: Database, ask: Ask, eventsKept = Infinity) {
+    this.#database = database;
+    this.#ask = ask;
+    this.#eventsKept = eventsKept;
+  }
+
+  insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
+    return this.#write("insertRun", () => this.#database.insertRun(run, leaseMs, events, this.#eventsKept));
+  }
+
+  saveRun(lease: Lease, change: RunChange, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    return this.#write("saveRun", () => this.#database.saveRun(lease, change, events, this.#eventsKept));
+  }
+
+  claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
+    return this.#write("claimLease", () => this.#database.claimLease(claim, events, this.#eventsKept));
+  }
+
+  renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
+    return this.#write("renewLeases", () => this.#database.renewLeases(ownerInstanceId, leaseMs));
+  }
+
+  heldRuns(ownerInstanceId: string): Promise<readonly string[]> {
+    return this.#read("heldRuns", () => this.#database.heldRuns(ownerInstanceId));
+  }
+
+  getRun(runId: string): Promise<RunRecord | null> {
+    return this.#read("getRun", () => this.#database.getRun(runId));
+  }
+
+  findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]> {
+    return this.#read("findRuns", () => this.#database.findRuns(prefix, limit));
+  }
+
+  listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
+    return this.#read("listRuns", () => this.#database.listRuns(filter));
+  }
+
+  listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
+    return this.#read("listEvents", () => this.#database.listEvents(filter));
+  }
+
+  appendEvents(events: readonly NewRunEvent[]): Promise<void> {
+    return this.#write("appendEvents", () => this.#database.appendEvents(events, this.#eventsKept));
+  }
+
+  deleteRuns(runIds: readonly string[]): Promise<number> {
+    return this.#write("deleteRuns", () => this.#database.deleteRuns(runIds));
+  }
+
+  countEnded(): Promise<number> {
+    return this.#read("countEnded", () => this.#database.countEnded());
+  }
+
+  now(): Promise<number> {
+    return this.#read("now", () => this.#database.now());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {}
+
+  #write<T>(name: keyof Store, work: () => T): Promise<T> {
+    return this.#ask({ name, writes: true }, work);
+  }
+
+  #read<T>(name: keyof Store, work: () => T): Promise<T> {
+    return this.#ask({ name, writes: false }, work);
+  }
+}

@@ -1,0 +1,124 @@
+import { defaults } from "../../src/defaults.js";
+import type { Problem, Supervisor } from "../../src/supervisor/api.js";
+import type { Clock } from "../../src/supervisor/clock.js";
+import { createSupervisor } from "../../src/supervisor/supervisor.js";
+import type { Connection } from "./connection.js";
+import { SimulatedHost } from "./host.js";
+import type { Place } from "./machine.js";
+import type { Actor } from "./scheduler.js";
+import type { Instance } from "./state-directory.js";
+import { StorePort, type Question } from "./store-port.js";
+import type { World } from "./world.js";
+
+/** One process of a supervisor, from its start to its end. The code in it is the real one. */
+export class SupervisorProcess implements Actor {
+  readonly name: string;
+  readonly place: Place;
+  readonly connections = new Set<Connection>();
+  readonly problems: Problem[] = [];
+  readonly supervisor: Supervisor;
+  readonly #world: World;
+  readonly #instance: Instance;
+  gone = false;
+  held = false;
+  closing = false;
+
+  constructor(world: World, instance: Instance, place: Place, incarnation: number) {
+    this.#world = world;
+    this.#instance = instance;
+    this.place = place;
+    this.name = `${instance.instanceId}#${incarnation}`;
+    instance.locked = true;
+    this.supervisor = createSupervisor({
+      store: new StorePort(world.database, (question, work) => this.#askStore(question, work)),
+      host: new SimulatedHost(world, this, instance),
+      clock: this.#clock(),
+      instanceId: instance.instanceId,
+      home: "/sim",
+      onProblem: (problem) => {
+        this.problems.push(problem);
+        world.note(() => `${this.name} reports: ${problem.message}`);
+      },
+      onClosed: async () => this.end(),
+    });
+    void this.supervisor.recover().catch(() => undefined);
+    this.#reconcileNow();
+  }
+
+  get timebase() {
+    return this.place.machine;
+  }
+
+  get instanceId(): string {
+    return this.#instance.instanceId;
+  }
+
+  /** SIGKILL, or its own last instruction: nothing of it happens any more. Its lock is free, its connections end. */
+  end(): void {
+    if (this.gone) return;
+    this.hangUpAll();
+    this.gone = true;
+    this.#instance.locked = false;
+    this.#instance.freeAt = this.#world.watch.commits;
+    const { launcher } = this.#instance;
+    if (launcher !== null) this.#world.scheduler.post(launcher, () => launcher.letGo(this));
+  }
+
+  hangUpAll(): void {
+    for (const each of this.connections) each.hangUp();
+    this.connections.clear();
+  }
+
+  #reconcileNow(): void {
+    if (this.closing) return;
+    void this.supervisor.reconcile().catch(() => undefined);
+    this.#world.scheduler.after(this, defaults.reconcileMs, () => this.#reconcileNow());
+  }
+
+  #clock(): Clock {
+    const { machine } = this.place;
+    const { scheduler, flaws } = this.#world;
+    return {
+      now: () => (flaws.wallClock === true ? machine.wall : machine.monotonic),
+      wall: () => machine.wall,
+      after: (ms, call) => ({ cancel: scheduler.after(this, ms, call) }),
+      pause: (ms, early) =>
+        new Promise((resolve) => {
+          const cancel = scheduler.after(this, ms, resolve);
+          const stop = (): void => {
+            cancel();
+            resolve();
+          };
+          early?.then(stop, stop);
+        }),
+    };
+  }
+
+  /**
+   * Applied at one moment, answered at a later one. What a dead process asked of a server may have been applied, or
+   * not; a file is written by the process itself.
+   */
+  #askStore<T>({ name, writes }: Question, work: () => T): Promise<T> {
+    const { scheduler, random, flaws } = this.#world;
+    return new Promise<T>((resolve, reject) => {
+      const early = flaws.earlyAnswer === true && name === "saveRun";
+      if (early) scheduler.post(this, () => resolve(true as T));
+      const { bootId } = this.place.machine;
+      const apply = (): void => {
+        if (this.place.machine.bootId !== bootId) return;
+        if (this.gone && (this.#world.machines.length === 1 || random.chance(0.5))) return;
+        const trouble = this.#world.storeTrouble;
+        try {
+          if (trouble === "refuse-all" || (trouble === "refuse-writes" && writes))
+            throw new Error("the database is locked");
+          const value = work();
+          if (trouble === "uncertain" && writes) throw new Error("the disk would not sync");
+          scheduler.post(this, () => resolve(value));
+        } catch (error) {
+          scheduler.post(this, () => reject(error as Error));
+        }
+      };
+      scheduler.post(this.place.machine, apply);
+    });
+  }
+}

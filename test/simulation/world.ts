@@ -1,0 +1,95 @@
+import { Database, type DatabaseFlaws } from "./database.js";
+import { Machine, Place } from "./machine.js";
+import { Random } from "./random.js";
+import { Scheduler } from "./scheduler.js";
+import { StateDirectory } from "./state-directory.js";
+import { Watch } from "./watch.js";
+
+/** Bugs to be found: each breaks one promise of the parts the supervisor stands on. */
+export interface Flaws extends DatabaseFlaws {
+  /** An anchor obeys whoever speaks. */
+  readonly anyEpoch?: boolean;
+  /** `saveRun` answers before it has written. */
+  readonly earlyAnswer?: boolean;
+  /** Signals whoever has the number now. */
+  readonly reapByNumber?: boolean;
+  /** Says that the tree is empty without having looked. */
+  readonly reapHopes?: boolean;
+  /** A lock that is held looks free. */
+  readonly blindToLocks?: boolean;
+  /** The launcher's word comes before its deed. */
+  readonly launcherHopes?: boolean;
+  /** A supervisor's clock is the wall's. */
+  readonly wallClock?: boolean;
+  /** An anchor goes on although nobody owns its gate. */
+  readonly gateStaysOpen?: boolean;
+}
+
+export interface Variant {
+  readonly name: string;
+  readonly cgroups: boolean;
+  readonly uniqueIds: boolean;
+  /** Supervisors per place. */
+  readonly supervisors: number;
+  readonly machines: number;
+  /** Containers on the first machine that share its state directory. */
+  readonly containers: number;
+  readonly reboots: boolean;
+}
+
+/** Everything there is besides the supervisors, made from one seed. */
+export class World {
+  readonly variant: Variant;
+  readonly flaws: Flaws;
+  readonly random: Random;
+  readonly scheduler: Scheduler;
+  readonly machines: readonly Machine[];
+  readonly places: readonly Place[];
+  readonly database: Database;
+  readonly watch: Watch;
+  readonly #directories = new Map<Machine, StateDirectory>();
+  /** `refuse`: nothing is applied. `uncertain`: it is, and yet an error comes back. */
+  storeTrouble: "refuse-writes" | "refuse-all" | "uncertain" | null = null;
+  /** Set: every step is told. */
+  tell: ((line: string) => void) | null = null;
+
+  constructor(seed: number, variant: Variant, flaws: Flaws = {}) {
+    this.variant = variant;
+    this.flaws = flaws;
+    this.random = new Random(seed);
+    this.scheduler = new Scheduler(this.random);
+    const machines: Machine[] = [];
+    const places: Place[] = [];
+    for (let at = 0; at < variant.machines; at++) {
+      const { uniqueIds, cgroups } = variant;
+      const machine = new Machine(this.scheduler, this.random, { hostId: `host-${at}`, uniqueIds, cgroups });
+      machines.push(machine);
+      this.#directories.set(machine, new StateDirectory());
+      for (let box = 0; box < (at === 0 ? variant.containers : 1); box++) {
+        const place = new Place(machine, `pid:[${box}]`);
+        machine.places.push(place);
+        places.push(place);
+      }
+    }
+    this.machines = machines;
+    this.places = places;
+    // One machine: its monotonic clock, like SQLite's. Several: a server of its own.
+    const [first] = machines as [Machine, ...Machine[]];
+    const clock = (): number => (machines.length === 1 ? first.monotonic : this.scheduler.now + 1_000_000);
+    this.database = new Database(clock, () => first.wall, flaws);
+    this.watch = new Watch(this);
+    this.database.watch = (commit) => this.watch.committed(commit);
+    this.database.watchEvent = (event) => this.watch.noted(event);
+    this.scheduler.afterTurn = () => this.watch.raise();
+  }
+
+  directoryOf(machine: Machine): StateDirectory {
+    const found = this.#directories.get(machine);
+    if (found === undefined) throw new Error("a machine without a state directory");
+    return found;
+  }
+
+  note(line: () => string): void {
+    this.tell?.(`${String(this.scheduler.now).padStart(8)}  ${line()}`);
+  }
+}

@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import { endVerified, type Traces } from "../../src/supervisor/aftermath.js";
+import { FakeHost } from "./fake-host.js";
+
+const traces: Traces = {
+  run: { instanceId: "in_test", runId: "run_a" },
+  leaseId: "lease_a",
+  machine: { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]" },
+  anchor: null,
+  root: { pid: 77, startTime: 1, uniqueId: "7" },
+  boundary: { cgroup: "/cgroup/run_a", cgroupInode: "9", note: null },
+  graceMs: 0,
+};
+
+for (const seen of ["empty", "gone"] as const)
+  test(`a dead anchor's cgroup that is ${seen} proves that nobody is left`, async () => {
+    const host = new FakeHost();
+    host.cgroups.set("/cgroup/run_a", seen);
+    expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "none", killed: 0 });
+    expect(host.reaped).toEqual([]);
+  });
+
+test("somebody in a dead anchor's cgroup is ended", async () => {
+  const host = new FakeHost();
+  host.cgroups.set("/cgroup/run_a", "populated");
+  expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "reap", killed: 2 });
+  expect(host.reaped).toMatchObject([{ root: null, cgroup: { inode: "9" } }]);
+});

@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import { fakeWorld, start, turn } from "./fake-supervisor.js";
+
+test("a record that is just being inserted is not taken for one that was left behind", async () => {
+  const world = fakeWorld();
+  const { store, supervisor } = world;
+  const insertRun = store.insertRun.bind(store);
+  let answer = (): void => undefined;
+  // Committed, but its answer is still on its way.
+  store.insertRun = async (...run) => {
+    const lease = await insertRun(...run);
+    await new Promise<void>((resolve) => (answer = resolve));
+    return lease;
+  };
+  const starting = start(world);
+  await turn();
+  expect((await supervisor.reconcile()).decisions).toEqual([]);
+  answer();
+  expect((await starting).state).toBe("running");
+  expect([...store.runs.values()]).toMatchObject([{ state: "running", leaseEpoch: 1 }]);
+});
+
+test("a dead instance's directory stays while a record names it as owner", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  store.runs.set("run_theirs", {
+    ...record,
+    runId: "run_theirs",
+    ownerInstanceId: "in_dead",
+    leaseExpiresAt: 50,
+    anchor: null,
+    root: null,
+  });
+  host.locals = [...host.locals, { instanceId: "in_dead", alive: false, launched: false }];
+  host.runIds = async () => [];
+  const removed: string[] = [];
+  Object.assign(host, { removeInstance: async (instanceId: string) => removed.push(instanceId) > 0 });
+  await supervisor.reconcile();
+  expect(removed).toEqual([]);
+  store.time = 60;
+  await supervisor.reconcile();
+  expect(store.runs.get("run_theirs")?.ownerInstanceId).toBe("in_test");
+  expect(removed).toEqual(["in_dead"]);
+});
+
+test("a run that was not to outlive its owner is stopped by whoever took it over, also after another restart", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const run = await start(world, { onOrphan: "terminate" });
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  // An earlier process of in_heir had claimed it, and died before it could say stop.
+  store.runs.set(run.runId, { ...record, ownerInstanceId: "in_heir", leaseEpoch: 2 });
+  host.locals = [{ instanceId: "in_heir", alive: true, launched: false }];
+  host.last.hangUp();
+  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  const { decisions } = await heir.supervisor.reconcile();
+  expect(decisions).toMatchObject([{ row: "anchor-alive", action: "terminate" }]);
+  expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
+});
