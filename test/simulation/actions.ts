@@ -83,7 +83,9 @@ export class Actions {
     if (process === null || this.#spawned >= MOST_RUNS) return;
     this.#spawned++;
     const random = this.#random;
-    const words = ["ignore-term", "missing", "no-fork"].filter((_, at) => random.chance(at === 0 ? 0.3 : 0.03));
+    const words = ["ignore-term", "missing", "no-fork"].filter((_, at) =>
+      random.chance(at === 0 ? 0.3 : 0.03),
+    );
     const options: SpawnOptions = {
       clearEnv: true,
       cwd: "/",
@@ -107,7 +109,10 @@ export class Actions {
     const { process, runId } = held;
     this.#world.note(() => `${process.name} cancels ${this.#world.watch.alias(runId)}`);
     this.asked.push(held);
-    void process.supervisor.run(runId)?.cancel({ actor: "test" }).catch(() => undefined);
+    void process.supervisor
+      .run(runId)
+      ?.cancel({ actor: "test" })
+      .catch(() => undefined);
   }
 
   /** Somebody with the key, and no store or supervisor at all. */
@@ -116,7 +121,10 @@ export class Actions {
     if (anchor === null) return;
     const by = { name: "key", gone: false, held: false, timebase: anchor.place.machine };
     const connection = anchor.connect(by, 0, () => undefined) ?? unreachable();
-    connection.send({ type: "stop", stop: { reason: "manual-cancel", actor: "key", requestId: "k", graceMs: null } });
+    connection.send({
+      type: "stop",
+      stop: { reason: "manual-cancel", actor: "key", requestId: "k", graceMs: null },
+    });
     connection.hangUp();
   }
 
@@ -212,7 +220,9 @@ export class Actions {
   }
 
   output(): void {
-    const anchor = this.#random.maybePick(this.#cast.anchors.filter(({ executed, held }) => executed && !held));
+    const anchor = this.#random.maybePick(
+      this.#cast.anchors.filter(({ executed, held }) => executed && !held),
+    );
     anchor?.output(this.#random.between(1, 100));
   }
 
@@ -270,8 +280,7 @@ export class Actions {
     this.#world.note(() => `${machine.hostId} sleeps for ${ms} ms`);
     machine.sleepThrough(ms);
     this.#world.scheduler.now += ms;
-    for (const process of this.#cast.alive)
-      if (process.place.machine !== machine) this.#cast.hinder(process);
+    for (const process of this.#cast.alive) if (process.place.machine !== machine) this.#cast.hinder(process);
   }
 
   wallJumps(): void {

@@ -1,4 +1,12 @@
-import type { AnchorExit, AnchorLink, FirstStop, LeaderStatus, StartSpec, StopRequest, Welcome } from "../../src/anchor/host.js";
+import type {
+  AnchorExit,
+  AnchorLink,
+  FirstStop,
+  LeaderStatus,
+  StartSpec,
+  StopRequest,
+  Welcome,
+} from "../../src/anchor/host.js";
 import type { Residue } from "../../src/store/run-record.js";
 import { Connection, type Command, type Listener } from "./connection.js";
 import type { Cgroup, Place, Process } from "./machine.js";
@@ -45,7 +53,14 @@ export class Anchor implements Listener {
   #finished = false;
   #cancelAlarm: () => void = () => undefined;
 
-  constructor(world: World, directory: RunDirectory, place: Place, parent: Process, spec: StartSpec, instanceId: string) {
+  constructor(
+    world: World,
+    directory: RunDirectory,
+    place: Place,
+    parent: Process,
+    spec: StartSpec,
+    instanceId: string,
+  ) {
     this.#world = world;
     this.runId = spec.runId;
     this.spec = spec;
@@ -55,7 +70,13 @@ export class Anchor implements Listener {
     this.process = place.bear({ what: "anchor", parent, newSession: true, subreaper: true });
     this.cgroup = this.#makeCgroup(instanceId);
     const { runId } = spec;
-    this.root = place.bear({ what: "root", parent: this.process, newSession: true, runId, cgroup: this.cgroup });
+    this.root = place.bear({
+      what: "root",
+      parent: this.process,
+      newSession: true,
+      runId,
+      cgroup: this.cgroup,
+    });
     this.root.ignoresTerm = spec.argv.includes("ignore-term");
     this.root.onDeath = (by) => world.scheduler.post(this, () => this.#leaderEnded(by));
     this.process.onDeath = () => this.#gone();
@@ -160,7 +181,8 @@ export class Anchor implements Listener {
     this.#enforce(now);
     const stopping = this.firstStop !== null && !this.#gateClosed;
     const resting = this.#leaderDone && now >= this.#settleAt;
-    if (this.#terminatingSince === null && (stopping || resting) && this.members().length > 0) this.#terminate(now);
+    if (this.#terminatingSince === null && (stopping || resting) && this.members().length > 0)
+      this.#terminate(now);
     this.#sweep(now);
     if (this.#leaderDone && this.members().length === 0) return this.#finish();
     this.#wakeAt(now);
@@ -218,7 +240,8 @@ export class Anchor implements Listener {
       if (this.owner === null && kind === "task") sooner(this.#ownerLostAt + ownerLossMs);
     }
     if (this.#leaderDone && this.#terminatingSince === null) sooner(this.#settleAt);
-    if (this.#terminatingSince !== null) sooner(Math.max(this.#terminatingSince + this.#graceMs, this.#sweepAt));
+    if (this.#terminatingSince !== null)
+      sooner(Math.max(this.#terminatingSince + this.#graceMs, this.#sweepAt));
     if (at < Infinity) this.#cancelAlarm = this.#world.scheduler.after(this, at - now, () => this.advance());
   }
 

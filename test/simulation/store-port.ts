@@ -6,6 +6,7 @@ import type {
   LeaseClaim,
   NewRun,
   RunChange,
+  RunEnd,
   RunFilter,
   Store,
 } from "../../src/store/store.js";
@@ -41,6 +42,14 @@ export class StorePort implements Store {
 
   claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
     return this.#write("claimLease", () => this.#database.claimLease(claim, events, this.#eventsKept));
+  }
+
+  concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    return this.#write("concludeRun", () => this.#database.concludeRun(claim, end, events, this.#eventsKept));
+  }
+
+  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]> {
+    return this.#read("listUnattended", () => this.#database.listUnattended(ownerInstanceId, bootId));
   }
 
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {

@@ -124,8 +124,7 @@ export class Watch {
     const taker = this.whereabouts.get(after.ownerInstanceId);
     if (before === null || taker === undefined) return;
     const machine = this.#world.machines.find(({ hostId }) => hostId === taker.identity.hostId);
-    const instance =
-      machine && this.#world.directoryOf(machine).instances.get(before.ownerInstanceId);
+    const instance = machine && this.#world.directoryOf(machine).instances.get(before.ownerInstanceId);
     this.blame(
       after.runId,
       takenByTheRules({
