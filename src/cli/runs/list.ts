@@ -1,12 +1,15 @@
 import { isatty } from "node:tty";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord, RunStateName } from "../../store/run-record.js";
+import { observeMachineIdentity } from "../../store/machine.js";
+import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
-import { moodOf, statusOf } from "./status.js";
+import { careOf, moodOf, statusOf } from "./status.js";
 import { table } from "./table.js";
 
 export interface ListRequest {
@@ -25,8 +28,10 @@ export async function listRuns({ states, labels, limit, json }: ListRequest): Pr
     print(`${JSON.stringify(shown, null, 2)}\n`);
     return 0;
   }
-  if (shown.length > 0) print(`${listLines(shown, Date.now(), terminalWidth(), paletteFor(1)).join("\n")}\n`);
-  else
+  if (shown.length > 0) {
+    const care = store === null ? null : await careFor(store);
+    print(`${listLines(shown, Date.now(), terminalWidth(), paletteFor(1), care).join("\n")}\n`);
+  } else
     say(
       states.includes("exited")
         ? "no such runs are recorded"
@@ -42,10 +47,13 @@ export function listLines(
   now: number,
   width: number | null,
   palette: Palette,
+  care: Care | null = null,
 ): string[] {
+  const status = (record: RunRecord): string =>
+    [statusOf(record), care?.(record) ?? null].filter((word) => word !== null).join(", ");
   const rows = records.map((record) => [
     record.runId,
-    statusOf(record),
+    status(record),
     `${formatDuration(Math.max(0, now - record.createdAt))} ago`,
     record.startedAt === null ? "-" : formatDuration(Math.max(0, (record.endedAt ?? now) - record.startedAt)),
     record.state === "exited" ? "-" : String(record.root?.pid ?? "-"),
@@ -60,9 +68,17 @@ export function listLines(
       // Only the status, once the columns stand: escape sequences have no width.
       return record === undefined
         ? line
-        : line.replace(`  ${statusOf(record)}`, (text) => colours[moodOf(record)](text));
+        : line.replace(`  ${status(record)}`, (text) => colours[moodOf(record)](text));
     }),
   ];
+}
+
+type Care = (record: RunRecord) => string | null;
+
+async function careFor(store: ReadStore): Promise<Care> {
+  const here = await observeMachineIdentity(resolveHome());
+  const now = await store.now();
+  return (record) => careOf(record, here, now);
 }
 
 function terminalWidth(): number | null {

@@ -1,3 +1,4 @@
+import type { MachineIdentity } from "../../anchor/host.js";
 import type { RunRecord } from "../../store/run-record.js";
 
 /** How a run stands or ended, in a word or two. */
@@ -18,6 +19,19 @@ export function statusOf({ state, exit }: Pick<RunRecord, "state" | "exit">): st
     case "shutdown":
       return exit.reason;
   }
+}
+
+/** What is worth saying of an open run besides its state: nobody here can see it, or nobody looks after it. */
+export function careOf(
+  record: Pick<RunRecord, "state" | "hostId" | "bootId" | "pidNamespace" | "leaseExpiresAt">,
+  here: MachineIdentity,
+  now: number,
+): "unreachable" | "unowned" | null {
+  if (record.state === "exited") return null;
+  const { hostId, bootId, pidNamespace } = here;
+  if (record.hostId !== hostId || record.bootId !== bootId || record.pidNamespace !== pidNamespace)
+    return "unreachable";
+  return record.leaseExpiresAt <= now ? "unowned" : null;
 }
 
 export type Mood = "good" | "bad" | "live" | "ended";

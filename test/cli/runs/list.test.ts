@@ -1,9 +1,9 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
 import { listLines } from "../../../src/cli/runs/list.js";
-import { statusOf } from "../../../src/cli/runs/status.js";
+import { careOf, statusOf } from "../../../src/cli/runs/status.js";
 import { widthOf } from "../../../src/cli/runs/table.js";
-import { END_REASONS } from "../../../src/store/run-record.js";
+import { END_REASONS, type RunRecord } from "../../../src/store/run-record.js";
 import { sampleExit, sampleRecord } from "../sample-record.js";
 
 const plain = picocolors.createColors(false);
@@ -28,6 +28,21 @@ describe("the list of runs", () => {
       "run_b             exit 3    1m1s ago  2s    -    npm test",
       "run_c             starting  1m1s ago  -     -    npm test",
     ]);
+  });
+
+  test("says of an open run that nobody looks after it, or that it cannot be reached from here", () => {
+    const here = { hostId: "h", bootId: "b", pidNamespace: "n" };
+    const open = { ...here, state: "running", exit: null, leaseExpiresAt: 10 } as const;
+    const careAt = (now: number, change: Partial<RunRecord> = {}): string | null =>
+      careOf(sampleRecord({ ...open, ...change }), here, now);
+    expect([careAt(9), careAt(10), careAt(9, { bootId: "x" }), careAt(10, { state: "exited" })]).toEqual([
+      null,
+      "unowned",
+      "unreachable",
+      null,
+    ]);
+    const [, line] = listLines([sampleRecord({ ...open })], 62_000, null, plain, () => "unowned");
+    expect(line).toContain("  running, unowned  ");
   });
 
   test("fits the terminal", () => {
