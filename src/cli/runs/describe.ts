@@ -123,7 +123,7 @@ function aboutEvents(events: readonly RunEvent[]): readonly string[] {
   const lastOutput = events.findLast(({ type }) => type === "output");
   return events
     .filter((event) => event.type !== "output" || event === lastOutput)
-    .map((event) => `${time(event.at)}  ${event.type.padEnd(7)}  ${sanitizeLine(eventText(event))}`);
+    .map((event) => `${time(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(eventText(event))}`);
 }
 
 function fields(all: readonly Field[]): string[] {

@@ -140,14 +140,14 @@ describe("a run that has ended", () => {
       },
     ];
     const text = shown(sampleRecord(), nobody, events);
-    expect(text).toContain("spawn    pid 101, cgroup");
+    expect(text).toContain("spawn      pid 101, cgroup");
     expect(text).not.toContain("1 bytes stdout");
-    expect(text).toContain("output   2 KiB stdout, 0 bytes stderr so far");
-    expect(text).toContain("cancel   manual-cancel by cli:me (r1)");
-    expect(text).toContain("escape   7 d (detached)");
-    expect(text).toContain("cleanup  2 leftover, 0 surviving, by cgroup");
-    expect(text).toContain("attach   epoch 2: continue");
-    expect(text).toContain("exit     exit, 0, emptiness proven");
+    expect(text).toContain("output     2 KiB stdout, 0 bytes stderr so far");
+    expect(text).toContain("cancel     manual-cancel by cli:me (r1)");
+    expect(text).toContain("escape     7 d (detached)");
+    expect(text).toContain("cleanup    2 leftover, 0 surviving, by cgroup");
+    expect(text).toContain("attach     epoch 2: continue");
+    expect(text).toContain("exit       exit, 0, emptiness proven");
   });
 
   test("cannot inject into the terminal through anything it recorded", () => {
