@@ -1,3 +1,4 @@
+import { NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
@@ -7,6 +8,7 @@ import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
 import { failureFinale, finalEvents, INTERRUPTED, lostFinale, type Finale } from "../finale.js";
 import type { Context } from "../context.js";
+import { letGo } from "../let-go.js";
 import { type LiveRun } from "../live-run.js";
 import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
 import { resume } from "../resume.js";
@@ -182,8 +184,13 @@ async function conclude(
     context.report({ runId, message: `run ${runId}: cannot find out yet what became of it`, cause: error });
   }
   // What was seen a moment ago is no longer so.
-  context.track(record.runId, regain(live));
-  return live;
+  if (record.root !== null) {
+    context.track(record.runId, regain(live));
+    return live;
+  }
+  // Without a root on record, to be looked after like a run of ours would mean that nothing of it ever ran.
+  letGo(live, new NotSteering(record.runId, "what is left of it could not be looked at"));
+  return null;
 }
 
 async function aftermathOf(

@@ -139,13 +139,14 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
       action: "lose",
       why: "the machine was restarted, which ended all of its processes",
     };
+  const sameNamespace = record.pidNamespace === here.pidNamespace;
+  // Whoever has its number in this container is another process, however alike the two may look.
+  if (sight.imported !== null && !sameNamespace) return ELSEWHERE;
   if (sight.imported !== null) return decideImported(sight.imported);
   const mine = claim.evidence === "mine";
   const taken = record.originInstanceId !== record.ownerInstanceId;
-  const sameNamespace = record.pidNamespace === here.pidNamespace;
   // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
-  if (!sameNamespace && !mine)
-    return { row: "elsewhere", action: "leave", why: "it lives in another container" };
+  if (!sameNamespace && !mine) return ELSEWHERE;
   if (sight.anchor === "alive") return decideAlive(record, mine, taken);
   if (sight.anchor === "unknown") return UNSEEN;
   if (record.root === null) {
@@ -165,6 +166,8 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
     };
   return decideDead(sight);
 }
+
+const ELSEWHERE: Decision = { row: "elsewhere", action: "leave", why: "it lives in another container" };
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */
 const UNSEEN: Decision = {

@@ -213,6 +213,20 @@ describe("what it is", () => {
     ["anchors cannot be looked at", run("me", 1), MINE, seen({ anchor: "unknown" }), "leave unseen"],
     ["the root cannot be looked at", run("me", 1), MINE, seen({ root: "unknown" }), "leave unseen"],
     ["the cgroup cannot be looked at", run("me", 1), MINE, seen({ boundary: "unknown" }), "leave unseen"],
+    [
+      "imported in another container: its number is somebody else's here, who may run the same command",
+      run(NOBODY, 1, { ...CONTAINER, anchor: null, root: null }),
+      { evidence: "never-owned", expiredForMs: 0 },
+      seen({ imported: { kind: "matches" } }),
+      "leave elsewhere",
+    ],
+    [
+      "imported in another container, and nobody has its number here",
+      run("me", 1, { ...CONTAINER, anchor: null, root: null }),
+      MINE,
+      seen({ imported: { kind: "gone" } }),
+      "leave elsewhere",
+    ],
     ["another container, of a dead owner", run("dead", 1, CONTAINER), DEAD, seen(), "leave elsewhere"],
     [
       "another container, mine, and its anchor answers",
