@@ -103,7 +103,7 @@ describe.concurrent("when processes cannot be looked at", () => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using house = await House.open(tier);
       const runId = await orphan(house, { onOrphan: "terminate" });
-      if (silence) house.silence(FIRST);
+      if (silence) await house.silence(FIRST);
       const next = await house.supervisor(NEXT);
       const before = house.alive();
       const see = blind(house);
@@ -213,7 +213,7 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
       if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
       await using house = await House.open(tiers.cgroup);
       const runId = await orphan(house);
-      house.silence(FIRST);
+      await house.silence(FIRST);
       await rm(house.runDirectory({ originInstanceId: FIRST, runId }), { recursive: true });
       house.sql("delete from runs");
       house.sql("delete from run_events");

@@ -45,7 +45,7 @@ describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true
     const { runId } = await keeper.spawn(house.scenario, { graceMs });
     await house.crowd.complete();
     await keeper.kill();
-    house.silence(FIRST);
+    await house.silence(FIRST);
     house.expireLeases();
     const alive = house.alive();
     const stranger = await house.keeper("in_stranger", { under });

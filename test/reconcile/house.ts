@@ -10,7 +10,7 @@ import { hostMonotonicMs } from "../../src/store/sqlite/clock.js";
 import type { CommandInput, Problem, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
 import { Crowd, scenario } from "../tree/crowd.js";
-import { living, look, signal, until, type Living } from "../tree/living.js";
+import { isAlive, living, look, signal, until, type Living } from "../tree/living.js";
 import { anybody, Seat, tiers, type Tier } from "../tree/seat.js";
 import { Keeper, type KeeperOptions } from "./keeper.js";
 
@@ -129,6 +129,19 @@ export class House implements AsyncDisposable {
     return String(found[0]?.["run_id"]);
   }
 
+  /** All that this instance has started. */
+  runsOf(instanceId: string): string[] {
+    const found = this.sql("select run_id from runs where origin_instance_id = ?", instanceId);
+    return found.map(({ run_id }) => String(run_id));
+  }
+
+  /** How many have no end on record, of all or of one owner's. */
+  openRuns(ownerInstanceId: string | null = null): number {
+    return this.sql("select owner_instance_id as owner from runs where state <> 'exited'").filter(
+      ({ owner }) => ownerInstanceId === null || owner === ownerInstanceId,
+    ).length;
+  }
+
   async ended(runId: string, withinMs = 15_000): Promise<void> {
     await until(`${runId} has ended`, () => this.column(runId, "state") === "exited", withinMs);
   }
@@ -146,12 +159,13 @@ export class House implements AsyncDisposable {
   }
 
   /** Anchors and launcher of an instance at once: nobody cleans up. */
-  silence(instanceId: string): void {
+  async silence(instanceId: string): Promise<void> {
     const anchors = this.anchors(instanceId);
     const launchers = this.launchers(instanceId);
     // Stopped before it is killed, so that it does not clean up in between.
     for (const one of launchers) signal(one, "SIGSTOP");
     for (const one of [...launchers, ...anchors]) signal(one, "SIGKILL");
+    await until("they are gone", () => ![...launchers, ...anchors].some(isAlive));
   }
 
   /** Who of the runs lives, and whether anybody has stopped him. What he runs is his affair. */

@@ -116,8 +116,9 @@ export class Keeper implements AsyncDisposable {
     return this.#answers.filter((one) => one.say === say) as unknown as readonly Answers[Kind][];
   }
 
-  async stopAt(step: StepName): Promise<void> {
-    this.order("stopAt", { step });
+  /** When that many of its runs have got there. */
+  async stopAt(step: StepName, runs = 1): Promise<void> {
+    this.order("stopAt", { step, runs });
     await this.hear("armed");
   }
 

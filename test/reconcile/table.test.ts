@@ -77,7 +77,7 @@ function threeGenerations(before: string): Case["arrange"] {
     const { runId } = await keeper.spawn(house.script(script), { graceMs });
     await until("all three are there", () => house.crowd.others().length === 3);
     await keeper.kill();
-    house.silence(FIRST);
+    await house.silence(FIRST);
     house.expireLeases();
     return runId;
   };
@@ -325,7 +325,7 @@ const cases: readonly Case[] = [
   },
   {
     name: "anchor dead, root verified, TERM ignored by all: reaches KILL",
-    arrange: threeGenerations("trap '' TERM;"),
+    arrange: threeGenerations('trap "" TERM;'),
     decision: { row: "root-alive", action: "sweep" },
     record: lost("unproven"),
     alive: "nobody",
@@ -335,7 +335,7 @@ const cases: readonly Case[] = [
     tier: tiers.cgroup,
     arrange: async (house, keeper) => {
       const runId = await orphaned(house, keeper);
-      house.silence(FIRST);
+      await house.silence(FIRST);
       return runId;
     },
     decision: { row: "root-alive", action: "sweep" },
@@ -349,7 +349,7 @@ const cases: readonly Case[] = [
       const { runId, root } = await keeper.spawn(house.scenario, { graceMs });
       await house.crowd.complete();
       await keeper.kill();
-      house.silence(FIRST);
+      await house.silence(FIRST);
       hit(root, "SIGKILL");
       await goneFromSight(root);
       house.expireLeases();
@@ -372,7 +372,7 @@ const cases: readonly Case[] = [
         existsSync(join(house.runDirectory({ originInstanceId: FIRST, runId }), "leader.json")),
       );
       await keeper.kill();
-      house.silence(FIRST);
+      await house.silence(FIRST);
       house.expireLeases();
       return runId;
     },
@@ -391,7 +391,7 @@ const cases: readonly Case[] = [
     tier: tiers.cgroup,
     arrange: async (house, keeper) => {
       const runId = await orphaned(house, keeper);
-      house.silence(FIRST);
+      await house.silence(FIRST);
       for (const one of house.crowd.others()) signal(one, "SIGKILL");
       await house.crowd.gone(5_000);
       return runId;
@@ -406,7 +406,7 @@ const cases: readonly Case[] = [
       const { runId, root } = await keeper.spawn(house.scenario, { graceMs });
       await house.crowd.complete();
       await keeper.kill();
-      house.silence(FIRST);
+      await house.silence(FIRST);
       hit(root, "SIGKILL");
       await goneFromSight(root);
       house.expireLeases();
@@ -424,7 +424,7 @@ const cases: readonly Case[] = [
       const { token } = house.crowd;
       const { runId, root } = await keeper.spawn({ io: "pipe", argv: ["sleep", `100001.${token}`] });
       await keeper.kill();
-      house.silence(FIRST);
+      await house.silence(FIRST);
       hit(root, "SIGKILL");
       await goneFromSight(root);
       house.expireLeases();

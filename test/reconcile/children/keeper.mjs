@@ -1,7 +1,8 @@
 // A supervising process at the word of a test: every line on stdin is an order, every line on stdout an answer.
 //   node keeper.mjs <built>
 // Told to stop at a step (see ../steps.ts), it says so and stops itself there, before its next instruction. Whoever
-// gave the order decides whether it dies there or goes on.
+// gave the order decides whether it dies there or goes on. With several runs on their way to it, those who get there
+// first wait for the last.
 import { mkdirSync, writeSync } from "node:fs";
 import { Socket } from "node:net";
 import { join } from "node:path";
@@ -21,17 +22,25 @@ const { defaults } = await load("defaults.js");
 const START = 2;
 const say = (what, facts = {}) => writeSync(1, `${JSON.stringify({ say: what, ...facts })}\n`);
 const runs = new Map();
-/** The step to stop at; null: none, or no more. */
+/** The step to stop at, with how many; null: none, or no more. */
 let stopAt = null;
+let awaited = 0;
+let release;
+let released;
 let settleMs = null;
 let supervisor;
 let farewell = false;
 
+/** Undefined: go on at once. Otherwise when it resolves. */
 function reached(step) {
-  if (step !== stopAt) return;
+  if (step === undefined || step !== stopAt) return undefined;
+  awaited -= 1;
+  if (awaited > 0) return released;
   stopAt = null;
   say("at", { step });
   process.kill(process.pid, "SIGSTOP");
+  release();
+  return undefined;
 }
 
 const orders = {
@@ -56,14 +65,16 @@ const orders = {
     });
     say("opened");
   },
-  stopAt({ step }) {
+  stopAt({ step, runs: count }) {
     stopAt = step;
+    awaited = count;
+    released = new Promise((resolve) => (release = resolve));
     say("armed");
   },
   async spawn({ input, options }) {
     const run = await supervisor.spawn(input, options);
     hold(run);
-    reached("running");
+    await reached("running");
     say("spawned", { runId: run.runId, record: await supervisor.getRun(run.runId) });
   },
   async reconcile({ scope }) {
@@ -108,20 +119,20 @@ function steppedStore(store) {
   return wrapped(store, {
     insertRun: async (...args) => {
       const lease = await store.insertRun(...args);
-      reached("inserted");
+      await reached("inserted");
       return lease;
     },
     saveRun: async (lease, change, ...rest) => {
-      if (change.to === "exited") reached("end-saving");
+      if (change.to === "exited") await reached("end-saving");
       const saved = await store.saveRun(lease, change, ...rest);
-      if (change.to === "gated") reached("committed");
-      if (change.to === "exited") reached("end-saved");
+      if (change.to === "gated") await reached("committed");
+      if (change.to === "exited") await reached("end-saved");
       return saved;
     },
     claimLease: async (...args) => {
-      reached("stealing");
+      await reached("stealing");
       const lease = await store.claimLease(...args);
-      reached("stolen");
+      await reached("stolen");
       return lease;
     },
   });
@@ -132,23 +143,25 @@ function steppedHost(host) {
     start: async (spec) => {
       const policy = settleMs === null ? spec.policy : { ...spec.policy, settleMs };
       const link = await host.start({ ...spec, policy });
-      reached("welcomed");
+      // START was seen on its way out; its answer is not for us yet.
+      if (stopAt === "asked") await released;
+      await reached("welcomed");
       return steppedLink(link);
     },
     attach: async (run, epoch) => {
       const link = await host.attach(run, epoch);
-      if (epoch > 0) reached("attached");
+      if (epoch > 0) await reached("attached");
       return link === null ? null : steppedLink(link);
     },
     instances: async () => {
       const found = await host.instances();
-      reached("looking");
+      await reached("looking");
       return found;
     },
     reap: async (request) => {
-      reached("reaping");
+      await reached("reaping");
       const result = await host.reap(request);
-      reached("reaped");
+      await reached("reaped");
       return result;
     },
   });
@@ -156,22 +169,41 @@ function steppedHost(host) {
 
 const HEARD = { started: "heard", stopping: "stop-heard", leader: "leader-heard", exited: "end-heard" };
 
+/** What is heard while the run waits at a step is heard when it goes on, in order. */
 function steppedLink(link) {
+  const unheard = [];
+  let hear = null;
+  let holding = false;
+  const hold = (pause) => {
+    if (pause === undefined) return;
+    holding = true;
+    void pause.then(() => {
+      holding = false;
+      for (const event of unheard.splice(0)) hear(event);
+    });
+  };
   return wrapped(link, {
     go: () => {
       link.go();
-      reached("gone");
+      hold(reached("gone"));
     },
     stop: (stop) => {
-      reached("stop-asking");
-      link.stop(stop);
-      reached("stop-asked");
+      const send = () => {
+        link.stop(stop);
+        hold(reached("stop-asked"));
+      };
+      const pause = reached("stop-asking");
+      if (pause === undefined) send();
+      else void pause.then(send);
     },
-    listen: (listener) =>
-      link.listen((event) => {
-        reached(HEARD[event.type]);
-        listener(event);
-      }),
+    listen: (listener) => {
+      hear = (event) => {
+        if (!holding) hold(reached(HEARD[event.type]));
+        if (holding) unheard.push(event);
+        else listener(event);
+      };
+      link.listen((event) => hear(event));
+    },
   });
 }
 
@@ -189,7 +221,7 @@ function wrapped(target, changed) {
 // oxlint-disable-next-line typescript/unbound-method -- called with its socket below
 const { write } = Socket.prototype;
 Socket.prototype.write = function (chunk, ...rest) {
-  if (Buffer.isBuffer(chunk) && chunk[4] === START) return write.call(this, chunk, () => reached("asked"));
+  if (Buffer.isBuffer(chunk) && chunk[4] === START) return write.call(this, chunk, () => void reached("asked"));
   return write.call(this, chunk, ...rest);
 };
 
