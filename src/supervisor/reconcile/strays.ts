@@ -59,7 +59,8 @@ async function takeUpBoundary(
   { runId, ...boundary }: Boundary & { readonly runId: string },
 ): Promise<LiveRun | null> {
   const { store, host, settled } = context;
-  const [state] = await host.inspectBoundaries([boundary]);
+  // What cannot be looked at is left for the next look; it must not keep the others from being seen to.
+  const [state] = await host.inspectBoundaries([boundary]).catch(() => []);
   if (state !== "populated") return null;
   const record = await store.getRun(runId);
   if (record === null) return importBoundary(context, { instanceId, runId }, boundary);

@@ -1,0 +1,86 @@
+import { spawnSync } from "node:child_process";
+import { describe, expect, test } from "vitest";
+import { tiers } from "../tree/seat.js";
+import { House } from "./house.js";
+
+const FIRST = "in_first";
+const graceMs = 200;
+/** A PID namespace of its own, with a /proc to match. Its first process ends with what started it, and all others with that. */
+const under = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
+const possible = spawnSync(under[0] ?? "", [...under.slice(1), "true"], { stdio: "ignore" }).status === 0;
+
+describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true }, () => {
+  for (const tier of [tiers.none, tiers.cgroup])
+    test(`an orphan is neither signalled nor finalized: tier ${tier.name}`, async ({ skip }) => {
+      if (tier.whyNot !== null) skip(tier.whyNot);
+      await using house = await House.open(tier);
+      const keeper = await house.keeper(FIRST);
+      const { runId } = await keeper.spawn(house.scenario, { graceMs });
+      await house.crowd.complete();
+      await keeper.kill();
+      // For however long: its numbers mean nothing there.
+      house.expireLeases(1_000_000);
+      const alive = house.alive();
+      const stranger = await house.keeper("in_stranger", { under });
+      for (let times = 0; times < 2; times++) {
+        const { decisions, runIds } = await stranger.reconcile();
+        expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
+        expect(runIds).toEqual([]);
+      }
+      expect(house.alive()).toEqual(alive);
+      expect(house.column(runId, "state")).toBe("running");
+      expect(house.decisions(runId)).toMatchObject([{ row: "elsewhere", action: "leave" }]);
+      await stranger.close();
+
+      // From where it lives it can be taken over.
+      const next = await house.supervisor("in_next");
+      const { runs } = await next.reconcile({ terminate: true });
+      expect((await runs[0]?.wait())?.emptiness).toBe("proven");
+      await house.tidy(next);
+    });
+
+  test("the dead anchor of an orphan is nobody's to conclude from", async () => {
+    await using house = await House.open();
+    const keeper = await house.keeper(FIRST);
+    const { runId } = await keeper.spawn(house.scenario, { graceMs });
+    await house.crowd.complete();
+    await keeper.kill();
+    await house.silence(FIRST);
+    house.expireLeases();
+    const alive = house.alive();
+    const stranger = await house.keeper("in_stranger", { under });
+    expect((await stranger.reconcile()).decisions).toMatchObject([
+      { runId, row: "elsewhere", action: "leave" },
+    ]);
+    expect(house.alive()).toEqual(alive);
+    expect(house.column(runId, "state")).toBe("running");
+    await stranger.close();
+    await house.endOthers();
+  });
+
+  test("a live owner there is not robbed: its lock is seen", async () => {
+    await using house = await House.open();
+    const stranger = await house.keeper("in_stranger", { under });
+    const { runId } = await stranger.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
+    house.expireLeases(1_000_000);
+    const next = await house.supervisor("in_next");
+    expect((await next.reconcile()).decisions).toMatchObject([{ runId, row: "stalled", action: "leave" }]);
+    stranger.cancel(runId);
+    expect((await stranger.hear("ended")).record).toMatchObject({ exit: { reason: "manual-cancel" } });
+    await stranger.close();
+  });
+
+  test("one's own run goes on when its anchor answers, and ends with its true code", async () => {
+    await using house = await House.open();
+    const keeper = await house.keeper(FIRST);
+    const { runId } = await keeper.spawn(house.script("read a; exit 8"), { graceMs });
+    await keeper.kill();
+    const returned = await house.keeper(FIRST, { under });
+    expect((await returned.reconcile()).decisions).toMatchObject([
+      { runId, row: "anchor-alive", action: "continue" },
+    ]);
+    await returned.write(runId, "on\n");
+    expect((await returned.hear("ended")).record).toMatchObject({ exit: { reason: "exit", code: 8 } });
+    await returned.close();
+  });
+});
