@@ -175,7 +175,8 @@ async function becameOf(
 }
 
 function unprovenText({ exit }: RunRecord): string {
-  return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${exit?.detail == null ? "" : `: ${exit.detail}`}`;
+  const detail = exit?.detail ?? null;
+  return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${detail === null ? "" : `: ${detail}`}`;
 }
 
 function tell(runId: string, result: Result): void {

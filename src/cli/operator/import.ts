@@ -150,8 +150,8 @@ async function alreadyKnown(store: Store): Promise<Map<string, string>> {
   );
 }
 
-function keyOf({ pid, commandHash, wrapperRoot, startTime }: ImportedFacts): string {
-  return JSON.stringify([pid, commandHash, wrapperRoot, startTime]);
+function keyOf(facts: ImportedFacts): string {
+  return JSON.stringify([facts.pid, facts.commandHash, facts.wrapperRoot, facts.startTime]);
 }
 
 function shown(command: string): string {

@@ -3,7 +3,7 @@ import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
-import { addressOf } from "../../supervisor/reconcile/look.js";
+import { addressOf, cgroupOf } from "../../supervisor/reconcile/look.js";
 import type { Observatory } from "./observer.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */
@@ -41,13 +41,14 @@ async function asks({ host }: Observatory, record: RunRecord): Promise<boolean> 
 
 /** Facts, each with what it was compared with. A name or a command line is none. */
 function evidenceOf({ record, sight }: Examined, answers: boolean): string[] {
-  const { anchor, root, boundary, imported } = record;
+  const { anchor, root, imported } = record;
   const facts: string[] = [];
   if (answers) facts.push("its anchor answers to the key in its run directory");
   if (sight?.anchor === "alive" && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
   if (sight?.root === "alive" && root !== null) facts.push(`first process ${identityText(root)} is alive`);
-  if (sight?.boundary === "populated" && boundary?.cgroup != null)
-    facts.push(`cgroup ${boundary.cgroup} (inode ${boundary.cgroupInode ?? "?"}) is not empty`);
+  const cgroup = cgroupOf(record);
+  if (sight?.boundary === "populated" && cgroup !== null)
+    facts.push(`cgroup ${cgroup.path} (inode ${cgroup.inode}) is not empty`);
   if (sight?.exitFile === true) facts.push("its exit file is there");
   if (sight?.swept === true) facts.push("its launcher has swept it");
   if (imported !== null && sight?.imported?.kind === "matches")

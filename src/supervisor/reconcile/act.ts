@@ -6,7 +6,7 @@ import { endVerified, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
-import { type LiveRun } from "../live-run.js";
+import type { LiveRun } from "../live-run.js";
 import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
 import { resume } from "../resume.js";
 import { claim, takeUp, type TakenUp, type Wanted } from "../take-up.js";

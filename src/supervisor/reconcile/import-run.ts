@@ -7,7 +7,7 @@ import { adopt, boundaryOf } from "../adopt.js";
 import { endVerified, type Aftermath } from "../aftermath.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
-import { type LiveRun } from "../live-run.js";
+import type { LiveRun } from "../live-run.js";
 import { refuseGate } from "../regain.js";
 import { resume } from "../resume.js";
 import { reconcileEvent } from "./act.js";
