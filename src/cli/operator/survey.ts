@@ -11,6 +11,10 @@ export interface Surveyed extends Examined {
   readonly evidence: readonly string[];
   /** Its anchor answers: it can be stopped by key, whoever owns it. */
   readonly answers: boolean;
+  /** Nobody holds the lock of its owner, whatever its lease says. Null: that lock cannot be seen here. */
+  readonly ownerAlive: boolean | null;
+  /** How long its lease still keeps others from its record; 0: no longer. */
+  readonly leaseMs: number;
 }
 
 export async function survey(
@@ -26,8 +30,11 @@ export async function survey(
   const examined = await examine(host, systemClock, around, wanted);
   return Promise.all(
     examined.map(async (each) => {
-      const answers = await asks(observatory, each.record);
-      return { ...each, answers, evidence: evidenceOf(each, answers) };
+      const { record } = each;
+      const answers = await asks(observatory, record);
+      const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
+      const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
+      return { ...each, answers, ownerAlive, leaseMs, evidence: evidenceOf(each, answers) };
     }),
   );
 }
