@@ -146,15 +146,22 @@ async function aftermathOf(
   if (action === "spawn-error") return { kind: "never-executed" };
   if (action === "sweep") {
     if (record.imported === null) return { kind: "lost", remains, ...(await endVerified(host, live.traces)) };
-    return { kind: "lost", remains, ...(await endImported(context, record, live)) };
+    return { kind: "lost", remains: null, ...(await endImported(context, record, live)) };
   }
+
   const { swept } = remains;
   if (swept !== null && row !== "other-boot") {
     const { killed, emptiness } = swept;
     return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
   }
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
-  return { ...NOTHING_DONE, kind: "lost", remains, emptiness, note: why };
+  return {
+    ...NOTHING_DONE,
+    kind: "lost",
+    remains: record.imported === null ? remains : null,
+    emptiness,
+    note: why,
+  };
 }
 
 const NOTHING_DONE = { mode: "none", killed: 0, residue: [], survivors: 0, note: null } as const;
