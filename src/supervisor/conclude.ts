@@ -19,7 +19,7 @@ export function concludeExit(
   before: Events = [],
 ): void {
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
-  if (exit.executed) recordStart(live, live.context.clock.wall() - exit.durationMs);
+  if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
   noteTier(live, exit);
   reportLoss(live, exit);
   // Said in the exit too, for whoever did not hear it from the anchor in time.
@@ -154,7 +154,7 @@ const ESCAPE = { reason: "ownership-escape" } as const;
 
 /** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
 function escaped({ facts }: LiveRun, { remains, mode, emptiness, residue }: Lost): boolean {
-  const byItself = remains.leader !== null && remains.firstStop === null;
+  const byItself = remains !== null && remains.leader !== null && remains.firstStop === null;
   return (
     byItself &&
     mode === "reap" &&
