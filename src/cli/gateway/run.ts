@@ -32,13 +32,17 @@ function asText(news: GatewayNews): void {
     case "decision":
       return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
     case "retained":
-      return say(`forgot ${news.records} ended runs and the output of ${news.outputs} more`, "dim");
+      return say(`forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more`, "dim");
     case "problem":
       return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
     case "down":
       return say(
-        news.left === 0 ? "gateway is down" : `gateway is down; ${news.left} runs stay with their anchors`,
+        news.left === 0 ? "gateway is down" : `gateway is down; left to their anchors: ${runs(news.left)}`,
         "dim",
       );
   }
+}
+
+function runs(count: number, kind = ""): string {
+  return count === 1 ? `1 ${kind}run` : `${count} ${kind}runs`;
 }
