@@ -29,6 +29,8 @@ function asText(news: GatewayNews): void {
   switch (news.type) {
     case "up":
       return say(`gateway ${news.instanceId} is up (pid ${news.pid}), state in ${news.home}`, "dim");
+    case "ready":
+      return say(news.held === 0 ? "ready" : `ready; it holds ${runs(news.held)}`, "dim");
     case "decision":
       return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
     case "retained":
