@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import { BadInput, HoldfastError, NotOurs, RunNotFound, SpawnFailed } from "../errors.js";
+import { BadInput, HoldfastError, NothingToAbandon, NotOurs, RunNotFound, SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
 import { paletteFor } from "./palette.js";
@@ -12,6 +12,7 @@ export function complain(error: unknown): number {
     say(error.stack ?? "", "red");
   if (error instanceof BadInput) return exitCodes.usage;
   if (error instanceof RunNotFound || error instanceof NotOurs) return exitCodes.notThere;
+  if (error instanceof NothingToAbandon) return exitCodes.incomplete;
   return error instanceof SpawnFailed ? spawnErrorCode(error.errno, error.step) : exitCodes.failure;
 }
 

@@ -13,7 +13,10 @@ export function optionValue<Value>(parse: (text: string) => Value): (text: strin
 }
 
 /** Collects `key=value` options; of two with the same key, the later one counts. */
-export function collectPairs(text: string, before: Readonly<Record<string, string>>): Record<string, string> {
+export function collectPairs(
+  text: string,
+  before: Readonly<Record<string, string>> = {},
+): Record<string, string> {
   const equals = text.indexOf("=");
   if (equals < 1) throw new InvalidArgumentError("Write it as key=value.");
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };

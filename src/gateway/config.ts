@@ -10,11 +10,14 @@ const variable = z
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable");
 
 /** How to tell that the tool which marked a process is gone. */
-const owner = z.union([
-  z.literal("orphaned"),
-  z.strictObject({ "pid-variable": variable }),
-  z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
-]);
+const owner = z.union(
+  [
+    z.literal("orphaned"),
+    z.strictObject({ "pid-variable": variable }),
+    z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
+  ],
+  'must be "orphaned", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
+);
 
 /** Another tool's processes, told by a variable it sets in their environment. */
 const foreign = z.strictObject({
@@ -78,6 +81,8 @@ export function parseConfig(text: string, path: string): Config {
   }
   const parsed = schema.safeParse(raw);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.map(({ path: at, message }) => `${at.join(".") || "it"}: ${message}`);
+  const issues = parsed.error.issues.map(
+    ({ path: at, message }) => `${at.join(".") || "the file"}: ${message}`,
+  );
   throw new BadInput("config", `${path} cannot be used: ${issues.join("; ")}. Nothing was changed`);
 }

@@ -10,6 +10,8 @@ import { Rounds } from "./rounds.js";
 /** What a gateway has to say, for a log. */
 export type GatewayNews =
   | { readonly type: "up"; readonly instanceId: string; readonly home: string; readonly pid: number }
+  /** It has looked at everything once, and holds this many runs. */
+  | { readonly type: "ready"; readonly held: number }
   /** A round that found something: one decision for each run that was not as it should be. */
   | {
       readonly type: "decision";
@@ -69,16 +71,17 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
   };
   await rounds.begin("looking after runs without an owner", defaults.reconcileMs, reconcile);
   await rounds.begin("forgetting old runs", defaults.retainMs, retain);
+  const held = async (): Promise<number> => {
+    const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
+    return (await supervisor.listRuns(open).catch(() => [])).length;
+  };
+  onNews({ type: "ready", held: await held() });
   return {
     instanceId,
     supervisor,
     stop: async () => {
       await rounds.end();
-      const left = (
-        await supervisor
-          .listRuns({ ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] })
-          .catch(() => [])
-      ).length;
+      const left = await held();
       await supervisor.close({ leaveRuns: true });
       onNews({ type: "down", left });
     },

@@ -24,7 +24,8 @@ export type Aftermath =
   | { readonly kind: "given-up" }
   /** No process of it was ever let through the gate. */
   | { readonly kind: "never-executed" }
-  | ({ readonly kind: "lost"; readonly remains: RunRemains } & Verdict);
+  /** `remains` null: it was imported, and never had an anchor to leave any. */
+  | ({ readonly kind: "lost"; readonly remains: RunRemains | null } & Verdict);
 
 /** How the tree was emptied, as far as it was. */
 export interface Verdict {

@@ -13,7 +13,7 @@ const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 /** The anchor said how it ended, on the wire or in the file it left. */
 export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
   for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
-  if (exit.executed) recordStart(live, live.context.clock.wall() - exit.durationMs);
+  if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
   noteTier(live, exit);
   reportLoss(live, exit);
   // Said in the exit too, for whoever did not hear it from the anchor in time.

@@ -79,7 +79,7 @@ const ESCAPE = { reason: "ownership-escape" } as const;
 
 /** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
 function escaped({ remains, mode, emptiness, residue }: Lost, onEscape: OnEscape): boolean {
-  const byItself = remains.leader !== null && remains.firstStop === null;
+  const byItself = remains !== null && remains.leader !== null && remains.firstStop === null;
   return byItself && mode === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
 }
 

@@ -20,8 +20,10 @@ export function outcomeOf(
   };
 }
 
-/** How a run ended whose anchor answers no more, by what lies in its directory. */
-export function outcomeOfRemains(remains: RunRemains, attempt: Attempt | null = null): RunExit {
+/** How a run ended whose anchor answers no more, by what lies in its directory. Null: it was imported, and never had one. */
+export function outcomeOfRemains(remains: RunRemains | null, attempt: Attempt | null = null): RunExit {
+  if (remains === null)
+    return { reason: "lost", actor: "", ...status(null), source: "none", detail: null, errno: null };
   if (remains.exit !== null) return outcomeOf(remains.exit, "exit-file", attempt);
   return {
     reason: "lost",

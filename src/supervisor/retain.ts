@@ -67,8 +67,8 @@ async function forgetOutput(context: Context, keptBytes: number): Promise<number
       const bytes = await host.size(run);
       total += bytes;
       if (live.has(runId)) continue;
-      const record = await store.getRun(runId);
-      if (record?.endedAt != null) kept.push({ ...run, bytes, at: record.endedAt });
+      const endedAt = (await store.getRun(runId))?.endedAt ?? null;
+      if (endedAt !== null) kept.push({ ...run, bytes, at: endedAt });
     }
   }
   let removed = 0;

@@ -4,14 +4,14 @@ import { step } from "./run-state.js";
 /** The command has been exec'd, so long ago: the deadlines run from there. */
 export function noteStarted(live: LiveRun, elapsedMs = 0): void {
   live.state = step(live.state, { type: "started" });
-  recordStart(live);
+  recordStart(live, live.context.clock.wall() - elapsedMs);
   // On the anchor's monotonic clock: the wall's may have been set since.
   live.deadlines.arm(elapsedMs);
   live.started.resolve();
 }
 
 /** Once per run; a run taken up again has been noted before, or is dated by its record. */
-export function recordStart(live: LiveRun, ifUnknown = live.context.clock.wall()): void {
+export function recordStart(live: LiveRun, ifUnknown: number): void {
   const at = live.startedAt?.at ?? ifUnknown;
   if (live.startedAt?.noted === true) return;
   live.startedAt = { at, noted: true };

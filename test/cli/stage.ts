@@ -51,8 +51,13 @@ export class Stage implements AsyncDisposable {
 
   /** Start `holdfast` and leave its streams to the test. */
   start(...args: readonly string[]): Going {
+    return this.startWith({}, ...args);
+  }
+
+  /** The same with more in its environment. */
+  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Going {
     const child = spawn(process.execPath, [main, ...args], {
-      env: this.env,
+      env: { ...this.env, ...env },
       stdio: ["pipe", "pipe", "pipe"],
     });
     child.stdin.on("error", () => {});

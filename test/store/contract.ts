@@ -298,7 +298,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
     });
 
     test("renewing extends all live leases of one owner and of nobody else", async () => {
-      const mine = await store.insertRun(newRun(), 1);
+      const first = await store.insertRun(newRun(), 1);
       const alsoMine = await store.insertRun(newRun(), 1);
       const ended = await store.insertRun(newRun(), 1);
       const theirs = await other.insertRun(newRun({ ownerInstanceId: "owner-b" }), 1);
@@ -307,7 +307,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       const now = await store.now();
       const healthy = async ({ runId }: { readonly runId: string }): Promise<boolean> =>
         ((await store.getRun(runId))?.leaseExpiresAt ?? 0) > now + LEASE_MS / 2;
-      expect(await Promise.all([mine, alsoMine, ended, theirs].map(healthy))).toEqual([
+      expect(await Promise.all([first, alsoMine, ended, theirs].map(healthy))).toEqual([
         true,
         true,
         false,

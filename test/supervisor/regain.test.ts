@@ -11,9 +11,9 @@ test("a lost connection to a live anchor is made again, under a new epoch that i
   const written = run.write("abc");
   const epochs: number[] = [];
   const attach = host.attach.bind(host);
-  host.attach = (run, epoch) => {
-    epochs.push(store.runs.get(run.runId)?.leaseEpoch ?? 0);
-    return attach(run, epoch);
+  host.attach = (address, epoch) => {
+    epochs.push(store.runs.get(address.runId)?.leaseEpoch ?? 0);
+    return attach(address, epoch);
   };
   host.last.hangUp();
   await until(() => host.attached.length === 2);

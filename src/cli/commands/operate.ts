@@ -18,6 +18,8 @@ const abandonExamples = `
 A process in uninterruptible sleep, or of another user, cannot be killed; the
 run stays "exiting" and its anchor goes on trying. This ends it on record, as
 lost, with the names of those who are left. Refused while there are none.
+
+Exit status: 0 abandoned, 1 no such run, 3 refused or not confirmed.
 `;
 
 const cleanupExamples = `
@@ -25,9 +27,10 @@ Shows each run with the evidence that its processes are ours, asks, ends them,
 and says what became of each. Nothing is ended on the word of a name or a
 command line. What cannot be verified is left alone, and said.
 
-With --all-orphans only runs whose owner is gone; otherwise everything in scope.
+With --all-orphans only runs whose owner is gone; otherwise everything in scope,
+also what a living gateway owns.
 
-Exit status: 0 all gone, 3 something is left.
+Exit status: 0 all gone, 1 no such run, 3 something is left or not confirmed.
 
 Examples:
   holdfast runs cleanup --all-orphans --dry-run
@@ -48,7 +51,7 @@ interface CleanupFlags {
   readonly run?: string;
   readonly session?: string;
   readonly agent?: string;
-  readonly label: Readonly<Record<string, string>>;
+  readonly label?: Readonly<Record<string, string>>;
   readonly allOrphans?: true;
   readonly dryRun?: true;
   readonly yes?: true;
@@ -92,7 +95,7 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .option("--run <run>", "this run")
     .option("--session <key>", "runs of this session")
     .option("--agent <id>", "runs of this agent")
-    .option("--label <key=value>", "runs with this label (repeatable)", collectPairs, {})
+    .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
     .option("--all-orphans", "only runs whose owner is gone")
     .option("--dry-run", "only show")
     .option("--yes", "do not ask")
@@ -105,7 +108,7 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
           run: flags.run ?? null,
           session: flags.session ?? null,
           agent: flags.agent ?? null,
-          labels: flags.label,
+          labels: flags.label ?? {},
           allOrphans: flags.allOrphans === true,
           dryRun: flags.dryRun === true,
           yes: flags.yes === true,

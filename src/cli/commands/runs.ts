@@ -9,7 +9,7 @@ const states: readonly RunStateName[] = ["starting", "running", "exiting", "exit
 interface ListFlags {
   readonly all?: true;
   readonly state?: RunStateName;
-  readonly label: Readonly<Record<string, string>>;
+  readonly label?: Readonly<Record<string, string>>;
   readonly limit: number;
   readonly json?: true;
 }
@@ -46,7 +46,7 @@ export function addRunsCommand(program: Command, finish: Finish): void {
     .description("The runs that are alive, newest first.")
     .option("--all", "those that have ended, too")
     .addOption(new Option("--state <state>", "only those in this state").choices(states))
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs, {})
+    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
     .option("--limit <n>", "at most this many", wholeNumber, listed)
     .option("--json", "the records as a JSON array")
     .addHelpText("after", listExamples)
@@ -54,7 +54,7 @@ export function addRunsCommand(program: Command, finish: Finish): void {
       const { listRuns } = await import("../runs/list.js");
       const wanted =
         state !== undefined ? [state] : all === true ? states : states.filter((each) => each !== "exited");
-      finish(await listRuns({ states: wanted, labels: label, limit, json: json === true }));
+      finish(await listRuns({ states: wanted, labels: label ?? {}, limit, json: json === true }));
     });
 
   runs

@@ -34,7 +34,9 @@ async function checkConfig(): Promise<Check> {
     ({ foreign }) =>
       ok(
         "config",
-        foreign.length === 0 ? `${path}: nothing is set` : `${path}, ${foreign.length} foreign profiles`,
+        foreign.length === 0
+          ? `${path}: nothing is set`
+          : `${path}, foreign profiles: ${foreign.map((each) => each.name).join(", ")}`,
       ),
     (error: unknown) =>
       bad("config", error instanceof Error ? error.message : String(error), `correct ${path}`),

@@ -62,7 +62,7 @@ async function cgroups(): Promise<Check> {
       "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2 at /sys/fs/cgroup",
     );
   const own = /^0::(.*)$/m.exec(await readFile("/proc/self/cgroup", "utf8"))?.[1] ?? "";
-  const here = join(root, own);
+  const here = own === "/" ? root : join(root, own);
   if (own.startsWith("/.."))
     return warn(
       name,

@@ -18,45 +18,47 @@ async function gateway({ host, directory }: Observatory): Promise<Check> {
   return ok("gateway", found?.alive === true ? `${id} is running` : `${id} is not running`);
 }
 
-async function instances({ host }: Observatory): Promise<Check> {
+/** A lock without a holder is no fault by itself: what its instance left is kept for its output, or taken up by a gateway. */
+async function instances({ host, directory }: Observatory): Promise<Check> {
+  const name = "instances";
   const all = await host.instances();
-  const alive = all.filter((each) => each.alive);
   const dead = all.filter((each) => !each.alive);
-  const kept = await Promise.all(dead.map(async ({ instanceId }) => (await host.runIds(instanceId)).length));
-  const stale = dead.filter((_, at) => (kept[at] ?? 0) > 0);
   const launchers = all.filter((each) => each.launched).length;
-  const detail = `${alive.length} alive, ${dead.length} dead, ${launchers} launchers`;
-  if (dead.length === 0) return ok("instances", detail);
-  const names = dead
-    .map(({ instanceId }) => instanceId)
-    .slice(0, 5)
-    .join(", ");
+  const detail = `alive: ${all.length - dead.length}, without a holder of their lock: ${dead.length}, launchers: ${launchers}`;
+  await using store = await openSqliteStoreForReading(directory.storePath).catch(() => null);
+  if (store === null) return ok(name, detail);
+  const left = (await Promise.all(dead.map(({ instanceId }) => host.runIds(instanceId)))).flat();
+  const records = await Promise.all(left.map((runId) => store.getRun(runId)));
+  const unknown = left.filter((_, at) => records[at] === null);
+  if (unknown.length === 0) return ok(name, detail);
   return warn(
-    "instances",
-    `${detail}; locks without a holder: ${names}${dead.length > 5 ? ", …" : ""}, ${stale.length} of them with run directories`,
-    "a running gateway takes up what they left and removes them: holdfast gateway run",
+    name,
+    `${detail}; ${unknown.length} run directories without a record: ${unknown.slice(0, 5).join(", ")}`,
+    "a gateway gives them one, and takes up what lives: holdfast gateway run",
   );
 }
 
-async function anchors(observatory: Observatory): Promise<Check> {
-  const { host, directory } = observatory;
+async function anchors({ host, directory }: Observatory): Promise<Check> {
+  const name = "runs";
   try {
     await using store = await openSqliteStoreForReading(directory.storePath);
     const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
-    if (store === null || records.length === 0) return ok("runs", "none is open");
+    if (store === null || records.length === 0) return ok(name, "none is open");
     const around = await surroundings(host, "", await store.now());
     const examined = await examine(host, systemClock, around, records);
-    const orphans = examined.filter(({ claim }) => claim !== null);
+    const orphans = examined.filter(
+      ({ claim, record }) => claim !== null || around.instances.get(record.ownerInstanceId)?.alive === false,
+    );
     const detail = `${records.length} open, ${records.length - orphans.length} with an owner`;
     return orphans.length === 0
-      ? ok("runs", detail)
+      ? ok(name, detail)
       : warn(
-          "runs",
+          name,
           `${detail}, ${orphans.length} without one`,
           "holdfast gateway run takes them up; holdfast runs cleanup --all-orphans ends them",
         );
   } catch (error) {
-    return bad("runs", error instanceof Error ? error.message : String(error));
+    return bad(name, error instanceof Error ? error.message : String(error));
   }
 }
 

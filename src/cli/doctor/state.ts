@@ -2,6 +2,7 @@ import { stat, statfs } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
 import { checkSqliteStore } from "../../store/sqlite/check.js";
+import { isDamage } from "../../store/sqlite/errors.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 import { formatSize } from "../size.js";
 import { bad, ok, warn, type Check } from "./check.js";
@@ -62,7 +63,8 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
     if (events > 2 * defaults.eventsKept) return warn("store", `${detail}: more events than are kept`);
     return ok("store", detail);
   } catch (error) {
-    return bad("store", error instanceof Error ? error.message : String(error), REPAIR);
+    const detail = error instanceof Error ? error.message : String(error);
+    return bad("store", detail, isDamage(error) ? REPAIR : null);
   }
 }
 

@@ -29,16 +29,22 @@ function asText(news: GatewayNews): void {
   switch (news.type) {
     case "up":
       return say(`gateway ${news.instanceId} is up (pid ${news.pid}), state in ${news.home}`, "dim");
+    case "ready":
+      return say(news.held === 0 ? "ready" : `ready; it holds ${runs(news.held)}`, "dim");
     case "decision":
       return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
     case "retained":
-      return say(`forgot ${news.records} ended runs and the output of ${news.outputs} more`, "dim");
+      return say(`forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more`, "dim");
     case "problem":
       return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
     case "down":
       return say(
-        news.left === 0 ? "gateway is down" : `gateway is down; ${news.left} runs stay with their anchors`,
+        news.left === 0 ? "gateway is down" : `gateway is down; left to their anchors: ${runs(news.left)}`,
         "dim",
       );
   }
+}
+
+function runs(count: number, kind = ""): string {
+  return count === 1 ? `1 ${kind}run` : `${count} ${kind}runs`;
 }

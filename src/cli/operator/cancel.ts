@@ -31,9 +31,22 @@ export async function cancelRun({ wanted, graceMs, json }: CancelRequest): Promi
   const found = observatory === null ? null : await findRun(observatory, wanted);
   if (observatory === null || found === null) throw new RunNotFound(wanted);
   const outcome = await cancelFound(observatory, found, graceMs);
+  const late = await whyRecordIsLate(observatory, found);
   if (json) print(`${JSON.stringify({ runId: found.runId, ...outcome })}\n`);
   else report(found.runId, outcome);
+  if (late !== null) say(late, "dim");
   return outcome.outcome === "gone" || outcome.outcome === "ended-before" ? 0 : exitCodes.incomplete;
+}
+
+/** Stopping needs neither store nor owner; writing it down does. Null: somebody is there to do it. */
+async function whyRecordIsLate({ host }: Observatory, { record, unread }: FoundRun): Promise<string | null> {
+  if (unread !== null) {
+    const [why] = unread.message.split(/\. |\.$/, 1);
+    return `its record catches up when the store works again: ${why}`;
+  }
+  if (record === null || record.state === "exited") return null;
+  const owner = (await host.instances()).find(({ instanceId }) => instanceId === record.ownerInstanceId);
+  return owner?.alive === true ? null : "nobody owns it now; the next gateway completes its record";
 }
 
 export async function cancelFound(

@@ -1,12 +1,14 @@
-import { BadInput } from "../../errors.js";
+import { BadInput, RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
 import { openSupervisor } from "../../supervisor/open.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
+import { NOBODY } from "../../supervisor/reconcile/decide.js";
 import { addressOf } from "../../supervisor/reconcile/look.js";
 import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
@@ -36,6 +38,7 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   await using store =
     observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
   const found = observatory === null || store === null ? [] : await leftovers(observatory, store, request);
+  if (request.run !== null && store === null) throw new RunNotFound(request.run);
   if (found.length === 0 || observatory === null) {
     if (request.json) print(`${JSON.stringify({ runs: [] })}\n`);
     else say("there is nothing to clean up", "dim");
@@ -78,30 +81,31 @@ async function leftovers(
   { run, session, agent, labels, allOrphans }: CleanupRequest,
 ): Promise<readonly Surveyed[]> {
   const runId = run === null ? null : await fullId(store, run);
-  if (run !== null && runId === null) return [];
   const filter = {
     labels,
     ...(session === null ? {} : { sessionKey: session }),
     ...(agent === null ? {} : { agentId: agent }),
   };
   const all = await survey(observatory, store, filter, runId);
-  return allOrphans ? all.filter((each) => isOrphan(observatory, each)) : all;
+  return allOrphans ? all.filter(isOrphan) : all;
 }
 
 async function fullId(
   store: NonNullable<Awaited<ReturnType<typeof openSqliteStoreForReading>>>,
   wanted: string,
-): Promise<string | null> {
+): Promise<string> {
   const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
-  const found = await store.findRuns(prefix, 2);
-  if (found.length > 1 && found[0]?.runId !== prefix)
+  const found = wanted === "" ? [] : await store.findRuns(prefix, 2);
+  const record = found.find(({ runId }) => runId === prefix) ?? found[0];
+  if (record === undefined) throw new RunNotFound(wanted);
+  if (record.runId !== prefix && found.length > 1)
     throw new BadInput("run", `${JSON.stringify(wanted)} is the beginning of several runs`);
-  return found[0]?.runId ?? null;
+  return record.runId;
 }
 
-/** Nobody looks after it: its lease may be had. */
-function isOrphan(_: Observatory, { claim, decision }: Surveyed): boolean {
-  return claim !== null && decision.row !== "elsewhere";
+/** Nobody looks after it: its lease may be had, or will be as soon as it has expired. */
+function isOrphan({ claim, decision, ownerAlive }: Surveyed): boolean {
+  return ownerAlive === false || (claim !== null && decision.row !== "elsewhere");
 }
 
 function canEnd({ answers, decision }: Surveyed): boolean {
@@ -115,7 +119,7 @@ async function endAll(
 ): Promise<ReadonlyMap<string, Result>> {
   const results = new Map<string, Result>();
   for (const each of found)
-    if (!canEnd(each)) results.set(each.record.runId, { outcome: "left-alone", detail: each.decision.why });
+    if (!canEnd(each)) results.set(each.record.runId, { outcome: "left-alone", detail: whyOf(each) });
   await Promise.all(
     found
       .filter(({ answers }) => answers)
@@ -175,7 +179,8 @@ async function becameOf(
 }
 
 function unprovenText({ exit }: RunRecord): string {
-  return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${exit?.detail == null ? "" : `: ${exit.detail}`}`;
+  const detail = exit?.detail ?? null;
+  return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${detail === null ? "" : `: ${detail}`}`;
 }
 
 function tell(runId: string, result: Result): void {
@@ -183,18 +188,25 @@ function tell(runId: string, result: Result): void {
   else report(runId, result);
 }
 
-function lines({ record, decision, evidence, answers }: Surveyed): string[] {
+function lines(each: Surveyed): string[] {
+  const { record, decision, evidence, answers } = each;
   const { bold, dim } = paletteFor(1);
-  const owner = `owner ${record.ownerInstanceId === "" ? "nobody (imported)" : record.ownerInstanceId}`;
+  const owner = record.ownerInstanceId === NOBODY ? "nobody (imported)" : record.ownerInstanceId;
   const plan = answers ? "stop it through its anchor" : (PLANS[decision.action] ?? decision.action);
   return [
     `${bold(record.runId)}  ${statusOf(record)}  ${sanitizeLine(record.command)}`,
-    `  ${dim(`${owner}; ${decision.why}`)}`,
-    ...(evidence.length === 0 ? ["no live process of it is verified"] : evidence).map(
-      (fact) => `  ours: ${sanitizeLine(fact)}`,
-    ),
+    `  ${dim(`owner ${owner}: ${whyOf(each)}`)}`,
+    ...(evidence.length === 0
+      ? ["  no live process of it is verified"]
+      : evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`)),
     `  would: ${plan}`,
   ];
+}
+
+/** A lease outlives its holder, by half a minute at most: until then nobody may write the record. */
+function whyOf({ decision, ownerAlive, leaseMs }: Surveyed): string {
+  if (decision.row !== "healthy" || ownerAlive !== false) return decision.why;
+  return `its owner is gone, but its record cannot be ended before its lease expires, in ${formatDuration(leaseMs)}`;
 }
 
 const PLANS: Readonly<Record<string, string>> = {

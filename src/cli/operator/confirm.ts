@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { isatty } from "node:tty";
 import { BadInput } from "../../errors.js";
@@ -12,11 +13,11 @@ export async function confirm(question: string, yes: boolean): Promise<boolean> 
     );
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    return /^y(es)?$/i.test((await asking.question(`${question} [y/N] `)).trim());
-  } catch {
-    // Ctrl-C or Ctrl-D is a no.
-    process.stderr.write("\n");
-    return false;
+    // Ctrl-C or Ctrl-D is a no; not every Node says so by rejecting the question.
+    const closed = once(asking, "close").then(() => "\n");
+    const answer = await Promise.race([asking.question(`${question} [y/N] `).catch(() => "\n"), closed]);
+    if (answer === "\n") process.stderr.write("\n");
+    return /^y(es)?$/i.test(answer.trim());
   } finally {
     asking.close();
   }

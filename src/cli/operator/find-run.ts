@@ -10,7 +10,7 @@ export interface FoundRun {
   readonly address: RunAddress | null;
   readonly record: RunRecord | null;
   /** Why the record could not be read, when it could not. */
-  readonly unread: unknown;
+  readonly unread: Error | null;
 }
 
 /** By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run. */
@@ -44,11 +44,11 @@ async function directoriesOf({ host }: Observatory, prefix: string): Promise<Run
 async function recordsOf(
   { directory }: Observatory,
   prefix: string,
-): Promise<{ readonly records: readonly RunRecord[]; readonly unread: unknown }> {
+): Promise<{ readonly records: readonly RunRecord[]; readonly unread: Error | null }> {
   try {
     await using store = await openSqliteStoreForReading(directory.storePath);
     return { records: (await store?.findRuns(prefix, 6)) ?? [], unread: null };
-  } catch (unread) {
-    return { records: [], unread };
+  } catch (error) {
+    return { records: [], unread: error instanceof Error ? error : new Error(String(error)) };
   }
 }

@@ -8,9 +8,14 @@ export interface OwnerFate {
   readonly why: string;
 }
 
+/** In `claimed`: the profile's pid file is not there, so nobody says to be the owner. */
+export const NO_FILE = "no file";
+
 export interface OwnerQuestion {
   readonly profile: ForeignProfile;
   readonly process: MarkedProcess;
+  /** The run of ours that it is proven to be in. */
+  readonly runId: string | null;
   /** All that carry the profile's marker. */
   readonly carriers: readonly MarkedProcess[];
   /** By the number somebody gave: who has it now. */
@@ -18,13 +23,17 @@ export interface OwnerQuestion {
 }
 
 /** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
-export function ownerOf({ profile, process, carriers, claimed }: OwnerQuestion): OwnerFate {
-  if (process.runId !== null) return { kind: "ours", why: `it belongs to run ${process.runId}` };
+export function ownerOf({ profile, process, runId, carriers, claimed }: OwnerQuestion): OwnerFate {
+  const ours = runId ?? process.runId;
+  if (ours !== null) return { kind: "ours", why: `it belongs to run ${ours}` };
+  // Nothing to compare with when it comes to ending it.
+  if (process.value === "") return { kind: "unknown", why: `${profile.marker} is empty` };
   const { owner } = profile;
   if (owner === "orphaned") return orphaned(process, carriers);
   if ("pid-file" in owner) {
     const [[pid, evidence] = []] = claimed;
-    if (pid === undefined) return { kind: "gone", why: `${owner["pid-file"]} names no process` };
+    if (pid === undefined) return { kind: "unknown", why: `${owner["pid-file"]} does not name its owner` };
+    if (pid === NO_FILE) return { kind: "gone", why: `${owner["pid-file"]} is not there` };
     return named(process, pid, evidence ?? null, owner["pid-file"]);
   }
   const variable = owner["pid-variable"];

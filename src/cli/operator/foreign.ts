@@ -6,11 +6,14 @@ import { findAnchor } from "../../anchor/binary.js";
 import { BadInput } from "../../errors.js";
 import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
-import { ownerOf, type OwnerFate } from "./foreign-owner.js";
+import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
+import { openObservatory } from "./observer.js";
+import { findBelonging } from "./who.js";
 
 interface Carrier {
   readonly process: MarkedProcess;
@@ -20,11 +23,12 @@ interface Carrier {
 
 /** Processes of other tools whose owner is gone, with the evidence. Looks only. */
 export async function listForeign(profile: string | null, all: boolean, json: boolean): Promise<number> {
-  const carriers = await findCarriers(await profilesNamed(profile));
+  const profiles = await profilesNamed(profile);
+  const carriers = await findCarriers(profiles);
   const shown = all ? carriers : carriers.filter(({ fate }) => fate.kind === "gone");
   if (json) print(`${JSON.stringify(shown.map(asJson), null, 2)}\n`);
   else if (shown.length > 0) print(`${shown.flatMap(lines).join("\n")}\n`);
-  else say("no process carries a declared marker whose owner is gone", "dim");
+  else if (profiles.length > 0) say("no process carries a declared marker whose owner is gone", "dim");
   return 0;
 }
 
@@ -53,11 +57,27 @@ export async function cleanupForeign(
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
 }
 
-async function end({ process: { identity, value }, profile }: Carrier) {
-  const { marker: variable } = profile;
-  const reaped = await reapMarked(findAnchor(), { identity, variable, value, graceMs: profile["grace-ms"] });
-  const outcome = !reaped.verified ? "left alone" : reaped.survivors.length > 0 ? "still there" : "gone";
-  return { pid: identity.pid, profile: profile.name, outcome, why: reaped.verified ? "" : reaped.why };
+interface Ended {
+  readonly pid: number;
+  readonly profile: string;
+  readonly outcome: "gone" | "still there" | "left alone";
+  readonly why: string;
+}
+
+/** Never rejects: one that cannot be ended is no reason not to say what became of the others. */
+async function end({
+  process: { identity, value },
+  profile: { name, marker, ...rest },
+}: Carrier): Promise<Ended> {
+  const which = { pid: identity.pid, profile: name };
+  try {
+    const wanted = { identity, variable: marker, value, graceMs: rest["grace-ms"] };
+    const { verified, why, survivors } = await reapMarked(findAnchor(), wanted);
+    if (!verified) return { ...which, outcome: "left alone", why };
+    return { ...which, outcome: survivors.length > 0 ? "still there" : "gone", why: "" };
+  } catch (error) {
+    return { ...which, outcome: "left alone", why: error instanceof Error ? error.message : String(error) };
+  }
 }
 
 async function profilesNamed(name: string | null): Promise<readonly ForeignProfile[]> {
@@ -82,8 +102,31 @@ async function findCarriers(profiles: readonly ForeignProfile[]): Promise<readon
         : [];
     const processes = await listMarked(findAnchor(), profile.marker, extra);
     const claimed = await claimedOwners(profile, processes);
-    for (const process of processes)
-      found.push({ process, profile, fate: ownerOf({ profile, process, carriers: processes, claimed }) });
+    const runOf = await belongings(processes);
+    for (const process of processes) {
+      const runId = runOf.get(process.identity.pid) ?? null;
+      found.push({
+        process,
+        profile,
+        fate: ownerOf({ profile, process, runId, carriers: processes, claimed }),
+      });
+    }
+  }
+  return found;
+}
+
+/** By number: the run of this state directory that a process is proven to be in, whatever its environment says. */
+async function belongings(processes: readonly MarkedProcess[]): Promise<ReadonlyMap<number, string>> {
+  const found = new Map<number, string>();
+  await using observatory = await openObservatory();
+  if (observatory === null || processes.length === 0) return found;
+  const { host, directory } = observatory;
+  await using store = await openSqliteStoreForReading(directory.storePath);
+  const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+  for (const live of await host.inspect(processes.map(({ identity }) => identity))) {
+    const belonging = await findBelonging(live, records, (paths) => host.inspectBoundaries(paths));
+    if (belonging !== null && belonging.role !== "claims")
+      found.set(live.identity.pid, belonging.record.runId);
   }
   return found;
 }
@@ -96,11 +139,21 @@ async function claimedOwners(
   if (owner === "orphaned") return new Map();
   const said =
     "pid-file" in owner
-      ? [(await readFile(owner["pid-file"], "utf8").catch(() => "")).trim()]
+      ? [await readPidFile(owner["pid-file"])]
       : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
   const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
   const evidence = await inspect(findAnchor(), pids.map(Number), { brief: true });
-  return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
+  const owners = new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
+  // A tool that has ended takes its file with it; one that cannot be read says nothing.
+  return said[0] === NO_FILE ? owners.set(NO_FILE, null) : owners;
+}
+
+async function readPidFile(path: string): Promise<string> {
+  try {
+    return (await readFile(path, "utf8")).trim();
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ENOENT" ? NO_FILE : "";
+  }
 }
 
 function lines({ process, profile, fate }: Carrier): string[] {

@@ -76,10 +76,12 @@ async function readEntries(file: string): Promise<readonly Entry[]> {
   const parsed = z.array(entry).safeParse(list);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
-  const at = issue?.path[0];
+  const [at, ...field] = issue?.path ?? [];
+  const message = issue?.message ?? "";
+  const why = field.length === 0 ? message : `${field.join(".")}: ${message}`;
   throw new BadInput(
     "file",
-    `${file}: entry ${typeof at === "number" ? at + 1 : "?"} cannot be used (${issue?.path.slice(1).join(".") ?? ""} ${issue?.message ?? ""}); nothing was imported`,
+    `${file}: entry ${typeof at === "number" ? at + 1 : "?"} cannot be used (${why}); nothing was imported`,
   );
 }
 
@@ -150,8 +152,8 @@ async function alreadyKnown(store: Store): Promise<Map<string, string>> {
   );
 }
 
-function keyOf({ pid, commandHash, wrapperRoot, startTime }: ImportedFacts): string {
-  return JSON.stringify([pid, commandHash, wrapperRoot, startTime]);
+function keyOf(facts: ImportedFacts): string {
+  return JSON.stringify([facts.pid, facts.commandHash, facts.wrapperRoot, facts.startTime]);
 }
 
 function shown(command: string): string {

@@ -3,7 +3,7 @@ import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
-import { addressOf } from "../../supervisor/reconcile/look.js";
+import { addressOf, cgroupOf } from "../../supervisor/reconcile/look.js";
 import type { Observatory } from "./observer.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */
@@ -11,6 +11,10 @@ export interface Surveyed extends Examined {
   readonly evidence: readonly string[];
   /** Its anchor answers: it can be stopped by key, whoever owns it. */
   readonly answers: boolean;
+  /** Nobody holds the lock of its owner, whatever its lease says. Null: that lock cannot be seen here. */
+  readonly ownerAlive: boolean | null;
+  /** How long its lease still keeps others from its record; 0: no longer. */
+  readonly leaseMs: number;
 }
 
 export async function survey(
@@ -26,8 +30,11 @@ export async function survey(
   const examined = await examine(host, systemClock, around, wanted);
   return Promise.all(
     examined.map(async (each) => {
-      const answers = await asks(observatory, each.record);
-      return { ...each, answers, evidence: evidenceOf(each, answers) };
+      const { record } = each;
+      const answers = await asks(observatory, record);
+      const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
+      const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
+      return { ...each, answers, ownerAlive, leaseMs, evidence: evidenceOf(each, answers) };
     }),
   );
 }
@@ -41,13 +48,14 @@ async function asks({ host }: Observatory, record: RunRecord): Promise<boolean> 
 
 /** Facts, each with what it was compared with. A name or a command line is none. */
 function evidenceOf({ record, sight }: Examined, answers: boolean): string[] {
-  const { anchor, root, boundary, imported } = record;
+  const { anchor, root, imported } = record;
   const facts: string[] = [];
   if (answers) facts.push("its anchor answers to the key in its run directory");
   if (sight?.anchor === "alive" && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
   if (sight?.root === "alive" && root !== null) facts.push(`first process ${identityText(root)} is alive`);
-  if (sight?.boundary === "populated" && boundary?.cgroup != null)
-    facts.push(`cgroup ${boundary.cgroup} (inode ${boundary.cgroupInode ?? "?"}) is not empty`);
+  const cgroup = cgroupOf(record);
+  if (sight?.boundary === "populated" && cgroup !== null)
+    facts.push(`cgroup ${cgroup.path} (inode ${cgroup.inode}) is not empty`);
   if (sight?.exitFile === true) facts.push("its exit file is there");
   if (sight?.swept === true) facts.push("its launcher has swept it");
   if (imported !== null && sight?.imported?.kind === "matches")

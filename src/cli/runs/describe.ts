@@ -42,7 +42,7 @@ function aboutRun(record: RunRecord, now: number): readonly Field[] {
   const { startedAt, endedAt, lastOutputAt, deadlines, policy, usage } = record;
   const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
   return [
-    ["cwd", record.cwd],
+    ["cwd", record.cwd === "" ? null : record.cwd],
     ["kind", `${record.kind}, ${record.io}`],
     ["labels", labels.length === 0 ? null : labels.join(" ")],
     ["session", record.sessionKey],
@@ -81,16 +81,21 @@ function aboutOwnership(record: RunRecord, look: Look): readonly Field[] {
   return [
     ["tier", record.tier],
     ["note", boundary?.note ?? null],
-    ["owner", `${record.ownerInstanceId}, epoch ${record.leaseEpoch}`],
-    ["lease", record.leaseId],
+    ["owner", `${record.ownerInstanceId || "nobody"}, epoch ${record.leaseEpoch}`],
+    ["imported", record.imported === null ? null : importedText(record.imported)],
+    ["lease", record.leaseId === "" ? null : record.leaseId],
     ["cgroup", boundary?.cgroup ?? null],
     ["cgroup inode", boundary?.cgroupInode ?? null],
     ["root", root === null ? null : `${identityText(root)}${verified(look.root)}`],
     ["anchor", anchor === null ? null : `${identityText(anchor)}${verified(look.anchor)}`],
-    ["anchor path", record.anchorPath],
+    ["anchor path", record.imported === null ? record.anchorPath : null],
     ["command hash", record.commandHash],
     ["host", `${record.hostId}, boot ${record.bootId}, ${record.pidNamespace}`],
   ];
+}
+
+function importedText({ pid, startTime, wrapperRoot }: NonNullable<RunRecord["imported"]>): string {
+  return `pid ${pid}${startTime === null ? "" : `, start ${startTime}`}, below ${wrapperRoot}`;
 }
 
 function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {

@@ -52,6 +52,10 @@ async function allEvents(store: ReadStore, runId: string): Promise<readonly RunE
 async function lookAt(record: RunRecord): Promise<Look> {
   const nobody = (why: string): Look => ({ anchor: null, root: null, why });
   if (record.state === "exited") return nobody("it has ended");
+  if (record.imported !== null)
+    return nobody(
+      "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running",
+    );
   if (!(await isHere(record))) return nobody("it lives on another machine, boot or in another pid namespace");
   const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
   try {

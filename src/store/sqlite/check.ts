@@ -17,17 +17,16 @@ export async function checkSqliteStore(path: string): Promise<StoreHealth | null
   if (at === null) return null;
   await using view = new ReadOnlyView(path, at);
   if (view.db === null) return null;
-  const first = <Row>(text: string): Row | undefined => view.all<Row>(text)[0];
-  const check = first<{ readonly quick_check: string }>("pragma quick_check(1)")?.quick_check ?? "no answer";
-  const count = (text: string): number => first<{ readonly n: number }>(text)?.n ?? 0;
+  const check = String(view.value("pragma quick_check(1)") ?? "no answer");
+  const count = (text: string): number => Number(view.value(text) ?? 0);
   return {
-    schema: count("select max(id) as n from holdfast_migrations"),
+    schema: count("select max(id) from holdfast_migrations"),
     damage: check === "ok" ? null : check,
     runs: {
-      open: count("select count(*) as n from runs where state <> 'exited'"),
-      ended: count("select count(*) as n from runs where state = 'exited'"),
+      open: count("select count(*) from runs where state <> 'exited'"),
+      ended: count("select count(*) from runs where state = 'exited'"),
     },
-    events: count("select count(*) as n from run_events"),
+    events: count("select count(*) from run_events"),
     logBytes: await stat(`${path}-wal`).then(
       ({ size }) => size,
       () => 0,

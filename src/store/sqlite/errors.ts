@@ -45,6 +45,12 @@ export function storeIsReadOnly(path: string, cause: unknown): StateUnusable {
   return new StateUnusable(path, readOnly(path), { cause });
 }
 
+/** The file itself is spoilt: waiting, space or an upgrade will not mend it. */
+export function isDamage(error: unknown): boolean {
+  const code = primaryCode(error instanceof StateUnusable ? error.cause : error);
+  return code === SQLITE_CORRUPT || code === SQLITE_NOTADB;
+}
+
 export function isBusy(error: unknown): boolean {
   return primaryCode(error) === SQLITE_BUSY;
 }

@@ -49,9 +49,12 @@ export class ReadOnlyView implements AsyncDisposable {
     return file.log ? this.#of.inode === file.inode : same(this.#of, file);
   }
 
-  /** A question that is no query of the store's: a pragma. */
-  all<Row>(sql: string): readonly Row[] {
-    return this.#connection.execute<Row>(CompiledQuery.raw(sql) as CompiledQuery<Row>).rows;
+  /** The answer to a question that is no query of the store's: one value of a pragma or a count. */
+  value(sql: string): string | number | null {
+    const [row] = this.#connection.execute<Record<string, string | number | null>>(
+      CompiledQuery.raw(sql),
+    ).rows;
+    return Object.values(row ?? {})[0] ?? null;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -9,7 +9,7 @@ import { concludeAftermath } from "../conclude.js";
 import { failureFinale, finalEvents, INTERRUPTED, lostFinale, type Finale } from "../finale.js";
 import type { Context } from "../context.js";
 import { letGo } from "../let-go.js";
-import { type LiveRun } from "../live-run.js";
+import type { LiveRun } from "../live-run.js";
 import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
 import { resume } from "../resume.js";
 import { claim, takeUp, type TakenUp, type Wanted } from "../take-up.js";
@@ -160,7 +160,14 @@ async function lostAs(
     return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
   }
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
-  return { ...NOTHING_DONE, kind: "lost", remains, emptiness, note: why };
+  // An imported one never had an anchor that could have left something.
+  return {
+    ...NOTHING_DONE,
+    kind: "lost",
+    remains: record.imported === null ? remains : null,
+    emptiness,
+    note: why,
+  };
 }
 
 /** Nobody answers for it any more: end what is verifiably left, and its record. */
@@ -205,11 +212,8 @@ async function aftermathOf(
   if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
   // It was there a moment ago.
   if (action === "finalize") return { kind: "anchor-alive" };
-  const verdict =
-    record.imported === null
-      ? await endVerified(host, live.traces)
-      : await endImported(context, record, live);
-  return { kind: "lost", remains, ...verdict };
+  if (record.imported === null) return { kind: "lost", remains, ...(await endVerified(host, live.traces)) };
+  return { kind: "lost", remains: null, ...(await endImported(context, record, live)) };
 }
 
 const NOTHING_DONE = { mode: "none", killed: 0, residue: [], survivors: 0, note: null } as const;

@@ -7,17 +7,22 @@ import { adopt, boundaryOf } from "../adopt.js";
 import { endVerified, type Aftermath } from "../aftermath.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
-import { type LiveRun } from "../live-run.js";
+import type { LiveRun } from "../live-run.js";
 import { refuseGate } from "../regain.js";
 import { resume } from "../resume.js";
 import { reconcileEvent } from "./act.js";
 import type { Decision } from "./decide.js";
+import type { Decided } from "./reconcile.js";
 
 /**
  * A directory of which the store knows nothing (it was replaced or restored): give it a record, then treat it like any
  * other. What cannot be read off it is said to be unknown, and nothing is signalled on its word.
  */
-export async function importRun(context: Context, run: RunAddress): Promise<LiveRun | null> {
+export async function importRun(
+  context: Context,
+  run: RunAddress,
+  decided: (decision: Decided) => void,
+): Promise<LiveRun | null> {
   const { store, host } = context;
   const { runId } = run;
   let observer: AnchorLink | null;
@@ -34,13 +39,17 @@ export async function importRun(context: Context, run: RunAddress): Promise<Live
     observer === null
       ? { row: "imported", action: "lose", why: "its directory had no record; it is over" }
       : { row: "imported", action: "continue", why: "its directory had no record; its anchor lives" };
-  const lease = await insert(context, unknownRun(context, run, epoch), decision);
+  const ageMs = observer?.welcome.elapsedMs ?? 0;
+  const lease = await insert(context, unknownRun(context, run, epoch, ageMs), decision);
   if (lease === null) return null;
+  decided({ runId, ...decision });
   const link = observer === null ? null : await host.attach(run, epoch).catch(() => null);
   if (link !== null) await store.saveRun(lease, gated(link));
   const record = await store.getRun(runId);
   if (record === null) return null;
   const live = resume(context, record, lease, link?.welcome ?? null);
+  // Its record was made just now, and dates nothing.
+  live.startedAt = null;
   if (link !== null) {
     adopt(live, link, true);
     refuseGate(live, link);
@@ -70,6 +79,7 @@ export async function importBoundary(
   context: Context,
   run: RunAddress,
   { path, inode }: Boundary,
+  decided: (decision: Decided) => void,
 ): Promise<LiveRun | null> {
   const { store, host } = context;
   const decision: Decision = {
@@ -77,9 +87,10 @@ export async function importBoundary(
     action: "sweep",
     why: "a cgroup of this instance had no record, and was not empty",
   };
-  const lease = await insert(context, unknownRun(context, run, 1), decision);
+  const lease = await insert(context, unknownRun(context, run, 1, 0), decision);
   const record = lease === null ? null : await store.getRun(run.runId);
   if (lease === null || record === null) return null;
+  decided({ runId: run.runId, ...decision });
   const boundary = { cgroup: path, cgroupInode: inode, note: null };
   const live = resume(context, { ...record, boundary }, lease, null);
   const remains = await host.remains(run);
@@ -116,7 +127,12 @@ function gated({ welcome: { anchor, root, boundary } }: AnchorLink) {
   } as const;
 }
 
-function unknownRun(context: Context, { instanceId, runId }: RunAddress, leaseEpoch: number): NewRun {
+function unknownRun(
+  context: Context,
+  { instanceId, runId }: RunAddress,
+  leaseEpoch: number,
+  ageMs: number,
+): NewRun {
   const { host } = context;
   const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   return {
@@ -138,7 +154,7 @@ function unknownRun(context: Context, { instanceId, runId }: RunAddress, leaseEp
     leaseEpoch,
     deadlines: { overallMs: null, noOutputMs: null },
     policy: { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, onEscape: "fail", onOrphan: "adopt" },
-    createdAt: context.clock.wall(),
+    createdAt: context.clock.wall() - ageMs,
     imported: null,
   };
 }

@@ -56,7 +56,9 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
   await noteLeft(context, examined, scope.own !== true && scope.runIds === undefined);
   const strays =
     scope.runIds === undefined
-      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances))
+      ? await takeUpStrays(context, mineOrDead(context, scope, around.instances), (each) =>
+          decisions.push(each),
+        )
       : [];
   return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
 }

@@ -5,6 +5,7 @@ import type { Context } from "../context.js";
 import type { LiveRun } from "../live-run.js";
 import { stopEndedElsewhere } from "../regain.js";
 import { importBoundary, importRun } from "./import-run.js";
+import type { Decided } from "./reconcile.js";
 
 /**
  * Directories and cgroups of these instances (this one's, and dead ones') that no open record accounts for: give those
@@ -13,17 +14,18 @@ import { importBoundary, importRun } from "./import-run.js";
 export async function takeUpStrays(
   context: Context,
   instanceIds: readonly string[],
+  decided: (decision: Decided) => void,
 ): Promise<readonly (LiveRun | null)[]> {
   const taken: (LiveRun | null)[] = [];
   for (const instanceId of instanceIds) {
     const runIds = await context.host.runIds(instanceId);
     const work = runIds
       .filter((runId) => !context.live.has(runId) && !context.settled.has(runId))
-      .map((runId) => () => takeUpDirectory(context, { instanceId, runId }));
+      .map((runId) => () => takeUpDirectory(context, { instanceId, runId }, decided));
     taken.push(...(await atMost(defaults.recoverAtOnce, work)));
     for (const boundary of await context.host.boundaries(instanceId))
       if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
-        taken.push(await takeUpBoundary(context, instanceId, boundary));
+        taken.push(await takeUpBoundary(context, instanceId, boundary, decided));
     if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
       await context.host.removeInstance(instanceId);
   }
@@ -36,10 +38,14 @@ async function holdsNothing({ store }: Context, instanceId: string): Promise<boo
 }
 
 /** A run directory without an open record: its record has ended (and it is kept for its output), or it has none. */
-async function takeUpDirectory(context: Context, run: RunAddress): Promise<LiveRun | null> {
+async function takeUpDirectory(
+  context: Context,
+  run: RunAddress,
+  decided: (decision: Decided) => void,
+): Promise<LiveRun | null> {
   const { store, host, settled } = context;
   const record = await store.getRun(run.runId);
-  if (record === null) return importRun(context, run);
+  if (record === null) return importRun(context, run, decided);
   if (record.state !== "exited") return null;
   if (record.bootId === host.machine.bootId) {
     const observer = await host.attach(run, 0).catch(() => null);
@@ -57,13 +63,14 @@ async function takeUpBoundary(
   context: Context,
   instanceId: string,
   { runId, ...boundary }: Boundary & { readonly runId: string },
+  decided: (decision: Decided) => void,
 ): Promise<LiveRun | null> {
   const { store, host, settled } = context;
   // What cannot be looked at is left for the next look; it must not keep the others from being seen to.
   const [state] = await host.inspectBoundaries([boundary]).catch(() => []);
   if (state !== "populated") return null;
   const record = await store.getRun(runId);
-  if (record === null) return importBoundary(context, { instanceId, runId }, boundary);
+  if (record === null) return importBoundary(context, { instanceId, runId }, boundary, decided);
   if (record.state !== "exited" || record.boundary?.cgroupInode !== boundary.inode) return null;
   // Somebody may be about to say the end of it.
   if ((await host.attach({ instanceId, runId }, 0).catch(() => null)) !== null) return null;

@@ -1,0 +1,16 @@
+// Starts runs through the library and holds them until it is killed:
+//   node leave-runs.mjs <library> <home> <JSON: [[script, options], …]>
+import { pathToFileURL } from "node:url";
+
+const [library, home, wanted] = process.argv.slice(2);
+const { openSupervisor } = await import(pathToFileURL(library).href);
+const supervisor = await openSupervisor({ home });
+const runs = await Promise.all(
+  JSON.parse(wanted).map(async ([script, options]) => {
+    const run = await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", script] }, options);
+    // It says so when everything it is to start is there.
+    for await (const _ of run.follow({ streams: ["stdout"] })) break;
+    return run.runId;
+  }),
+);
+process.stdout.write(`${JSON.stringify(runs)}\n`);
