@@ -12,6 +12,47 @@ const MOST_RUNS = 5;
 const MOST_STRANGERS = 12;
 const YEAR_MS = 365 * 24 * 3_600_000;
 
+/** How often each is done, before a schedule has its own mind about it. */
+const WEIGHTS = {
+  spawn: 9,
+  cancel: 4,
+  stopByKey: 1,
+  steer: 3,
+  kill: 4,
+  stop: 2.5,
+  continue: 3,
+  boot: 6,
+  close: 0.7,
+  killAnchor: 2.5,
+  killLauncher: 1.5,
+  stopAnchor: 0.7,
+  continueAnchor: 1.5,
+  breakConnection: 4,
+  exit: 4,
+  fork: 4,
+  daemonize: 2,
+  output: 3,
+  sticks: 0.3,
+  wakes: 1,
+  stranger: 4,
+  strangerLeaves: 2,
+  storeTrouble: 1.5,
+  storeWell: 4,
+  listingFails: 0.8,
+  listingWorks: 3,
+  suspend: 0.7,
+  wallJumps: 1,
+  reboot: 0.5,
+  renewContainer: 0.5,
+  tick: 12,
+  moment: 5,
+  lease: 2,
+  outlast: 2,
+  starve: 0.5,
+};
+/** Each schedule has its taste: what is done by all alike is soon done, what comes together rarely is found by whims. */
+const WHIMS = [0.1, 0.5, 1, 1, 3, 6];
+
 /** A cancel that was asked for: it must reach its anchor, whatever the store does. */
 export interface Asked {
   readonly process: SupervisorProcess;
@@ -22,10 +63,17 @@ export interface Asked {
 export class Actions {
   readonly #cast: Cast;
   readonly asked: Asked[] = [];
+  readonly #weights: typeof WEIGHTS;
+  readonly #serviceShare: number;
   #spawned = 0;
 
   constructor(cast: Cast) {
     this.#cast = cast;
+    const { random } = cast.world;
+    this.#weights = { ...WEIGHTS };
+    for (const name of Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[])
+      this.#weights[name] *= random.pick(WHIMS);
+    this.#serviceShare = random.pick([0.1, 0.5, 0.9]);
   }
 
   get #world() {
@@ -38,42 +86,13 @@ export class Actions {
 
   async any(): Promise<void> {
     const { variant } = this.#world;
+    const someoneStopped = this.#cast.alive.some(({ held }) => held);
     const name = this.#random.weighted({
-      spawn: this.#spawned === 0 ? 30 : 9,
-      cancel: 4,
-      stopByKey: 1,
-      steer: 3,
-      kill: 4,
-      stop: 2,
-      continue: 3,
-      boot: 6,
-      close: 0.7,
-      killAnchor: 2.5,
-      killLauncher: 1,
-      stopAnchor: 0.7,
-      continueAnchor: 1.5,
-      breakConnection: 4,
-      exit: 4,
-      fork: 4,
-      daemonize: 2,
-      output: 3,
-      sticks: 0.5,
-      wakes: 1,
-      stranger: 4,
-      strangerLeaves: 3,
-      storeTrouble: 1.5,
-      storeWell: 3,
-      listingFails: 0.8,
-      listingWorks: 2,
-      suspend: 0.7,
-      wallJumps: 1,
-      reboot: variant.reboots ? 0.5 : 0,
-      renewContainer: variant.containers > 1 ? 0.5 : 0,
-      tick: 12,
-      moment: 5,
-      lease: 2,
-      outlast: 1,
-      starve: 0.5,
+      ...this.#weights,
+      ...(this.#spawned === 0 ? { spawn: 60 } : {}),
+      ...(someoneStopped ? {} : { outlast: 0 }),
+      ...(variant.reboots ? {} : { reboot: 0 }),
+      ...(variant.containers > 1 ? {} : { renewContainer: 0 }),
     });
     await this[name]();
   }
@@ -83,11 +102,13 @@ export class Actions {
     if (process === null || this.#spawned >= MOST_RUNS) return;
     this.#spawned++;
     const random = this.#random;
-    const words = ["ignore-term", "missing", "no-fork"].filter((_, at) => random.chance(at === 0 ? 0.3 : 0.03));
+    const words = ["ignore-term", "missing", "no-fork"].filter((_, at) =>
+      random.chance(at === 0 ? 0.3 : 0.03),
+    );
     const options: SpawnOptions = {
       clearEnv: true,
       cwd: "/",
-      kind: random.chance(0.4) ? "service" : "task",
+      kind: random.chance(this.#serviceShare) ? "service" : "task",
       onOrphan: random.chance(0.7) ? "adopt" : "terminate",
       onEscape: random.chance(0.5) ? "fail" : "sweep",
       timeoutMs: random.pick([0, 0, 0, 5_000, 40_000]),
@@ -107,7 +128,10 @@ export class Actions {
     const { process, runId } = held;
     this.#world.note(() => `${process.name} cancels ${this.#world.watch.alias(runId)}`);
     this.asked.push(held);
-    void process.supervisor.run(runId)?.cancel({ actor: "test" }).catch(() => undefined);
+    void process.supervisor
+      .run(runId)
+      ?.cancel({ actor: "test" })
+      .catch(() => undefined);
   }
 
   /** Somebody with the key, and no store or supervisor at all. */
@@ -116,7 +140,10 @@ export class Actions {
     if (anchor === null) return;
     const by = { name: "key", gone: false, held: false, timebase: anchor.place.machine };
     const connection = anchor.connect(by, 0, () => undefined) ?? unreachable();
-    connection.send({ type: "stop", stop: { reason: "manual-cancel", actor: "key", requestId: "k", graceMs: null } });
+    connection.send({
+      type: "stop",
+      stop: { reason: "manual-cancel", actor: "key", requestId: "k", graceMs: null },
+    });
     connection.hangUp();
   }
 
@@ -148,9 +175,18 @@ export class Actions {
 
   continue(): void {
     const process = this.#random.maybePick(this.#cast.alive.filter(({ held }) => held));
-    if (process === null) return;
+    if (process !== null) this.#wake(process);
+  }
+
+  continueAll(): void {
+    for (const process of this.#cast.alive) if (process.held) this.#wake(process);
+  }
+
+  #wake(process: SupervisorProcess): void {
     this.#world.note(() => `${process.name} continues`);
     process.held = false;
+    // With what it was about to do: it does not know yet how long it was away.
+    for (const runId of this.#world.watch.runs.keys()) process.supervisor.run(runId)?.heartbeat();
   }
 
   boot(): void {
@@ -212,7 +248,9 @@ export class Actions {
   }
 
   output(): void {
-    const anchor = this.#random.maybePick(this.#cast.anchors.filter(({ executed, held }) => executed && !held));
+    const anchor = this.#random.maybePick(
+      this.#cast.anchors.filter(({ executed, held }) => executed && !held),
+    );
     anchor?.output(this.#random.between(1, 100));
   }
 
@@ -270,8 +308,7 @@ export class Actions {
     this.#world.note(() => `${machine.hostId} sleeps for ${ms} ms`);
     machine.sleepThrough(ms);
     this.#world.scheduler.now += ms;
-    for (const process of this.#cast.alive)
-      if (process.place.machine !== machine) this.#cast.hinder(process);
+    for (const process of this.#cast.alive) if (process.place.machine !== machine) this.#cast.hinder(process);
   }
 
   wallJumps(): void {

@@ -1,4 +1,12 @@
-import type { AnchorExit, AnchorLink, FirstStop, LeaderStatus, StartSpec, StopRequest, Welcome } from "../../src/anchor/host.js";
+import type {
+  AnchorExit,
+  AnchorLink,
+  FirstStop,
+  LeaderStatus,
+  StartSpec,
+  StopRequest,
+  Welcome,
+} from "../../src/anchor/host.js";
 import type { Residue } from "../../src/store/run-record.js";
 import { Connection, type Command, type Listener } from "./connection.js";
 import type { Cgroup, Place, Process } from "./machine.js";
@@ -45,7 +53,14 @@ export class Anchor implements Listener {
   #finished = false;
   #cancelAlarm: () => void = () => undefined;
 
-  constructor(world: World, directory: RunDirectory, place: Place, parent: Process, spec: StartSpec, instanceId: string) {
+  constructor(
+    world: World,
+    directory: RunDirectory,
+    place: Place,
+    parent: Process,
+    spec: StartSpec,
+    instanceId: string,
+  ) {
     this.#world = world;
     this.runId = spec.runId;
     this.spec = spec;
@@ -55,7 +70,13 @@ export class Anchor implements Listener {
     this.process = place.bear({ what: "anchor", parent, newSession: true, subreaper: true });
     this.cgroup = this.#makeCgroup(instanceId);
     const { runId } = spec;
-    this.root = place.bear({ what: "root", parent: this.process, newSession: true, runId, cgroup: this.cgroup });
+    this.root = place.bear({
+      what: "root",
+      parent: this.process,
+      newSession: true,
+      runId,
+      cgroup: this.cgroup,
+    });
     this.root.ignoresTerm = spec.argv.includes("ignore-term");
     this.root.onDeath = (by) => world.scheduler.post(this, () => this.#leaderEnded(by));
     this.process.onDeath = () => this.#gone();
@@ -68,6 +89,11 @@ export class Anchor implements Listener {
 
   get timebase() {
     return this.place.machine;
+  }
+
+  /** Since the command was executed. */
+  get elapsedMs(): number {
+    return this.executed ? this.place.machine.monotonic - this.#executedAt : 0;
   }
 
   get leaderDone(): boolean {
@@ -128,7 +154,7 @@ export class Anchor implements Listener {
     this.#world.note(() => `anchor of ${this.#alias}: its owner (epoch ${connection.epoch}) is gone`);
     this.owner = null;
     this.#ownerLostAt = this.place.machine.monotonic;
-    if (this.#world.flaws.gateStaysOpen !== true) this.#closeGate();
+    this.#closeGate();
     this.advance();
   }
 
@@ -139,7 +165,7 @@ export class Anchor implements Listener {
     this.firstStop = { reason, actor, requestId };
     this.directory.firstStop = this.firstStop;
     this.#world.note(() => `anchor of ${this.#alias}: stop, ${reason}`);
-    this.#world.watch.stopped(this);
+    this.#world.watch.stopped(this, reason);
     for (const each of this.connections) each.tell({ type: "stopping", stop: this.firstStop });
   }
 
@@ -160,9 +186,11 @@ export class Anchor implements Listener {
     this.#enforce(now);
     const stopping = this.firstStop !== null && !this.#gateClosed;
     const resting = this.#leaderDone && now >= this.#settleAt;
-    if (this.#terminatingSince === null && (stopping || resting) && this.members().length > 0) this.#terminate(now);
+    if (this.#terminatingSince === null && (stopping || resting) && this.members().length > 0)
+      this.#terminate(now);
     this.#sweep(now);
-    if (this.#leaderDone && this.members().length === 0) return this.#finish();
+    const empty = this.members().length === 0 || this.#world.flaws.anchorHopes === true;
+    if (this.#leaderDone && empty) return this.#finish();
     this.#wakeAt(now);
   }
 
@@ -218,7 +246,8 @@ export class Anchor implements Listener {
       if (this.owner === null && kind === "task") sooner(this.#ownerLostAt + ownerLossMs);
     }
     if (this.#leaderDone && this.#terminatingSince === null) sooner(this.#settleAt);
-    if (this.#terminatingSince !== null) sooner(Math.max(this.#terminatingSince + this.#graceMs, this.#sweepAt));
+    if (this.#terminatingSince !== null)
+      sooner(Math.max(this.#terminatingSince + this.#graceMs, this.#sweepAt));
     if (at < Infinity) this.#cancelAlarm = this.#world.scheduler.after(this, at - now, () => this.advance());
   }
 
@@ -333,7 +362,7 @@ export class Anchor implements Listener {
       stderr: { start: 0, end: 0, dropped: 0 },
       processes: 1,
       usage: { cpuMs: 1, peakKb: 1 },
-      durationMs: this.executed ? this.place.machine.monotonic - this.#executedAt : 0,
+      durationMs: this.elapsedMs,
       endedAt: this.place.machine.wall,
     };
   }
@@ -366,7 +395,7 @@ export class Anchor implements Listener {
       stdinClosed: false,
       firstStop: this.firstStop,
       leader: this.executed ? this.#leader : null,
-      elapsedMs: this.executed ? this.place.machine.monotonic - this.#executedAt : null,
+      elapsedMs: this.executed ? this.elapsedMs : null,
     };
   }
 

@@ -17,7 +17,7 @@ export async function calm(cast: Cast, actions: Actions): Promise<void> {
   world.note(() => "--- calm ---");
   actions.listingWorks();
   actions.wakes();
-  for (const process of cast.alive) process.held = false;
+  actions.continueAll();
   for (const anchor of cast.anchors) anchor.held = false;
   if (world.storeTrouble !== null) await stopWithoutStore(cast, actions);
   world.storeTrouble = null;
@@ -48,13 +48,18 @@ async function stopWithoutStore(cast: Cast, { asked }: Actions): Promise<void> {
 
 function checkStops(cast: Cast): void {
   const { watch } = cast.world;
-  for (const anchor of cast.anchors) watch.blame(anchor.runId, stopEmptiesTheTree(anchor, watch.truth(anchor.runId)));
+  for (const anchor of cast.anchors)
+    watch.blame(anchor.runId, stopEmptiesTheTree(anchor, watch.truth(anchor.runId)));
 }
 
 /** Who closes now leaves a place empty that was not. */
 function replaceClosed(cast: Cast): void {
   for (const seat of cast.seats)
-    if (seat.process?.gone === true && seat.process.closing && !cast.alive.some(({ place }) => place === seat.place))
+    if (
+      seat.process?.gone === true &&
+      seat.process.closing &&
+      !cast.alive.some(({ place }) => place === seat.place)
+    )
       cast.boot(seat);
 }
 
@@ -72,7 +77,8 @@ function comeBack(cast: Cast): void {
     }
     const down = cast.down.filter((seat) => seat.place === place);
     const all = down.length === variant.supervisors;
-    const returning = variant.containers === 1 ? down.filter((_, at) => (all && at === 0) || random.chance(0.6)) : down;
+    const returning =
+      variant.containers === 1 ? down.filter((_, at) => (all && at === 0) || random.chance(0.6)) : down;
     for (const seat of returning) cast.boot(seat);
   }
 }

@@ -32,12 +32,7 @@ export class Connection {
   /** At the supervisor's end. */
   open = true;
 
-  constructor(
-    scheduler: Scheduler,
-    anchor: Listener,
-    by: Actor & { readonly name: string },
-    epoch: number,
-  ) {
+  constructor(scheduler: Scheduler, anchor: Listener, by: Actor & { readonly name: string }, epoch: number) {
     this.epoch = epoch;
     this.by = by;
     this.#anchor = anchor;

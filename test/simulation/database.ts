@@ -65,8 +65,7 @@ export class Database {
   saveRun(lease: Lease, change: RunChange, events: readonly NewRunEvent[], kept = Infinity): boolean {
     const before = this.records.get(lease.runId);
     if (before?.state === "exited" && this.#flaws.endsTwice !== true) return false;
-    const stale =
-      before?.leaseEpoch !== lease.epoch || before.ownerInstanceId !== lease.ownerInstanceId;
+    const stale = before?.leaseEpoch !== lease.epoch || before.ownerInstanceId !== lease.ownerInstanceId;
     if (before === undefined || stale) throw new LeaseLost(lease.runId, lease.epoch);
     const after = { ...changed(before, change), updatedAt: this.#wall() };
     this.#commit({ by: "save", before, after }, events, kept);
@@ -93,7 +92,8 @@ export class Database {
       (each) => each.ownerInstanceId === ownerInstanceId && each.state !== "exited",
     );
     const leaseExpiresAt = this.#clock() + Math.ceil(leaseMs);
-    for (const before of mine) this.#commit({ by: "renew", before, after: { ...before, leaseExpiresAt } }, []);
+    for (const before of mine)
+      this.#commit({ by: "renew", before, after: { ...before, leaseExpiresAt } }, []);
     return mine.length;
   }
 
@@ -114,15 +114,17 @@ export class Database {
   listRuns(filter: RunFilter): readonly RunRecord[] {
     const { states, ownerInstanceId, sessionKey, agentId, endedBefore, labels = {}, limit } = filter;
     // The newest insert first where the times are equal: not by id, which differs from one replay to the next.
-    const found = [...this.records.values()].toReversed().filter(
-      (each) =>
-        states?.includes(each.state) !== false &&
-        (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
-        (sessionKey === undefined || each.sessionKey === sessionKey) &&
-        (agentId === undefined || each.agentId === agentId) &&
-        (endedBefore === undefined || (each.endedAt !== null && each.endedAt < endedBefore)) &&
-        Object.entries(labels).every(([name, value]) => each.labels[name] === value),
-    );
+    const found = [...this.records.values()]
+      .toReversed()
+      .filter(
+        (each) =>
+          states?.includes(each.state) !== false &&
+          (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
+          (sessionKey === undefined || each.sessionKey === sessionKey) &&
+          (agentId === undefined || each.agentId === agentId) &&
+          (endedBefore === undefined || (each.endedAt !== null && each.endedAt < endedBefore)) &&
+          Object.entries(labels).every(([name, value]) => each.labels[name] === value),
+      );
     found.sort((one, other) => other.createdAt - one.createdAt);
     if (endedBefore !== undefined) found.sort((one, other) => (one.endedAt ?? 0) - (other.endedAt ?? 0));
     return found.slice(0, limit);

@@ -127,7 +127,8 @@ export class SimulatedHost implements AnchorHost {
 
   reap(request: ReapRequest): Promise<ReapResult> {
     return this.#later((resolve, reject) => {
-      if (this.#kernel.listingFails) return this.#answer(() => reject(new Error("process listing unavailable")));
+      if (this.#kernel.listingFails)
+        return this.#answer(() => reject(new Error("process listing unavailable")));
       const runId = this.#world.watch.runOfLease(request);
       reap(this.#world, this.#place, runId, request, (result) => this.#answer(() => resolve(result)));
     });

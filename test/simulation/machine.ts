@@ -7,7 +7,9 @@ import type { Actor, Scheduler, Timebase } from "./scheduler.js";
 const FIRST_PID = 100;
 const LAST_PID = 131;
 /** Coarse, so that a number used twice within a tick is the rule rather than the exception. */
-const TICK_MS = 1_000;
+const TICK_MS = 30_000;
+/** A number that was just freed is most likely the next: that is the case to be afraid of. */
+const REUSE = 0.5;
 
 export interface Cgroup {
   readonly path: string;
@@ -66,6 +68,7 @@ export class Place {
   /** Another one after the container was restarted. */
   pidNamespace: string;
   readonly processes = new Map<number, Process>();
+  readonly #freed: number[] = [];
 
   constructor(machine: Machine, pidNamespace: string) {
     this.machine = machine;
@@ -79,7 +82,9 @@ export class Place {
 
   bear(birth: Birth): Process {
     const { random, hasUniqueIds, monotonic } = this.machine;
-    let pid = random.between(FIRST_PID, LAST_PID);
+    const freed = this.#freed.filter((each) => !this.processes.has(each));
+    let pid =
+      freed.length > 0 && random.chance(REUSE) ? random.pick(freed) : random.between(FIRST_PID, LAST_PID);
     while (this.processes.has(pid)) pid = pid < LAST_PID + 200 ? pid + 1 : FIRST_PID;
     const uniqueId = hasUniqueIds ? String(++this.machine.births) : null;
     const identity = { pid, startTime: Math.floor(monotonic / TICK_MS), uniqueId };
@@ -93,6 +98,8 @@ export class Place {
     if (!process.alive) return;
     process.alive = false;
     this.processes.delete(process.identity.pid);
+    this.#freed.push(process.identity.pid);
+    if (this.#freed.length > 4) this.#freed.shift();
     let heir = process.parent;
     while (heir !== null && !(heir.alive && heir.subreaper)) heir = heir.parent;
     for (const child of this.processes.values()) if (child.parent === process) child.parent = heir;

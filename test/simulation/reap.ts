@@ -27,7 +27,8 @@ export function reap(
   const known = new Set<Process>(root === null ? [] : [root]);
   // Behind handles: whoever was found is the same process for good.
   const collect = (): Process[] => {
-    for (const each of [...known]) if (each.alive) for (const child of place.descendantsOf(each)) known.add(child);
+    for (const each of [...known])
+      if (each.alive) for (const child of place.descendantsOf(each)) known.add(child);
     if (cgroup?.exists === true) for (const each of place.membersOf(cgroup)) known.add(each);
     return [...known].filter(({ alive }) => alive);
   };
@@ -44,7 +45,12 @@ export function reap(
       killed: known.size - left.length,
       residue: [...known]
         .filter((each) => each !== root)
-        .map(({ identity: { pid, startTime }, what }) => ({ pid, startTime, kind: "background", command: what })),
+        .map(({ identity: { pid, startTime }, what }) => ({
+          pid,
+          startTime,
+          kind: "background",
+          command: what,
+        })),
       survivors: left.map(({ identity: { pid, startTime }, what }) => {
         return { pid, startTime, kind: "unkillable", command: what };
       }),
@@ -63,7 +69,9 @@ export function reap(
 
 function findCgroup(place: Place, { cgroup }: ReapRequest): Cgroup | null {
   if (cgroup === null) return null;
-  return place.machine.cgroups.find(({ path, inode }) => path === cgroup.path && inode === cgroup.inode) ?? null;
+  return (
+    place.machine.cgroups.find(({ path, inode }) => path === cgroup.path && inode === cgroup.inode) ?? null
+  );
 }
 
 /** A start time collides within a tick: without a unique id, the cgroup or the marker must match too. */

@@ -24,6 +24,8 @@ export function signal(world: World, by: Signaller, target: Process, what: "TERM
 
 export function die(world: World, process: Process, by: number | null): void {
   if (!process.alive) return;
-  world.note(() => `process ${process.identity.pid} (${process.what}) is gone${by === null ? "" : `, signal ${by}`}`);
+  world.note(
+    () => `process ${process.identity.pid} (${process.what}) is gone${by === null ? "" : `, signal ${by}`}`,
+  );
   process.place.bury(process, by);
 }

@@ -1,6 +1,7 @@
 import type { MachineIdentity, ReapRequest } from "../../src/anchor/host.js";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { Anchor } from "./anchor.js";
+import { deadlinesKeepTime } from "./checks/deadlines-keep-time.js";
 import { endsOnce, toldOnce } from "./checks/one-end.js";
 import { epochIsCommitted, onlyTheNewestSteers } from "./checks/one-owner.js";
 import { onlyOurs } from "./checks/only-ours.js";
@@ -12,6 +13,9 @@ import type { Process } from "./machine.js";
 import { RunTruth } from "./run-truth.js";
 import type { Signaller } from "./signal.js";
 import type { World } from "./world.js";
+
+/** What a look at the world and the claim that follows from it may take. */
+const LOOK_MS = 15_000;
 
 /** A promise was broken. */
 export class Violation extends Error {}
@@ -89,7 +93,8 @@ export class Watch {
     this.blame(anchor.runId, onlyTheNewestSteers(epoch, what, this.truth(anchor.runId)));
   }
 
-  stopped(anchor: Anchor): void {
+  stopped(anchor: Anchor, reason: string): void {
+    this.blame(anchor.runId, deadlinesKeepTime(anchor, reason));
     this.truth(anchor.runId).stoppedAt ??= anchor.place.machine.monotonic;
   }
 
@@ -124,8 +129,7 @@ export class Watch {
     const taker = this.whereabouts.get(after.ownerInstanceId);
     if (before === null || taker === undefined) return;
     const machine = this.#world.machines.find(({ hostId }) => hostId === taker.identity.hostId);
-    const instance =
-      machine && this.#world.directoryOf(machine).instances.get(before.ownerInstanceId);
+    const instance = machine && this.#world.directoryOf(machine).instances.get(before.ownerInstanceId);
     this.blame(
       after.runId,
       takenByTheRules({
@@ -135,6 +139,11 @@ export class Watch {
         now: this.#world.database.now(),
         truth,
         lockWasFree: instance === undefined || !instance.locked || instance.freeAt >= truth.renewedAt,
+        lockLooksFree:
+          instance === undefined ||
+          !instance.locked ||
+          taker.hindered ||
+          this.#world.scheduler.now - instance.lockedAt <= LOOK_MS,
         local: instance !== undefined,
         hindered: this.whereabouts.get(before.ownerInstanceId)?.hindered ?? true,
       }),

@@ -29,14 +29,17 @@ function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
   const owner = cast.alive.find(({ instanceId }) => instanceId === record.ownerInstanceId);
   if (owner === undefined) return `it is ${record.state}, and its owner ${record.ownerInstanceId} is gone`;
   if (owner.supervisor.run(record.runId) === null) return `its owner ${owner.name} does not hold it`;
-  const other = cast.alive.find(
-    (each) => each !== owner && each.supervisor.run(record.runId) !== null,
-  );
+  const other = cast.alive.find((each) => each !== owner && each.supervisor.run(record.runId) !== null);
   if (other !== undefined) return `${other.name} holds it as well as its owner ${owner.name}`;
   if (anchor.owner?.by !== owner) return `its owner ${owner.name} is not connected to its anchor`;
-  if (record.policy.onOrphan === "terminate" && record.originInstanceId !== record.ownerInstanceId && anchor.firstStop === null)
+  if (
+    record.policy.onOrphan === "terminate" &&
+    record.originInstanceId !== record.ownerInstanceId &&
+    anchor.firstStop === null
+  )
     return "it was not to outlive its owner, and goes on under another";
-  if (anchor.leaderDone || anchor.firstStop !== null) return "it was stopped or has ended, and is still there";
+  if (anchor.leaderDone || anchor.firstStop !== null)
+    return "it was stopped or has ended, and is still there";
   if (!anchor.executed) return "it was never executed, and is still there";
   const due = anchor.deadline();
   const late = due === null ? 0 : anchor.place.machine.monotonic - due;

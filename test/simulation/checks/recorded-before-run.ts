@@ -6,6 +6,7 @@ export function recordedBeforeRun(anchor: Anchor, record: RunRecord | null): str
   if (record === null) return "its command ran without a record";
   if (record.root === null) return "its command ran before its process was on record";
   const { pid, startTime, uniqueId } = anchor.root.identity;
-  const same = record.root.pid === pid && record.root.startTime === startTime && record.root.uniqueId === uniqueId;
+  const same =
+    record.root.pid === pid && record.root.startTime === startTime && record.root.uniqueId === uniqueId;
   return same ? null : "its command ran as another process than the record says";
 }

@@ -13,6 +13,8 @@ export interface Taking {
   readonly truth: RunTruth;
   /** The former owner's lock is free, or has been since it last renewed. */
   readonly lockWasFree: boolean;
+  /** The former owner's lock is free, or was when the taker may have looked. */
+  readonly lockLooksFree: boolean;
   /** The former owner's directory lies in the taker's state directory. */
   readonly local: boolean;
   /** Something kept the former owner from renewing: stopped, starved, or a store that refused. */
@@ -21,7 +23,7 @@ export interface Taking {
 
 /** Design §6: expired, and (lock free or stalled); same host, boot and namespace; or of another boot and dead. */
 export function takenByTheRules(taking: Taking): string | null {
-  const { before, after, taker, now, truth, lockWasFree, local, hindered } = taking;
+  const { before, after, taker, now, truth, lockWasFree, lockLooksFree, local, hindered } = taking;
   if (before.ownerInstanceId === after.ownerInstanceId) return null;
   const expiredMs = now - before.leaseExpiresAt;
   const lease = `the lease of ${before.ownerInstanceId} was taken by ${after.ownerInstanceId}`;
@@ -29,7 +31,7 @@ export function takenByTheRules(taking: Taking): string | null {
     return expiredMs >= defaults.hostLostMs ? null : `${lease}, from another machine`;
   if (before.bootId !== taker.bootId) {
     if (!local) return `${lease}, of another boot and not of this state directory`;
-    return lockWasFree ? null : `${lease}, of another boot, while its owner lives`;
+    return lockLooksFree ? null : `${lease}, of another boot, while its owner lives`;
   }
   if (expiredMs < 0) return `${lease} ${-expiredMs} ms before it expired`;
   if (before.pidNamespace !== taker.pidNamespace)
