@@ -4,6 +4,7 @@ import type { Anchor } from "./anchor.js";
 import type { Cast } from "./cast.js";
 import { Connection } from "./connection.js";
 import type { Process } from "./machine.js";
+import type { RunTruth } from "./run-truth.js";
 import { die } from "./signal.js";
 import type { SupervisorProcess } from "./supervisor-process.js";
 
@@ -25,6 +26,7 @@ const WEIGHTS = {
   close: 0.7,
   killAnchor: 2.5,
   killLauncher: 1.5,
+  usurp: 1,
   stopAnchor: 0.7,
   continueAnchor: 1.5,
   breakConnection: 4,
@@ -48,6 +50,7 @@ const WEIGHTS = {
   moment: 5,
   lease: 2,
   outlast: 2,
+  oversleep: 3,
   starve: 0.5,
 };
 /** Each schedule has its taste: what is done by all alike is soon done, what comes together rarely is found by whims. */
@@ -91,6 +94,7 @@ export class Actions {
       ...this.#weights,
       ...(this.#spawned === 0 ? { spawn: 60 } : {}),
       ...(someoneStopped ? {} : { outlast: 0 }),
+      ...(variant.supervisors > 1 ? {} : { oversleep: 0 }),
       ...(variant.reboots ? {} : { reboot: 0 }),
       ...(variant.containers > 1 ? {} : { renewContainer: 0 }),
     });
@@ -214,6 +218,20 @@ export class Actions {
     const seat = this.#random.pick(this.#cast.seats);
     const { launcher } = this.#world.directoryOf(seat.place.machine).instance(seat.instanceId);
     if (launcher !== null) die(this.#world, launcher.process, 9);
+  }
+
+  /** Everybody who could know dies at once, and somebody else has the number of one of them before anybody looks. */
+  usurp(): void {
+    const anchor = this.#random.maybePick(this.#cast.anchors.filter(({ executed }) => executed));
+    if (anchor === null) return;
+    const { process, root, place } = anchor;
+    this.#world.watch.truth(anchor.runId).anchorKilled = true;
+    if (process.parent !== null && this.#random.chance(0.7)) die(this.#world, process.parent, 9);
+    die(this.#world, process, 9);
+    if (this.#random.chance(0.8)) die(this.#world, root, 9);
+    const { pid } = this.#random.pick([process, root]).identity;
+    if (!place.processes.has(pid))
+      this.#cast.strangers.push(place.bear({ what: "stranger", parent: null, pid }));
   }
 
   stopAnchor(): void {
@@ -348,6 +366,27 @@ export class Actions {
     await this.#world.scheduler.pass(defaults.leaseMs + defaults.stalledOwnerMs + 1_000);
   }
 
+  /** Stopped with a run in its hands, for so long that it is taken away; then it goes on where it was. */
+  async oversleep(): Promise<void> {
+    const held = this.#held(({ anchor, stoppedAt }) => anchor?.executed === true && stoppedAt === null);
+    if (held === null || this.#cast.awake.length === 1) return;
+    const { process } = held;
+    this.storeWell();
+    this.#world.note(() => `${process.name} oversleeps`);
+    process.held = true;
+    this.#cast.hinder(process);
+    const { scheduler } = this.#world;
+    const stalledMs = defaults.leaseMs + defaults.stalledOwnerMs;
+    if (this.#random.chance(0.5)) await scheduler.pass(stalledMs + 2 * defaults.reconcileMs);
+    else {
+      // In the very moment in which it is being taken away.
+      await scheduler.pass(stalledMs - defaults.reconcileMs);
+      for (let left = this.#random.between(1, 80); left > 0; left--)
+        if (!(await scheduler.deliverOne())) this.tick();
+    }
+    this.#wake(process);
+  }
+
   /** Nobody gets to do anything for a long time. */
   starve(): void {
     const ms = this.#random.pick([defaults.leaseMs + 1_000, defaults.stalledOwnerMs + 1_000, 3 * 3_600_000]);
@@ -356,10 +395,10 @@ export class Actions {
     this.#world.scheduler.now += ms;
   }
 
-  #held(): Asked | null {
+  #held(suits: (truth: RunTruth) => boolean = () => true): Asked | null {
     const held = this.#cast.awake.flatMap((process) =>
-      [...this.#world.watch.runs.keys()].flatMap((runId) =>
-        process.supervisor.run(runId) === null ? [] : [{ process, runId }],
+      [...this.#world.watch.runs].flatMap(([runId, truth]) =>
+        process.supervisor.run(runId) !== null && suits(truth) ? [{ process, runId }] : [],
       ),
     );
     return this.#random.maybePick(held);

@@ -27,6 +27,8 @@ export interface Birth {
   readonly cgroup?: Cgroup | null;
   readonly newSession?: boolean;
   readonly subreaper?: boolean;
+  /** Free: the next number, if it is to be this one. */
+  readonly pid?: number;
 }
 
 /** A process as it truly is. Only this file knows how it looks from outside. */
@@ -81,16 +83,23 @@ export class Place {
   }
 
   bear(birth: Birth): Process {
-    const { random, hasUniqueIds, monotonic } = this.machine;
-    const freed = this.#freed.filter((each) => !this.processes.has(each));
-    let pid =
-      freed.length > 0 && random.chance(REUSE) ? random.pick(freed) : random.between(FIRST_PID, LAST_PID);
-    while (this.processes.has(pid)) pid = pid < LAST_PID + 200 ? pid + 1 : FIRST_PID;
+    const { hasUniqueIds, monotonic } = this.machine;
+    const pid = birth.pid ?? this.#freePid();
     const uniqueId = hasUniqueIds ? String(++this.machine.births) : null;
     const identity = { pid, startTime: Math.floor(monotonic / TICK_MS), uniqueId };
     const born = new Process(this, identity, birth);
     this.processes.set(pid, born);
     return born;
+  }
+
+  #freePid(): number {
+    const { random } = this.machine;
+    const freed = this.#freed.filter((each) => !this.processes.has(each));
+    if (freed.length > 0 && random.chance(REUSE)) return random.pick(freed);
+    let pid = random.between(FIRST_PID, LAST_PID);
+    // A machine full of processes has higher numbers too.
+    while (this.processes.has(pid)) pid = pid === LAST_PID ? LAST_PID + 1 : pid + 1;
+    return pid;
   }
 
   /** The process is gone; its children fall to the next subreaper above. */

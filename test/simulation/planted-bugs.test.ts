@@ -50,7 +50,7 @@ const bugs: readonly Planted[] = [
     flaws: { anchorHopes: true },
     seen: /proven/,
   },
-  { what: "deadlines on the wall clock", flaws: { wallClock: true }, seen: /timeout of/ },
+  { what: "deadlines on the wall clock", flaws: { wallClock: true }, seen: /timeout of|anchor is gone/ },
 ];
 
 for (const { what, flaws, seen, where = () => true } of bugs)
