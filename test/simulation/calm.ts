@@ -1,6 +1,6 @@
 import type { Actions } from "./actions.js";
 import type { Cast } from "./cast.js";
-import { unsettled } from "./checks/all-settled.js";
+import { hiddenByStrangers, unsettled } from "./checks/all-settled.js";
 import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
 import { cancelArrives, stopEmptiesTheTree } from "./checks/stopping-works.js";
 
@@ -26,15 +26,14 @@ export async function calm(cast: Cast, actions: Actions): Promise<void> {
   for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
-    replaceClosed(cast);
     const found = unsettled(cast);
-    good = found === null ? good + 1 : 0;
+    good = found === null && !replaceClosed(cast) ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
     if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
     if (found !== null && passed > PATIENCE_MS) watch.blame(found.runId, found.what);
     watch.raise();
   }
-  watch.blame(null, await readingChangesNothing(cast));
+  if (!hiddenByStrangers(cast)) watch.blame(null, await readingChangesNothing(cast));
   watch.raise();
 }
 
@@ -53,14 +52,13 @@ function checkStops(cast: Cast): void {
 }
 
 /** Who closes now leaves a place empty that was not. */
-function replaceClosed(cast: Cast): void {
-  for (const seat of cast.seats)
-    if (
-      seat.process?.gone === true &&
-      seat.process.closing &&
-      !cast.alive.some(({ place }) => place === seat.place)
-    )
-      cast.boot(seat);
+function replaceClosed(cast: Cast): boolean {
+  const left = cast.seats.filter(({ process, place }) => {
+    const closed = process?.gone === true && process.closing;
+    return closed && !cast.alive.some((each) => each.place === place);
+  });
+  for (const seat of left) cast.boot(seat);
+  return left.length > 0;
 }
 
 /** Sometimes one stays away for good: then the others must see to its runs. One per container is always there. */

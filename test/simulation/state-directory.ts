@@ -30,8 +30,6 @@ export class Instance {
   locked = false;
   /** When it last became free, in the order of commits. */
   freeAt = 0;
-  /** When it was last taken, in true time. */
-  lockedAt = 0;
 
   constructor(instanceId: string) {
     this.instanceId = instanceId;

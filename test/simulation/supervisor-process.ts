@@ -29,7 +29,6 @@ export class SupervisorProcess implements Actor {
     this.place = place;
     this.name = `${instance.instanceId}#${incarnation}`;
     instance.locked = true;
-    instance.lockedAt = world.scheduler.now;
     this.supervisor = createSupervisor({
       store: new StorePort(world.database, (question, work) => this.#askStore(question, work)),
       host: new SimulatedHost(world, this, instance),

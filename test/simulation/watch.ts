@@ -14,9 +14,6 @@ import { RunTruth } from "./run-truth.js";
 import type { Signaller } from "./signal.js";
 import type { World } from "./world.js";
 
-/** What a look at the world and the claim that follows from it may take. */
-const LOOK_MS = 15_000;
-
 /** A promise was broken. */
 export class Violation extends Error {}
 
@@ -139,11 +136,6 @@ export class Watch {
         now: this.#world.database.now(),
         truth,
         lockWasFree: instance === undefined || !instance.locked || instance.freeAt >= truth.renewedAt,
-        lockLooksFree:
-          instance === undefined ||
-          !instance.locked ||
-          taker.hindered ||
-          this.#world.scheduler.now - instance.lockedAt <= LOOK_MS,
         local: instance !== undefined,
         hindered: this.whereabouts.get(before.ownerInstanceId)?.hindered ?? true,
       }),

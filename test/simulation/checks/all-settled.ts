@@ -18,6 +18,11 @@ export function unsettled(cast: Cast): { readonly runId: string; readonly what: 
   return null;
 }
 
+/** Of such a run something else may be said with every look. */
+export function hiddenByStrangers({ world: { database, watch } }: Cast): boolean {
+  return [...database.records.values()].some((record) => looksAlive(record, watch.truth(record.runId)));
+}
+
 function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
   const { anchor } = truth;
   if (record.state === "exited") return ended(cast, record, truth);
@@ -49,8 +54,15 @@ function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
 }
 
 /** Another process has the anchor's number, since the same tick, and no unique id tells them apart: nothing is concluded. */
-function looksAlive({ anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
-  if (recorded === null || recorded.uniqueId !== null || anchor === null || !anchor.gone) return false;
+function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
+  if (
+    state === "exited" ||
+    recorded === null ||
+    recorded.uniqueId !== null ||
+    anchor === null ||
+    !anchor.gone
+  )
+    return false;
   return anchor.place.processes.get(recorded.pid)?.identity.startTime === recorded.startTime;
 }
 

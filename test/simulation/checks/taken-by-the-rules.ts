@@ -13,8 +13,6 @@ export interface Taking {
   readonly truth: RunTruth;
   /** The former owner's lock is free, or has been since it last renewed. */
   readonly lockWasFree: boolean;
-  /** The former owner's lock is free, or was when the taker may have looked. */
-  readonly lockLooksFree: boolean;
   /** The former owner's directory lies in the taker's state directory. */
   readonly local: boolean;
   /** Something kept the former owner from renewing: stopped, starved, or a store that refused. */
@@ -23,16 +21,15 @@ export interface Taking {
 
 /** Design §6: expired, and (lock free or stalled); same host, boot and namespace; or of another boot and dead. */
 export function takenByTheRules(taking: Taking): string | null {
-  const { before, after, taker, now, truth, lockWasFree, lockLooksFree, local, hindered } = taking;
+  const { before, after, taker, now, truth, lockWasFree, local, hindered } = taking;
   if (before.ownerInstanceId === after.ownerInstanceId) return null;
   const expiredMs = now - before.leaseExpiresAt;
   const lease = `the lease of ${before.ownerInstanceId} was taken by ${after.ownerInstanceId}`;
   if (before.hostId !== taker.hostId)
     return expiredMs >= defaults.hostLostMs ? null : `${lease}, from another machine`;
-  if (before.bootId !== taker.bootId) {
-    if (!local) return `${lease}, of another boot and not of this state directory`;
-    return lockLooksFree ? null : `${lease}, of another boot, while its owner lives`;
-  }
+  // Whether its owner was back by then cannot be told from outside: the look was before, and nothing runs any more.
+  if (before.bootId !== taker.bootId)
+    return local ? null : `${lease}, of another boot and not of this state directory`;
   if (expiredMs < 0) return `${lease} ${-expiredMs} ms before it expired`;
   if (before.pidNamespace !== taker.pidNamespace)
     return truth.exitFileWritten() ? null : `${lease}, from another container`;
