@@ -52,6 +52,7 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
     const found = standing(record, around);
     if (found.kind === "open") open.push({ record, claim: found.claim });
     else decisions.push({ runId: record.runId, ...found.decision });
+    if (found.kind === "given-up") await act(context, record, found.claim, found.decision);
   }
 
   const sights = await look(
