@@ -1,3 +1,4 @@
+import { defaults } from "../../src/defaults.js";
 import type { Actions } from "./actions.js";
 import type { Cast } from "./cast.js";
 import { hiddenByStrangers, unsettled } from "./checks/all-settled.js";
@@ -13,7 +14,7 @@ const STOP_MS = 16_000;
 /** Faults end, everybody comes back, time passes: then everything must be settled. */
 export async function calm(cast: Cast, actions: Actions): Promise<void> {
   const { world } = cast;
-  const { scheduler, watch, random } = world;
+  const { random } = world;
   world.note(() => "--- calm ---");
   actions.listingWorks();
   actions.wakes();
@@ -23,6 +24,12 @@ export async function calm(cast: Cast, actions: Actions): Promise<void> {
   world.storeTrouble = null;
   comeBack(cast);
   if (random.chance(0.5)) cast.dismissStrangers();
+  await settle(cast);
+  if (cast.absent.length > 0 && random.chance(0.3)) await loseAbsentMachines(cast);
+}
+
+async function settle(cast: Cast): Promise<void> {
+  const { scheduler, watch } = cast.world;
   for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
@@ -35,6 +42,28 @@ export async function calm(cast: Cast, actions: Actions): Promise<void> {
   }
   if (!hiddenByStrangers(cast)) watch.blame(null, await readingChangesNothing(cast));
   watch.raise();
+}
+
+/** A day without a word of a machine: its runs are given up, on record only. Then it comes back after all. */
+async function loseAbsentMachines(cast: Cast): Promise<void> {
+  const { world } = cast;
+  const { scheduler, watch, database } = world;
+  const given = [...database.records.values()].filter(
+    ({ hostId, state }) => state !== "exited" && cast.absent.some((machine) => machine.hostId === hostId),
+  );
+  for (const { runId } of given) watch.truth(runId).givenUp = true;
+  // Long enough for its leases to expire, and for somebody to notice.
+  await scheduler.pass(defaults.leaseMs + 2 * defaults.reconcileMs);
+  world.note(() => "a day passes");
+  for (const process of cast.alive) cast.hinder(process);
+  scheduler.now += defaults.hostLostMs;
+  await scheduler.pass(2 * defaults.reconcileMs);
+  for (const { runId } of given)
+    if (database.getRun(runId)?.state !== "exited")
+      watch.blame(runId, "nothing was heard of its machine for a day, and it is still open");
+  watch.raise();
+  for (const seat of cast.down) cast.boot(seat);
+  await settle(cast);
 }
 
 async function stopWithoutStore(cast: Cast, { asked }: Actions): Promise<void> {

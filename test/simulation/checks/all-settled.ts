@@ -12,7 +12,8 @@ export function unsettled(cast: Cast): { readonly runId: string; readonly what: 
   }
   for (const anchor of cast.anchors) {
     const record = database.getRun(anchor.runId);
-    if (record === null || record.state === "exited")
+    const unattended = cast.absent.includes(anchor.place.machine);
+    if (!unattended && (record === null || record.state === "exited"))
       return { runId: anchor.runId, what: "its anchor lives although its record has ended" };
   }
   return null;
@@ -78,6 +79,8 @@ function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
 
 /** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
 function justified(truth: RunTruth, stuckSomewhere: boolean): boolean {
-  const { anchorKilled, endedUnswept, restarted, anchor } = truth;
-  return restarted || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)));
+  const { anchorKilled, endedUnswept, restarted, givenUp, anchor } = truth;
+  return (
+    restarted || givenUp || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)))
+  );
 }
