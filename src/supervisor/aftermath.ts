@@ -80,6 +80,8 @@ const NOTHING_DONE: Verdict = {
   note: null,
 };
 
+const CGROUP_EMPTY: Verdict = { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
+
 /** End what live evidence proves to be of this run: its first process with all below it, and whoever is in its cgroup. */
 export async function endVerified(
   host: AnchorHost,
@@ -91,12 +93,7 @@ export async function endVerified(
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
-  if (!rootAlive && cgroup !== null) {
-    const [seen] = await host.inspectBoundaries([cgroup]);
-    // The kernel removes only empty ones: somebody was faster.
-    if (seen === "empty" || seen === "gone")
-      return { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
-  }
+  if (!rootAlive && (await isEmpty(host, cgroup))) return CGROUP_EMPTY;
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,
@@ -104,7 +101,8 @@ export async function endVerified(
     graceMs,
   });
   if (!reaped.verified && reaped.emptiness === "unproven")
-    return unproven(`nothing was signalled: ${reaped.why}`);
+    // What has the root's number may be somebody else, while the run's cgroup is long gone.
+    return (await isEmpty(host, cgroup)) ? CGROUP_EMPTY : unproven(`nothing was signalled: ${reaped.why}`);
   const { killed, residue, survivors, emptiness } = reaped;
   const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
   return { emptiness, mode: "reap", killed, residue, survivors: survivors.length, note };
@@ -128,6 +126,13 @@ function unproven(note: string): Verdict {
 function cgroupOf(boundary: RunBoundary | null): { path: string; inode: string } | null {
   if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
   return { path: boundary.cgroup, inode: boundary.cgroupInode };
+}
+
+/** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. */
+async function isEmpty(host: AnchorHost, cgroup: { path: string; inode: string } | null): Promise<boolean> {
+  if (cgroup === null) return false;
+  const [seen] = await host.inspectBoundaries([cgroup]);
+  return seen === "empty" || seen === "gone";
 }
 
 async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {

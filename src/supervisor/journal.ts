@@ -89,7 +89,11 @@ export class Journal {
   async #write(): Promise<void> {
     this.#writing = true;
     for (let entry = this.#entries[0]; entry !== undefined; entry = this.#entries[0]) {
-      for (let wait = this.#gate.enter(); wait !== null; wait = this.#gate.enter()) await wait;
+      for (let wait = this.#gate.enter(); wait !== null; wait = this.#gate.enter()) {
+        await wait;
+        // Asked first: who enters and then says nothing leaves the gate shut for everybody.
+        if (this.#closed !== null) break;
+      }
       if (this.#closed !== null) break;
       try {
         const record = await this.#save(entry);

@@ -27,7 +27,13 @@ const targets: readonly Target[] = [
   { name: "the supervisor", tier: tiers.none, supervisor: true, anchor: false, launcher: false },
   { name: "the anchor", tier: tiers.none, supervisor: false, anchor: true, launcher: false },
   { name: "supervisor and anchor", tier: tiers.none, supervisor: true, anchor: true, launcher: false },
-  { name: "supervisor, launcher and anchor", tier: tiers.cgroup, supervisor: true, anchor: true, launcher: true },
+  {
+    name: "supervisor, launcher and anchor",
+    tier: tiers.cgroup,
+    supervisor: true,
+    anchor: true,
+    launcher: true,
+  },
 ];
 
 /** Who stands at the step, with which runs. Their anchors and their launcher are those of who started them. */
@@ -53,7 +59,10 @@ async function spawned(house: House, given: (at: number) => SpawnOptions): Promi
   const keeper = await house.keeper(ORIGIN);
   const runIds: string[] = [];
   for (let at = 0; at < RUNS; at++) runIds.push((await keeper.spawn(house.scenario, given(at))).runId);
-  await until("everybody is there", () => house.crowd.others().filter(({ argv }) => argv[0] === "sleep").length === 4 * RUNS);
+  await until(
+    "everybody is there",
+    () => house.crowd.others().filter(({ argv }) => argv[0] === "sleep").length === 4 * RUNS,
+  );
   return { keeper, runIds };
 }
 
@@ -228,6 +237,9 @@ describe.concurrent("SIGKILL", () => {
 
   afterAll(() => {
     const { kills, runs, survivors, stuck, ends } = counts;
-    console.log(`crash matrix: ${kills} kills with ${runs} runs, ${survivors} survivors, ${stuck} stuck; ends`, ends);
+    console.log(
+      `crash matrix: ${kills} kills with ${runs} runs, ${survivors} survivors, ${stuck} stuck; ends`,
+      ends,
+    );
   });
 });

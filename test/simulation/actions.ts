@@ -4,6 +4,7 @@ import type { Anchor } from "./anchor.js";
 import type { Cast } from "./cast.js";
 import { Connection } from "./connection.js";
 import type { Process } from "./machine.js";
+import type { RunTruth } from "./run-truth.js";
 import { die } from "./signal.js";
 import type { SupervisorProcess } from "./supervisor-process.js";
 
@@ -11,6 +12,49 @@ import type { SupervisorProcess } from "./supervisor-process.js";
 const MOST_RUNS = 5;
 const MOST_STRANGERS = 12;
 const YEAR_MS = 365 * 24 * 3_600_000;
+
+/** How often each is done, before a schedule has its own mind about it. */
+const WEIGHTS = {
+  spawn: 9,
+  cancel: 4,
+  stopByKey: 1,
+  steer: 3,
+  kill: 4,
+  stop: 2.5,
+  continue: 3,
+  boot: 6,
+  close: 0.7,
+  killAnchor: 2.5,
+  killLauncher: 1.5,
+  usurp: 1,
+  stopAnchor: 0.7,
+  continueAnchor: 1.5,
+  breakConnection: 4,
+  exit: 4,
+  fork: 4,
+  daemonize: 2,
+  output: 3,
+  sticks: 0.3,
+  wakes: 1,
+  stranger: 4,
+  strangerLeaves: 2,
+  storeTrouble: 1.5,
+  storeWell: 4,
+  listingFails: 0.8,
+  listingWorks: 3,
+  suspend: 0.7,
+  wallJumps: 1,
+  reboot: 0.5,
+  renewContainer: 0.5,
+  tick: 12,
+  moment: 5,
+  lease: 2,
+  outlast: 2,
+  oversleep: 3,
+  starve: 0.5,
+};
+/** Each schedule has its taste: what is done by all alike is soon done, what comes together rarely is found by whims. */
+const WHIMS = [0.1, 0.5, 1, 1, 3, 6];
 
 /** A cancel that was asked for: it must reach its anchor, whatever the store does. */
 export interface Asked {
@@ -22,10 +66,17 @@ export interface Asked {
 export class Actions {
   readonly #cast: Cast;
   readonly asked: Asked[] = [];
+  readonly #weights: typeof WEIGHTS;
+  readonly #serviceShare: number;
   #spawned = 0;
 
   constructor(cast: Cast) {
     this.#cast = cast;
+    const { random } = cast.world;
+    this.#weights = { ...WEIGHTS };
+    for (const name of Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[])
+      this.#weights[name] *= random.pick(WHIMS);
+    this.#serviceShare = random.pick([0.1, 0.5, 0.9]);
   }
 
   get #world() {
@@ -38,42 +89,14 @@ export class Actions {
 
   async any(): Promise<void> {
     const { variant } = this.#world;
+    const someoneStopped = this.#cast.alive.some(({ held }) => held);
     const name = this.#random.weighted({
-      spawn: this.#spawned === 0 ? 30 : 9,
-      cancel: 4,
-      stopByKey: 1,
-      steer: 3,
-      kill: 4,
-      stop: 2,
-      continue: 3,
-      boot: 6,
-      close: 0.7,
-      killAnchor: 2.5,
-      killLauncher: 1,
-      stopAnchor: 0.7,
-      continueAnchor: 1.5,
-      breakConnection: 4,
-      exit: 4,
-      fork: 4,
-      daemonize: 2,
-      output: 3,
-      sticks: 0.5,
-      wakes: 1,
-      stranger: 4,
-      strangerLeaves: 3,
-      storeTrouble: 1.5,
-      storeWell: 3,
-      listingFails: 0.8,
-      listingWorks: 2,
-      suspend: 0.7,
-      wallJumps: 1,
-      reboot: variant.reboots ? 0.5 : 0,
-      renewContainer: variant.containers > 1 ? 0.5 : 0,
-      tick: 12,
-      moment: 5,
-      lease: 2,
-      outlast: 1,
-      starve: 0.5,
+      ...this.#weights,
+      ...(this.#spawned === 0 ? { spawn: 60 } : {}),
+      ...(someoneStopped ? {} : { outlast: 0 }),
+      ...(variant.supervisors > 1 ? {} : { oversleep: 0 }),
+      ...(variant.reboots ? {} : { reboot: 0 }),
+      ...(variant.containers > 1 ? {} : { renewContainer: 0 }),
     });
     await this[name]();
   }
@@ -89,7 +112,7 @@ export class Actions {
     const options: SpawnOptions = {
       clearEnv: true,
       cwd: "/",
-      kind: random.chance(0.4) ? "service" : "task",
+      kind: random.chance(this.#serviceShare) ? "service" : "task",
       onOrphan: random.chance(0.7) ? "adopt" : "terminate",
       onEscape: random.chance(0.5) ? "fail" : "sweep",
       timeoutMs: random.pick([0, 0, 0, 5_000, 40_000]),
@@ -156,9 +179,18 @@ export class Actions {
 
   continue(): void {
     const process = this.#random.maybePick(this.#cast.alive.filter(({ held }) => held));
-    if (process === null) return;
+    if (process !== null) this.#wake(process);
+  }
+
+  continueAll(): void {
+    for (const process of this.#cast.alive) if (process.held) this.#wake(process);
+  }
+
+  #wake(process: SupervisorProcess): void {
     this.#world.note(() => `${process.name} continues`);
     process.held = false;
+    // With what it was about to do: it does not know yet how long it was away.
+    for (const runId of this.#world.watch.runs.keys()) process.supervisor.run(runId)?.heartbeat();
   }
 
   boot(): void {
@@ -186,6 +218,20 @@ export class Actions {
     const seat = this.#random.pick(this.#cast.seats);
     const { launcher } = this.#world.directoryOf(seat.place.machine).instance(seat.instanceId);
     if (launcher !== null) die(this.#world, launcher.process, 9);
+  }
+
+  /** Everybody who could know dies at once, and somebody else has the number of one of them before anybody looks. */
+  usurp(): void {
+    const anchor = this.#random.maybePick(this.#cast.anchors.filter(({ executed }) => executed));
+    if (anchor === null) return;
+    const { process, root, place } = anchor;
+    this.#world.watch.truth(anchor.runId).anchorKilled = true;
+    if (process.parent !== null && this.#random.chance(0.7)) die(this.#world, process.parent, 9);
+    die(this.#world, process, 9);
+    if (this.#random.chance(0.8)) die(this.#world, root, 9);
+    const { pid } = this.#random.pick([process, root]).identity;
+    if (!place.processes.has(pid))
+      this.#cast.strangers.push(place.bear({ what: "stranger", parent: null, pid }));
   }
 
   stopAnchor(): void {
@@ -320,6 +366,27 @@ export class Actions {
     await this.#world.scheduler.pass(defaults.leaseMs + defaults.stalledOwnerMs + 1_000);
   }
 
+  /** Stopped with a run in its hands, for so long that it is taken away; then it goes on where it was. */
+  async oversleep(): Promise<void> {
+    const held = this.#held(({ anchor, stoppedAt }) => anchor?.executed === true && stoppedAt === null);
+    if (held === null || this.#cast.awake.length === 1) return;
+    const { process } = held;
+    this.storeWell();
+    this.#world.note(() => `${process.name} oversleeps`);
+    process.held = true;
+    this.#cast.hinder(process);
+    const { scheduler } = this.#world;
+    const stalledMs = defaults.leaseMs + defaults.stalledOwnerMs;
+    if (this.#random.chance(0.5)) await scheduler.pass(stalledMs + 2 * defaults.reconcileMs);
+    else {
+      // In the very moment in which it is being taken away.
+      await scheduler.pass(stalledMs - defaults.reconcileMs);
+      for (let left = this.#random.between(1, 80); left > 0; left--)
+        if (!(await scheduler.deliverOne())) this.tick();
+    }
+    this.#wake(process);
+  }
+
   /** Nobody gets to do anything for a long time. */
   starve(): void {
     const ms = this.#random.pick([defaults.leaseMs + 1_000, defaults.stalledOwnerMs + 1_000, 3 * 3_600_000]);
@@ -328,10 +395,10 @@ export class Actions {
     this.#world.scheduler.now += ms;
   }
 
-  #held(): Asked | null {
+  #held(suits: (truth: RunTruth) => boolean = () => true): Asked | null {
     const held = this.#cast.awake.flatMap((process) =>
-      [...this.#world.watch.runs.keys()].flatMap((runId) =>
-        process.supervisor.run(runId) === null ? [] : [{ process, runId }],
+      [...this.#world.watch.runs].flatMap(([runId, truth]) =>
+        process.supervisor.run(runId) !== null && suits(truth) ? [{ process, runId }] : [],
       ),
     );
     return this.#random.maybePick(held);

@@ -91,6 +91,11 @@ export class Anchor implements Listener {
     return this.place.machine;
   }
 
+  /** Since the command was executed. */
+  get elapsedMs(): number {
+    return this.executed ? this.place.machine.monotonic - this.#executedAt : 0;
+  }
+
   get leaderDone(): boolean {
     return this.#leaderDone;
   }
@@ -149,7 +154,7 @@ export class Anchor implements Listener {
     this.#world.note(() => `anchor of ${this.#alias}: its owner (epoch ${connection.epoch}) is gone`);
     this.owner = null;
     this.#ownerLostAt = this.place.machine.monotonic;
-    if (this.#world.flaws.gateStaysOpen !== true) this.#closeGate();
+    this.#closeGate();
     this.advance();
   }
 
@@ -160,7 +165,7 @@ export class Anchor implements Listener {
     this.firstStop = { reason, actor, requestId };
     this.directory.firstStop = this.firstStop;
     this.#world.note(() => `anchor of ${this.#alias}: stop, ${reason}`);
-    this.#world.watch.stopped(this);
+    this.#world.watch.stopped(this, reason);
     for (const each of this.connections) each.tell({ type: "stopping", stop: this.firstStop });
   }
 
@@ -184,7 +189,8 @@ export class Anchor implements Listener {
     if (this.#terminatingSince === null && (stopping || resting) && this.members().length > 0)
       this.#terminate(now);
     this.#sweep(now);
-    if (this.#leaderDone && this.members().length === 0) return this.#finish();
+    const empty = this.members().length === 0 || this.#world.flaws.anchorHopes === true;
+    if (this.#leaderDone && empty) return this.#finish();
     this.#wakeAt(now);
   }
 
@@ -356,7 +362,7 @@ export class Anchor implements Listener {
       stderr: { start: 0, end: 0, dropped: 0 },
       processes: 1,
       usage: { cpuMs: 1, peakKb: 1 },
-      durationMs: this.executed ? this.place.machine.monotonic - this.#executedAt : 0,
+      durationMs: this.elapsedMs,
       endedAt: this.place.machine.wall,
     };
   }
@@ -389,7 +395,7 @@ export class Anchor implements Listener {
       stdinClosed: false,
       firstStop: this.firstStop,
       leader: this.executed ? this.#leader : null,
-      elapsedMs: this.executed ? this.place.machine.monotonic - this.#executedAt : null,
+      elapsedMs: this.executed ? this.elapsedMs : null,
     };
   }
 

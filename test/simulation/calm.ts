@@ -1,6 +1,7 @@
+import { defaults } from "../../src/defaults.js";
 import type { Actions } from "./actions.js";
 import type { Cast } from "./cast.js";
-import { unsettled } from "./checks/all-settled.js";
+import { hiddenByStrangers, unsettled } from "./checks/all-settled.js";
 import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
 import { cancelArrives, stopEmptiesTheTree } from "./checks/stopping-works.js";
 
@@ -13,29 +14,56 @@ const STOP_MS = 16_000;
 /** Faults end, everybody comes back, time passes: then everything must be settled. */
 export async function calm(cast: Cast, actions: Actions): Promise<void> {
   const { world } = cast;
-  const { scheduler, watch, random } = world;
+  const { random } = world;
   world.note(() => "--- calm ---");
   actions.listingWorks();
   actions.wakes();
-  for (const process of cast.alive) process.held = false;
+  actions.continueAll();
   for (const anchor of cast.anchors) anchor.held = false;
   if (world.storeTrouble !== null) await stopWithoutStore(cast, actions);
   world.storeTrouble = null;
   comeBack(cast);
   if (random.chance(0.5)) cast.dismissStrangers();
+  await settle(cast);
+  if (cast.absent.length > 0 && random.chance(0.3)) await loseAbsentMachines(cast);
+}
+
+async function settle(cast: Cast): Promise<void> {
+  const { scheduler, watch } = cast.world;
   for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
-    replaceClosed(cast);
     const found = unsettled(cast);
-    good = found === null ? good + 1 : 0;
+    good = found === null && !replaceClosed(cast) ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
     if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
     if (found !== null && passed > PATIENCE_MS) watch.blame(found.runId, found.what);
     watch.raise();
   }
-  watch.blame(null, await readingChangesNothing(cast));
+  if (!hiddenByStrangers(cast)) watch.blame(null, await readingChangesNothing(cast));
   watch.raise();
+}
+
+/** A day without a word of a machine: its runs are given up, on record only. Then it comes back after all. */
+async function loseAbsentMachines(cast: Cast): Promise<void> {
+  const { world } = cast;
+  const { scheduler, watch, database } = world;
+  const given = [...database.records.values()].filter(
+    ({ hostId, state }) => state !== "exited" && cast.absent.some((machine) => machine.hostId === hostId),
+  );
+  for (const { runId } of given) watch.truth(runId).givenUp = true;
+  // Long enough for its leases to expire, and for somebody to notice.
+  await scheduler.pass(defaults.leaseMs + 2 * defaults.reconcileMs);
+  world.note(() => "a day passes");
+  for (const process of cast.alive) cast.hinder(process);
+  scheduler.now += defaults.hostLostMs;
+  await scheduler.pass(2 * defaults.reconcileMs);
+  for (const { runId } of given)
+    if (database.getRun(runId)?.state !== "exited")
+      watch.blame(runId, "nothing was heard of its machine for a day, and it is still open");
+  watch.raise();
+  for (const seat of cast.down) cast.boot(seat);
+  await settle(cast);
 }
 
 async function stopWithoutStore(cast: Cast, { asked }: Actions): Promise<void> {
@@ -53,14 +81,13 @@ function checkStops(cast: Cast): void {
 }
 
 /** Who closes now leaves a place empty that was not. */
-function replaceClosed(cast: Cast): void {
-  for (const seat of cast.seats)
-    if (
-      seat.process?.gone === true &&
-      seat.process.closing &&
-      !cast.alive.some(({ place }) => place === seat.place)
-    )
-      cast.boot(seat);
+function replaceClosed(cast: Cast): boolean {
+  const left = cast.seats.filter(({ process, place }) => {
+    const closed = process?.gone === true && process.closing;
+    return closed && !cast.alive.some((each) => each.place === place);
+  });
+  for (const seat of left) cast.boot(seat);
+  return left.length > 0;
 }
 
 /** Sometimes one stays away for good: then the others must see to its runs. One per container is always there. */

@@ -48,6 +48,13 @@ export class Cast {
     );
   }
 
+  /** Machines where nobody is. */
+  get absent(): Machine[] {
+    return this.world.machines.filter(
+      (machine) => !this.alive.some(({ place }) => place.machine === machine),
+    );
+  }
+
   boot(seat: Seat): void {
     const { watch } = this.world;
     const instance = this.world.directoryOf(seat.place.machine).instance(seat.instanceId);

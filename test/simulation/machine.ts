@@ -7,7 +7,9 @@ import type { Actor, Scheduler, Timebase } from "./scheduler.js";
 const FIRST_PID = 100;
 const LAST_PID = 131;
 /** Coarse, so that a number used twice within a tick is the rule rather than the exception. */
-const TICK_MS = 1_000;
+const TICK_MS = 30_000;
+/** A number that was just freed is most likely the next: that is the case to be afraid of. */
+const REUSE = 0.5;
 
 export interface Cgroup {
   readonly path: string;
@@ -25,6 +27,8 @@ export interface Birth {
   readonly cgroup?: Cgroup | null;
   readonly newSession?: boolean;
   readonly subreaper?: boolean;
+  /** Free: the next number, if it is to be this one. */
+  readonly pid?: number;
 }
 
 /** A process as it truly is. Only this file knows how it looks from outside. */
@@ -66,6 +70,7 @@ export class Place {
   /** Another one after the container was restarted. */
   pidNamespace: string;
   readonly processes = new Map<number, Process>();
+  readonly #freed: number[] = [];
 
   constructor(machine: Machine, pidNamespace: string) {
     this.machine = machine;
@@ -78,9 +83,8 @@ export class Place {
   }
 
   bear(birth: Birth): Process {
-    const { random, hasUniqueIds, monotonic } = this.machine;
-    let pid = random.between(FIRST_PID, LAST_PID);
-    while (this.processes.has(pid)) pid = pid < LAST_PID + 200 ? pid + 1 : FIRST_PID;
+    const { hasUniqueIds, monotonic } = this.machine;
+    const pid = birth.pid ?? this.#freePid();
     const uniqueId = hasUniqueIds ? String(++this.machine.births) : null;
     const identity = { pid, startTime: Math.floor(monotonic / TICK_MS), uniqueId };
     const born = new Process(this, identity, birth);
@@ -88,11 +92,23 @@ export class Place {
     return born;
   }
 
+  #freePid(): number {
+    const { random } = this.machine;
+    const freed = this.#freed.filter((each) => !this.processes.has(each));
+    if (freed.length > 0 && random.chance(REUSE)) return random.pick(freed);
+    let pid = random.between(FIRST_PID, LAST_PID);
+    // A machine full of processes has higher numbers too.
+    while (this.processes.has(pid)) pid = pid === LAST_PID ? LAST_PID + 1 : pid + 1;
+    return pid;
+  }
+
   /** The process is gone; its children fall to the next subreaper above. */
   bury(process: Process, signal: number | null): void {
     if (!process.alive) return;
     process.alive = false;
     this.processes.delete(process.identity.pid);
+    this.#freed.push(process.identity.pid);
+    if (this.#freed.length > 4) this.#freed.shift();
     let heir = process.parent;
     while (heir !== null && !(heir.alive && heir.subreaper)) heir = heir.parent;
     for (const child of this.processes.values()) if (child.parent === process) child.parent = heir;

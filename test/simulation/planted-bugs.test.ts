@@ -1,12 +1,14 @@
 import { expect, test } from "vitest";
 import { runSchedule } from "./schedule.js";
 import { firstSeed, variants } from "./variants.js";
-import type { Flaws } from "./world.js";
+import type { Flaws, Variant } from "./world.js";
 
 interface Planted {
   readonly what: string;
   readonly flaws: Flaws;
   readonly seen: RegExp;
+  /** Where it shows; everywhere unless said. */
+  readonly where?: (variant: Variant) => boolean;
 }
 
 /** Schedules until it must have been found: the suite runs ten times as many and more. */
@@ -30,7 +32,12 @@ const bugs: readonly Planted[] = [
     flaws: { earlyAnswer: true },
     seen: /before its process was on record|without a record/,
   },
-  { what: "a reap that goes by the number", flaws: { reapByNumber: true }, seen: /signalled/ },
+  {
+    what: "a reap that goes by the number",
+    flaws: { reapByNumber: true },
+    seen: /signalled/,
+    where: ({ uniqueIds, cgroups }) => !uniqueIds && !cgroups,
+  },
   { what: "a reap that says proven without having looked", flaws: { reapHopes: true }, seen: /proven/ },
   { what: "a launcher whose word comes before its deed", flaws: { launcherHopes: true }, seen: /proven/ },
   {
@@ -39,17 +46,18 @@ const bugs: readonly Planted[] = [
     seen: /holds its lock|while its owner lives/,
   },
   {
-    what: "a gate that stays open when its owner is gone",
-    flaws: { gateStaysOpen: true },
-    seen: /./,
+    what: "an anchor that takes the leader's end for the tree's",
+    flaws: { anchorHopes: true },
+    seen: /proven/,
   },
-  { what: "deadlines on the wall clock", flaws: { wallClock: true }, seen: /./ },
+  { what: "deadlines on the wall clock", flaws: { wallClock: true }, seen: /timeout of|anchor is gone/ },
 ];
 
-for (const { what, flaws, seen } of bugs)
+for (const { what, flaws, seen, where = () => true } of bugs)
   test(`${what} is found`, async () => {
+    const among = variants.filter(where);
     for (let tried = 1; tried <= WITHIN; tried++) {
-      const variant = variants[tried % variants.length] ?? expect.fail("no variants");
+      const variant = among[tried % among.length] ?? expect.fail("no variants");
       const failure = await runSchedule(firstSeed(variant) + tried, variant, { flaws });
       if (failure === null) continue;
       console.log(`${what}: found in schedule ${tried} (${failure.message})`);

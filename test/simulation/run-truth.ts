@@ -12,6 +12,8 @@ export class RunTruth {
   anchor: Anchor | null = null;
   /** Killed by the schedule. */
   anchorKilled = false;
+  /** Its machine was not heard of for too long. */
+  givenUp = false;
   /** The machine or container it ran in has been restarted. */
   restarted = false;
   /** When its anchor was first told to stop, on its machine's clock. */

@@ -77,20 +77,41 @@ export class SupervisorProcess implements Actor {
 
   #clock(): Clock {
     const { machine } = this.place;
-    const { scheduler, flaws } = this.#world;
+    const { scheduler } = this.#world;
+    const actor = this.#world.flaws.wallClock === true ? this.#onWallTime() : this;
     return {
-      now: () => (flaws.wallClock === true ? machine.wall : machine.monotonic),
+      now: () => actor.timebase.monotonic,
       wall: () => machine.wall,
-      after: (ms, call) => ({ cancel: scheduler.after(this, ms, call) }),
+      after: (ms, call) => ({ cancel: scheduler.after(actor, ms, call) }),
       pause: (ms, early) =>
         new Promise((resolve) => {
-          const cancel = scheduler.after(this, ms, resolve);
+          const cancel = scheduler.after(actor, ms, resolve);
           const stop = (): void => {
             cancel();
             resolve();
           };
           early?.then(stop, stop);
         }),
+    };
+  }
+
+  /** A bug to be found: this process, with its timers on the wall clock. */
+  #onWallTime(): Actor {
+    const isGone = (): boolean => this.gone;
+    const isHeld = (): boolean => this.held;
+    const { machine } = this.place;
+    return {
+      get gone() {
+        return isGone();
+      },
+      get held() {
+        return isHeld();
+      },
+      timebase: {
+        get monotonic() {
+          return machine.wall;
+        },
+      },
     };
   }
 

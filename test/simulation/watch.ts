@@ -1,6 +1,7 @@
 import type { MachineIdentity, ReapRequest } from "../../src/anchor/host.js";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { Anchor } from "./anchor.js";
+import { deadlinesKeepTime } from "./checks/deadlines-keep-time.js";
 import { endsOnce, toldOnce } from "./checks/one-end.js";
 import { epochIsCommitted, onlyTheNewestSteers } from "./checks/one-owner.js";
 import { onlyOurs } from "./checks/only-ours.js";
@@ -89,7 +90,8 @@ export class Watch {
     this.blame(anchor.runId, onlyTheNewestSteers(epoch, what, this.truth(anchor.runId)));
   }
 
-  stopped(anchor: Anchor): void {
+  stopped(anchor: Anchor, reason: string): void {
+    this.blame(anchor.runId, deadlinesKeepTime(anchor, reason));
     this.truth(anchor.runId).stoppedAt ??= anchor.place.machine.monotonic;
   }
 

@@ -21,8 +21,8 @@ export interface Flaws extends DatabaseFlaws {
   readonly launcherHopes?: boolean;
   /** A supervisor's clock is the wall's. */
   readonly wallClock?: boolean;
-  /** An anchor goes on although nobody owns its gate. */
-  readonly gateStaysOpen?: boolean;
+  /** An anchor tells the end of the leader as the end of the tree. */
+  readonly anchorHopes?: boolean;
 }
 
 export interface Variant {

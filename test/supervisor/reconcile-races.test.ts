@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { systemClock } from "../../src/supervisor/clock.js";
 import { fakeWorld, start, turn } from "./fake-supervisor.js";
 
 test("a record that is just being inserted is not taken for one that was left behind", async () => {
@@ -58,4 +60,24 @@ test("a run that was not to outlive its owner is stopped by whoever took it over
   const { decisions } = await heir.supervisor.reconcile();
   expect(decisions).toMatchObject([{ row: "anchor-alive", action: "terminate" }]);
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
+});
+
+test("a run of a machine that nothing is heard of for a day is given up on record, and nobody is signalled", async () => {
+  let now = 0;
+  const world = fakeWorld({ clock: { ...systemClock, now: () => now } });
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  const far = { ...record, runId: "run_far", ownerInstanceId: "in_far", originInstanceId: "in_far" };
+  store.runs.set("run_far", { ...far, hostId: "far away", leaseExpiresAt: 10 });
+  const rows = async (): Promise<unknown> =>
+    (await supervisor.reconcile()).decisions.map(({ row, action }) => ({ row, action }));
+  expect(await rows()).toEqual([]);
+  now += defaults.hostLostMs;
+  store.time = 20;
+  expect(await rows()).toEqual([{ row: "elsewhere", action: "leave" }]);
+  now += defaults.hostLostMs;
+  expect(await rows()).toEqual([{ row: "elsewhere", action: "lose" }]);
+  expect(store.runs.get("run_far")).toMatchObject({ state: "exited", emptiness: "unproven" });
+  expect(host.reaped).toEqual([]);
 });

@@ -72,3 +72,21 @@ test("a hundred runs before a locked store try it once per pause, not a hundred 
   const records = await Promise.all(runs.map((run) => run.wait()));
   expect(records.every(({ exit }) => exit?.reason === "manual-cancel")).toBe(true);
 });
+
+test("a run that is let go of while it waits for the store does not keep the others waiting", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const robbed = await start(world);
+  const other = await start(world);
+  const [one, two] = [...host.anchors.values()];
+  store.failing = new Error("database is locked");
+  one?.say({ type: "stopping", stop: { reason: "manual-cancel", actor: "", requestId: "" } });
+  await vi.advanceTimersByTimeAsync(1);
+  one?.say({ type: "refused", code: "stale-epoch", message: "", epoch: 7 });
+  expect(world.supervisor.run(robbed.runId)).toBeNull();
+  store.failing = null;
+  await vi.advanceTimersByTimeAsync(defaults.storeRetryMaxMs);
+  two?.exit();
+  await vi.advanceTimersByTimeAsync(defaults.storeRetryMaxMs);
+  expect(store.runs.get(other.runId)?.state).toBe("exited");
+});

@@ -77,6 +77,8 @@ export type ImportedSight =
 /** How a record stands to this supervisor, before anybody has looked at a process. */
 export type Standing =
   | { readonly kind: "decided"; readonly decision: Decision }
+  /** Out of reach for too long: ended on record, without a look. */
+  | { readonly kind: "given-up"; readonly claim: Claim; readonly decision: Decision }
   /** To be looked at; `claim` says on which ground its lease may be had. */
   | { readonly kind: "open"; readonly claim: Claim };
 
@@ -85,7 +87,7 @@ export const NOBODY = "";
 
 /** Null as `expiredForMs`: its expiry does not matter. */
 export interface Claim {
-  readonly evidence: "mine" | "lock-free" | "stalled" | "other-boot" | "never-owned";
+  readonly evidence: "mine" | "lock-free" | "stalled" | "other-boot" | "never-owned" | "unheard-of";
   readonly expiredForMs: number | null;
 }
 
@@ -101,7 +103,8 @@ export function standing(record: RunRecord, around: Surroundings): Standing {
   if (record.ownerInstanceId !== around.me) {
     // A lease of another boot was measured on another clock; whoever holds its lock now looks after it.
     if (owner?.alive === true && !sameBoot) return leave("healthy", "its owner lives");
-    if (sameBoot && expiredMs < 0) return leave("healthy", "its lease is healthy");
+    // Leases of several machines are measured on the store's own clock.
+    if ((sameBoot || !sameHost) && expiredMs < 0) return leave("healthy", "its lease is healthy");
   }
   const neverOwned = record.ownerInstanceId === NOBODY;
   if (!sameHost || (owner === undefined && !neverOwned && !here)) return elsewhere(record, around, sameHost);
@@ -126,7 +129,10 @@ function elsewhere(record: RunRecord, around: Surroundings, sameHost: boolean): 
     action: "lose",
     why: `nothing was heard of its owner, in ${where}, for a day`,
   } as const;
-  return { kind: "decided", decision };
+  // Of another boot of this machine the expiry may be that of another clock.
+  const otherClock = sameHost && record.bootId !== around.machine.bootId;
+  const claim = { evidence: "unheard-of", expiredForMs: otherClock ? null : 0 } as const;
+  return { kind: "given-up", claim, decision };
 }
 
 /** The rows that follow from a look. `record` is open to us by `claim`. */

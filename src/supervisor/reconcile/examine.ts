@@ -6,7 +6,7 @@ import { look, type Looker } from "./look.js";
 export interface Examined {
   readonly record: RunRecord;
   readonly decision: Decision;
-  /** Null: decided without a look, so there is nothing to claim. */
+  /** Null: it is left alone without a look. */
   readonly claim: Claim | null;
   readonly sight: Sight | null;
 }
@@ -34,6 +34,7 @@ export async function examine(
   return stood.flatMap(({ record, stands }): Examined[] => {
     if (stands.kind === "decided") return [{ record, decision: stands.decision, claim: null, sight: null }];
     const { claim } = stands;
+    if (stands.kind === "given-up") return [{ record, decision: stands.decision, claim, sight: null }];
     const sight = sights.get(record.runId);
     return sight === undefined
       ? []

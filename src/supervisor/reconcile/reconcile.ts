@@ -5,7 +5,7 @@ import { atMost } from "../at-most.js";
 import type { Context } from "../context.js";
 import type { LiveRun } from "../live-run.js";
 import { act } from "./act.js";
-import type { Claim, Decision } from "./decide.js";
+import type { Decision } from "./decide.js";
 import { examine, surroundings } from "./examine.js";
 import { noteLeft } from "./left.js";
 import { takeUpStrays } from "./strays.js";
@@ -49,8 +49,8 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
     defaults.recoverAtOnce,
     examined.map(({ record, claim, decision }) => async () => {
       // Meanwhile it may have been begun, or begun anew, here.
-      if (context.live.has(record.runId)) return null;
-      return act(context, record, claim ?? OUT_OF_REACH, overruled(decision, scope));
+      if (claim === null || context.live.has(record.runId)) return null;
+      return act(context, record, claim, overruled(decision, scope));
     }),
   );
   await noteLeft(context, examined, scope.own !== true && scope.runIds === undefined);
@@ -62,9 +62,6 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
       : [];
   return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
 }
-
-/** Decided without a look: out of reach for a day. Its expiry was told by another boot's clock. */
-const OUT_OF_REACH: Claim = { evidence: "other-boot", expiredForMs: null };
 
 async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
   const { store, host, instanceId, live, beginning } = context;

@@ -221,7 +221,8 @@ function wrapped(target, changed) {
 // oxlint-disable-next-line typescript/unbound-method -- called with its socket below
 const { write } = Socket.prototype;
 Socket.prototype.write = function (chunk, ...rest) {
-  if (Buffer.isBuffer(chunk) && chunk[4] === START) return write.call(this, chunk, () => void reached("asked"));
+  if (Buffer.isBuffer(chunk) && chunk[4] === START)
+    return write.call(this, chunk, () => void reached("asked"));
   return write.call(this, chunk, ...rest);
 };
 

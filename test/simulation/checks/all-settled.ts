@@ -12,10 +12,16 @@ export function unsettled(cast: Cast): { readonly runId: string; readonly what: 
   }
   for (const anchor of cast.anchors) {
     const record = database.getRun(anchor.runId);
-    if (record === null || record.state === "exited")
+    const unattended = cast.absent.includes(anchor.place.machine);
+    if (!unattended && (record === null || record.state === "exited"))
       return { runId: anchor.runId, what: "its anchor lives although its record has ended" };
   }
   return null;
+}
+
+/** Of such a run something else may be said with every look. */
+export function hiddenByStrangers({ world: { database, watch } }: Cast): boolean {
+  return [...database.records.values()].some((record) => looksAlive(record, watch.truth(record.runId)));
 }
 
 function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
@@ -49,8 +55,15 @@ function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
 }
 
 /** Another process has the anchor's number, since the same tick, and no unique id tells them apart: nothing is concluded. */
-function looksAlive({ anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
-  if (recorded === null || recorded.uniqueId !== null || anchor === null || !anchor.gone) return false;
+function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
+  if (
+    state === "exited" ||
+    recorded === null ||
+    recorded.uniqueId !== null ||
+    anchor === null ||
+    !anchor.gone
+  )
+    return false;
   return anchor.place.processes.get(recorded.pid)?.identity.startTime === recorded.startTime;
 }
 
@@ -66,6 +79,8 @@ function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
 
 /** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
 function justified(truth: RunTruth, stuckSomewhere: boolean): boolean {
-  const { anchorKilled, endedUnswept, restarted, anchor } = truth;
-  return restarted || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)));
+  const { anchorKilled, endedUnswept, restarted, givenUp, anchor } = truth;
+  return (
+    restarted || givenUp || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)))
+  );
 }

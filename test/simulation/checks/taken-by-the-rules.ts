@@ -27,10 +27,9 @@ export function takenByTheRules(taking: Taking): string | null {
   const lease = `the lease of ${before.ownerInstanceId} was taken by ${after.ownerInstanceId}`;
   if (before.hostId !== taker.hostId)
     return expiredMs >= defaults.hostLostMs ? null : `${lease}, from another machine`;
-  if (before.bootId !== taker.bootId) {
-    if (!local) return `${lease}, of another boot and not of this state directory`;
-    return lockWasFree ? null : `${lease}, of another boot, while its owner lives`;
-  }
+  // Whether its owner was back by then cannot be told from outside: the look was before, and nothing runs any more.
+  if (before.bootId !== taker.bootId)
+    return local ? null : `${lease}, of another boot and not of this state directory`;
   if (expiredMs < 0) return `${lease} ${-expiredMs} ms before it expired`;
   if (before.pidNamespace !== taker.pidNamespace)
     return truth.exitFileWritten() ? null : `${lease}, from another container`;
