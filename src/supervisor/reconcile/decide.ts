@@ -156,6 +156,7 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
         action: "sweep",
         why: "nobody answers for it, but its cgroup is not empty",
       };
+    if (sight.boundary === "unknown") return UNSEEN;
     return { row: "never-executed", action: "spawn-error", why: "it was interrupted before the command ran" };
   }
   if (!sameNamespace)

@@ -182,6 +182,13 @@ describe("what it is", () => {
       seen({ boundary: "populated" }),
       "sweep detached-orphaned",
     ],
+    [
+      "no identity, and a cgroup that cannot be looked at",
+      never,
+      MINE,
+      seen({ boundary: "unknown" }),
+      "leave unseen",
+    ],
     ["behind the gate, its anchor answers", never, MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
     [
       "mine, its anchor lives",
