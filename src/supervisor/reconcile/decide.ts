@@ -177,6 +177,13 @@ const UNSEEN: Decision = {
   why: "its processes cannot be looked at now, so nothing is concluded",
 };
 
+/** Nor is anything concluded while what is written in its directory cannot be read. */
+export const UNREAD: Decision = {
+  row: "unseen",
+  action: "leave",
+  why: "its directory cannot be read, so nothing is concluded",
+};
+
 function decideAlive(record: RunRecord, mine: boolean, taken: boolean): Decision {
   // Taken over by an earlier process of this instance, which may have died before it could stop it.
   if (mine && (!taken || record.policy.onOrphan === "adopt"))

@@ -15,18 +15,29 @@ export async function takeUpStrays(
   instanceIds: readonly string[],
 ): Promise<readonly (LiveRun | null)[]> {
   const taken: (LiveRun | null)[] = [];
-  for (const instanceId of instanceIds) {
-    const runIds = await context.host.runIds(instanceId);
-    const work = runIds
-      .filter((runId) => !context.live.has(runId) && !context.settled.has(runId))
-      .map((runId) => () => takeUpDirectory(context, { instanceId, runId }));
-    taken.push(...(await atMost(defaults.recoverAtOnce, work)));
-    for (const boundary of await context.host.boundaries(instanceId))
-      if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
-        taken.push(await takeUpBoundary(context, instanceId, boundary));
-    if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
-      await context.host.removeInstance(instanceId);
-  }
+  for (const instanceId of instanceIds)
+    try {
+      taken.push(...(await takeUpInstance(context, instanceId)));
+    } catch (cause) {
+      // What cannot be read of one must not keep the others waiting.
+      const message = `what instance ${instanceId} left could not be looked after; trying again`;
+      context.report({ runId: null, message, cause });
+    }
+  return taken;
+}
+
+async function takeUpInstance(context: Context, instanceId: string): Promise<readonly (LiveRun | null)[]> {
+  const taken: (LiveRun | null)[] = [];
+  const runIds = await context.host.runIds(instanceId);
+  const work = runIds
+    .filter((runId) => !context.live.has(runId) && !context.settled.has(runId))
+    .map((runId) => () => takeUpDirectory(context, { instanceId, runId }));
+  taken.push(...(await atMost(defaults.recoverAtOnce, work)));
+  for (const boundary of await context.host.boundaries(instanceId))
+    if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
+      taken.push(await takeUpBoundary(context, instanceId, boundary));
+  if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
+    await context.host.removeInstance(instanceId);
   return taken;
 }
 
