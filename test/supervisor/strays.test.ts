@@ -88,3 +88,36 @@ test("a run that is being forgotten by another does not come back", async () => 
   await supervisor.reconcile();
   expect(store.runs.size).toBe(0);
 });
+
+/** Its record was ended by somebody else; its anchor lives. */
+async function endedElsewhere(): Promise<FakeWorld & { readonly runId: string }> {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const { runId } = await start(world);
+  const record = store.runs.get(runId) ?? expect.fail("no record");
+  const boundary = { cgroup: `/holdfast-in_test/runs/${runId}`, cgroupInode: "77", note: null };
+  store.runs.set(runId, { ...record, state: "exited", boundary, endedAt: 1 });
+  host.last.hangUp();
+  await world.supervisor.close({ leaveRuns: true });
+  store.failing = null;
+  host.last.stops.length = 0;
+  return { ...fakeWorld({ store, host }), runId };
+}
+
+test("an anchor behind an ended record that does not answer at first is stopped when it does", async () => {
+  const { supervisor, host } = await endedElsewhere();
+  const attach = host.attach.bind(host);
+  host.attach = () => Promise.reject(new AnchorUnusable("sock", "it did not answer in time"));
+  await supervisor.reconcile();
+  host.attach = attach;
+  await supervisor.reconcile();
+  expect(host.last.stops).toMatchObject([{ reason: "lost" }]);
+});
+
+test("looking at who is still in a cgroup leaves no connection behind", async () => {
+  const { supervisor, host, runId } = await endedElsewhere();
+  peopled({ host, runId });
+  await supervisor.reconcile();
+  await supervisor.reconcile();
+  expect(host.last.links).toEqual([]);
+});
