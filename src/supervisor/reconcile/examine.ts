@@ -35,7 +35,9 @@ export async function examine(
     if (stands.kind === "decided") return { record, decision: stands.decision, claim: null, sight: null };
     const { claim } = stands;
     const sight = sights.get(record.runId);
-    const decision = sight === undefined ? UNREAD : decide(record, claim, sight, around.machine);
+    const unreachableMs = around.unreachableMs(record.runId);
+    const decision =
+      sight === undefined ? UNREAD : decide(record, claim, sight, around.machine, unreachableMs);
     return { record, decision, claim, sight: sight ?? null };
   });
 }

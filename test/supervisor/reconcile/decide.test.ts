@@ -302,3 +302,12 @@ describe("what it is", () => {
         }
   });
 });
+
+test("a dead owner's in another container: lost on record after a day without an answer, and only then", () => {
+  const after = (ms: number, change: Partial<Sight> = {}): string =>
+    decide(run("dead", HOUR, CONTAINER), DEAD, seen(change), HERE, ms).action;
+  expect(after(defaults.hostLostMs - 1)).toBe("leave");
+  expect(after(defaults.hostLostMs)).toBe("lose");
+  expect(after(defaults.hostLostMs, { anchor: "alive" })).toBe("leave");
+  expect(after(defaults.hostLostMs, { anchor: "unknown" })).toBe("leave");
+});
