@@ -17,6 +17,9 @@ export interface OwnerQuestion {
   readonly claimed: ReadonlyMap<string, ProcessEvidence | null>;
 }
 
+/** Instead of a number: the file that should hold it is not there. One that cannot be read, or is being written, says nothing. */
+export const NO_FILE = "";
+
 /** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
 export function ownerOf({ profile, process, carriers, claimed }: OwnerQuestion): OwnerFate {
   if (process.runId !== null) return { kind: "ours", why: `it belongs to run ${process.runId}` };
@@ -24,7 +27,8 @@ export function ownerOf({ profile, process, carriers, claimed }: OwnerQuestion):
   if (owner === "orphaned") return orphaned(process, carriers);
   if ("pid-file" in owner) {
     const [[pid, evidence] = []] = claimed;
-    if (pid === undefined) return { kind: "gone", why: `${owner["pid-file"]} names no process` };
+    if (pid === undefined) return { kind: "unknown", why: `${owner["pid-file"]} does not name its owner` };
+    if (pid === NO_FILE) return { kind: "gone", why: `${owner["pid-file"]} is not there` };
     return named(process, pid, evidence ?? null, owner["pid-file"]);
   }
   const variable = owner["pid-variable"];

@@ -6,11 +6,12 @@ import { findAnchor } from "../../anchor/binary.js";
 import { BadInput } from "../../errors.js";
 import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
-import { ownerOf, type OwnerFate } from "./foreign-owner.js";
+import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
 
 interface Carrier {
   readonly process: MarkedProcess;
@@ -46,11 +47,22 @@ export async function cleanupForeign(
     say("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
-  const ended = await Promise.all(carriers.map(end));
+  // Whoever was asked may have taken his time: an owner that is back by now keeps its processes.
+  const now = await findCarriers(await profilesNamed(profile));
+  const ended = await Promise.all(carriers.map((each) => endOrphan(each, now)));
   if (json) print(`${JSON.stringify(ended, null, 2)}\n`);
   else
     for (const { pid, outcome, why } of ended) print(`${pid}: ${outcome}${why === "" ? "" : ` (${why})`}\n`);
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
+}
+
+async function endOrphan(carrier: Carrier, now: readonly Carrier[]): ReturnType<typeof end> {
+  const { pid, startTime } = carrier.process.identity;
+  const same = now.find(
+    ({ process: { identity } }) => identity.pid === pid && identity.startTime === startTime,
+  );
+  if (same === undefined || same.fate.kind === "gone") return end(carrier);
+  return { pid, profile: carrier.profile.name, outcome: "left alone", why: same.fate.why };
 }
 
 async function end({ process: { identity, value }, profile }: Carrier) {
@@ -96,11 +108,20 @@ async function claimedOwners(
   if (owner === "orphaned") return new Map();
   const said =
     "pid-file" in owner
-      ? [(await readFile(owner["pid-file"], "utf8").catch(() => "")).trim()]
+      ? [await readPidFile(owner["pid-file"])]
       : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
+  if ("pid-file" in owner && said[0] === NO_FILE) return new Map([[NO_FILE, null]]);
   const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
   const evidence = await inspect(findAnchor(), pids.map(Number), { brief: true });
   return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
+}
+
+async function readPidFile(path: string): Promise<string> {
+  try {
+    return (await readFile(path, "utf8")).trim() || "(empty)";
+  } catch (error) {
+    return errnoOf(error) === "ENOENT" ? NO_FILE : "(unreadable)";
+  }
 }
 
 function lines({ process, profile, fate }: Carrier): string[] {
