@@ -36,6 +36,8 @@ export interface GatewayOptions {
 export interface Gateway {
   readonly instanceId: string;
   readonly supervisor: Supervisor;
+  /** Resolves after the first rounds: what a former gateway or a dead supervisor left has been looked at. Never rejects. */
+  readonly ready: Promise<void>;
   /** Let go of everything. Runs stay with their anchors; the next gateway of this state directory goes on with them. */
   stop(): Promise<void>;
 }
@@ -67,19 +69,23 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     const { records, outputs } = await supervisor.retain();
     if (records + outputs > 0) onNews({ type: "retained", records, outputs });
   };
-  await rounds.begin("looking after runs without an owner", defaults.reconcileMs, reconcile);
-  await rounds.begin("forgetting old runs", defaults.retainMs, retain);
+  const ready = rounds
+    .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
+    .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain));
   return {
     instanceId,
     supervisor,
+    ready,
     stop: async () => {
-      await rounds.end();
+      // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
+      const ended = rounds.end();
       const left = (
         await supervisor
           .listRuns({ ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] })
           .catch(() => [])
       ).length;
       await supervisor.close({ leaveRuns: true });
+      await ended;
       onNews({ type: "down", left });
     },
   };
