@@ -178,7 +178,11 @@ export function decide(
 function decideElsewhere({ anchor }: Sight, unreachableMs: number): Decision {
   if (anchor !== "gone" || unreachableMs < defaults.hostLostMs)
     return { row: "elsewhere", action: "leave", why: "it lives in another container" };
-  return { row: "elsewhere", action: "lose", why: "nothing was heard of it, in another container, for a day" };
+  return {
+    row: "elsewhere",
+    action: "lose",
+    why: "nothing was heard of it, in another container, for a day",
+  };
 }
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */

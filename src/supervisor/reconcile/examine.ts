@@ -1,6 +1,14 @@
 import type { RunRecord } from "../../store/run-record.js";
 import type { Clock } from "../clock.js";
-import { decide, standing, UNREAD, type Claim, type Decision, type Sight, type Surroundings } from "./decide.js";
+import {
+  decide,
+  standing,
+  UNREAD,
+  type Claim,
+  type Decision,
+  type Sight,
+  type Surroundings,
+} from "./decide.js";
 import { look, type Looker } from "./look.js";
 
 export interface Examined {
