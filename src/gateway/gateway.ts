@@ -38,6 +38,8 @@ export interface GatewayOptions {
 export interface Gateway {
   readonly instanceId: string;
   readonly supervisor: Supervisor;
+  /** Resolves after the first rounds: what a former gateway or a dead supervisor left has been looked at. Never rejects. */
+  readonly ready: Promise<void>;
   /** Let go of everything. Runs stay with their anchors; the next gateway of this state directory goes on with them. */
   stop(): Promise<void>;
 }
@@ -69,20 +71,24 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     const { records, outputs } = await supervisor.retain();
     if (records + outputs > 0) onNews({ type: "retained", records, outputs });
   };
-  await rounds.begin("looking after runs without an owner", defaults.reconcileMs, reconcile);
-  await rounds.begin("forgetting old runs", defaults.retainMs, retain);
   const held = async (): Promise<number> => {
     const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
     return (await supervisor.listRuns(open).catch(() => [])).length;
   };
-  onNews({ type: "ready", held: await held() });
+  const ready = rounds
+    .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
+    .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
+    .then(async () => onNews({ type: "ready", held: await held() }));
   return {
     instanceId,
     supervisor,
+    ready,
     stop: async () => {
-      await rounds.end();
+      // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
+      const ended = rounds.end();
       const left = await held();
       await supervisor.close({ leaveRuns: true });
+      await ended;
       onNews({ type: "down", left });
     },
   };

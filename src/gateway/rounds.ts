@@ -9,15 +9,20 @@ export class Rounds {
     this.#failing = failing;
   }
 
-  /** The first round is done when this resolves. A round that fails is reported, and tried again in its turn. */
-  async begin(what: string, everyMs: number, round: () => Promise<void>): Promise<void> {
-    await this.#round(what, round);
+  /** The first round is done when this resolves. A round that fails is reported, and tried again in its turn. Never rejects. */
+  begin(what: string, everyMs: number, round: () => Promise<void>): Promise<void> {
+    const going = this.#go(what, everyMs, round);
+    this.#going.add(going);
+    void going.finally(() => this.#going.delete(going));
+    return going;
+  }
+
+  async #go(what: string, everyMs: number, round: () => Promise<void>): Promise<void> {
+    if (!this.#ended) await this.#round(what, round);
     if (this.#ended) return;
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
-      const going = this.begin(what, everyMs, round);
-      this.#going.add(going);
-      void going.finally(() => this.#going.delete(going));
+      void this.begin(what, everyMs, round);
     }, everyMs);
     this.#timers.add(timer);
   }

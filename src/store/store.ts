@@ -84,6 +84,8 @@ export interface RunFilter {
   readonly agentId?: string;
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
+  /** Not those that these instances started. */
+  readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
   /** Newest first. */
   readonly limit?: number;
@@ -128,8 +130,8 @@ export interface Store extends AsyncDisposable {
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
-  /** How many runs have exited. */
-  countEnded(): Promise<number>;
+  /** How many runs have exited, without those that these instances started. */
+  countEnded(notFrom?: readonly string[]): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }

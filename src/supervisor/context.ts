@@ -29,6 +29,8 @@ export interface Context {
   readonly beginning: Set<string>;
   /** Set once: no run may begin any more, and one that just has is treated like all the others. */
   closing: Closing | null;
+  /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
+  robbed: boolean;
   readonly left: Left;
   /** Directories of ended runs that have been looked into: nobody lives behind them. */
   readonly settled: Set<string>;

@@ -1,4 +1,4 @@
-import type { HoldfastError } from "../errors.js";
+import { SupervisorClosed, type HoldfastError } from "../errors.js";
 import { handOverOwed } from "./cancel.js";
 import type { LiveRun } from "./live-run.js";
 
@@ -6,6 +6,7 @@ import type { LiveRun } from "./live-run.js";
 export function letGo(live: LiveRun, error: HoldfastError): void {
   if (live.letGo !== null) return;
   live.letGo = error;
+  if (!(error instanceof SupervisorClosed)) live.context.robbed = true;
   quiet(live, "this supervisor no longer holds the run");
   live.journal.close(error);
   live.context.live.delete(live.facts.runId);

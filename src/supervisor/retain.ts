@@ -17,38 +17,41 @@ export async function retain(context: Context, limits: Partial<Retention> = {}):
     outputKeptBytes = defaults.outputKeptBytes,
   } = limits;
   const { store, clock } = context;
-  let records = await forget(context, clock.wall() - endedKeptMs, Infinity);
-  records += await forget(context, Number.MAX_SAFE_INTEGER, (await store.countEnded()) - endedKept);
+  const notFrom = await livingOthers(context);
+  let records = await forget(context, notFrom, clock.wall() - endedKeptMs, Infinity);
+  const tooMany = (await store.countEnded(notFrom)) - endedKept;
+  records += await forget(context, notFrom, Number.MAX_SAFE_INTEGER, tooMany);
   return { records, outputs: await forgetOutput(context, outputKeptBytes) };
 }
 
 /** At most `most` of those that ended before. */
-async function forget(context: Context, endedBefore: number, most: number): Promise<number> {
+async function forget(
+  context: Context,
+  notFrom: readonly string[],
+  endedBefore: number,
+  most: number,
+): Promise<number> {
   const { store, host, settled } = context;
-  const others = await livingOthers(context);
   let forgotten = 0;
   while (forgotten < most) {
     const limit = Math.min(PAGE, most - forgotten);
-    const page = await store.listRuns({ endedBefore, limit });
-    const gone: string[] = [];
+    const page = await store.listRuns({ endedBefore, notFrom, limit });
     for (const record of page) {
-      if (others.has(record.originInstanceId)) continue;
       await host.discard(addressOf(record));
       settled.delete(record.runId);
-      gone.push(record.runId);
     }
-    const deleted = await store.deleteRuns(gone);
+    const deleted = await store.deleteRuns(page.map(({ runId }) => runId));
     forgotten += deleted;
-    // The rest of the page stays, and would only be found again.
+    // All there are; or another supervisor forgets the same ones.
     if (deleted < limit) break;
   }
   return forgotten;
 }
 
 /** A directory of a living instance is that one's to remove. */
-async function livingOthers({ host, instanceId }: Context): Promise<ReadonlySet<string>> {
+async function livingOthers({ host, instanceId }: Context): Promise<readonly string[]> {
   const others = (await host.instances()).filter((each) => each.alive && each.instanceId !== instanceId);
-  return new Set(others.map((each) => each.instanceId));
+  return others.map((each) => each.instanceId);
 }
 
 async function forgetOutput(context: Context, keptBytes: number): Promise<number> {

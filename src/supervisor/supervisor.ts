@@ -20,7 +20,7 @@ import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
 import { Leases } from "./leases.js";
 import { Left } from "./reconcile/left.js";
-import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
+import { OPEN, reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
 import { missed } from "./regain.js";
 import { retain } from "./retain.js";
 import { runOf } from "./run.js";
@@ -102,6 +102,7 @@ class ComposedSupervisor implements Supervisor {
       live,
       beginning: new Set(),
       closing: null,
+      robbed: false,
       left: new Left(),
       settled: new Set(),
       report,
@@ -189,9 +190,21 @@ class ComposedSupervisor implements Supervisor {
     await Promise.allSettled([...this.#spawns, ...this.#work]);
     left += letGoOfAll(this.#context);
     await leases.stop();
+    left += await this.#withOthers();
     await host[Symbol.asyncDispose]();
     await store[Symbol.asyncDispose]();
     await this.#parts.onClosed?.(left);
+  }
+
+  /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
+  async #withOthers(): Promise<number> {
+    if (!this.#context.robbed) return 0;
+    const open = await this.#context.store.listRuns({ states: OPEN }).catch(() => null);
+    if (open === null) return 1;
+    return open.filter(
+      ({ originInstanceId, ownerInstanceId }) =>
+        originInstanceId === this.instanceId && ownerInstanceId !== this.instanceId,
+    ).length;
   }
 
   #mustBeOpen(consequence: string): void {

@@ -72,3 +72,17 @@ test("closing twice is closing once", async () => {
   expect(world.supervisor.close({ leaveRuns: true })).toBe(closing);
   await closing;
 });
+
+test("a run that was taken over lives on in the directory of whoever started it, which therefore stays", async () => {
+  const told: number[] = [];
+  const world = fakeWorld({ onClosed: async (left) => void told.push(left) });
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  store.runs.set(run.runId, { ...record, ownerInstanceId: "in_thief", leaseEpoch: 2 });
+  host.last.welcome = { ...host.last.welcome, highestEpoch: 2 };
+  host.last.hangUp();
+  await expect(run.wait()).rejects.toMatchObject({ code: "LEASE_LOST" });
+  await supervisor.close();
+  expect(told).toEqual([1]);
+});

@@ -81,3 +81,39 @@ test("a run of a machine that nothing is heard of for a day is given up on recor
   expect(store.runs.get("run_far")).toMatchObject({ state: "exited", emptiness: "unproven" });
   expect(host.reaped).toEqual([]);
 });
+
+test("a run whose directory cannot be read is left alone, and keeps nobody else waiting", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const [unreadable, other] = [await start(world), await start(world)];
+  for (const { runId } of [unreadable, other]) {
+    const record = store.runs.get(runId) ?? expect.fail("no record");
+    store.runs.set(runId, { ...record, ownerInstanceId: "in_dead", originInstanceId: "in_dead" });
+    host.anchors.get(runId)?.hangUp();
+  }
+  store.time = Number.MAX_SAFE_INTEGER;
+  host.locals = [
+    { instanceId: "in_closed", alive: false, launched: false },
+    { instanceId: "in_dead", alive: false, launched: false },
+  ];
+  const remains = host.remains.bind(host);
+  host.remains = async (run) => {
+    if (run.runId === unreadable.runId) throw new Error("EACCES");
+    return remains(run);
+  };
+  const runIds = host.runIds.bind(host);
+  Object.assign(host, {
+    runIds: async (instanceId: string) => {
+      if (instanceId === "in_closed") throw new Error("EACCES");
+      return runIds();
+    },
+  });
+  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  const { decisions, runs } = await heir.supervisor.reconcile();
+  expect(decisions).toContainEqual(
+    expect.objectContaining({ runId: unreadable.runId, row: "unseen", action: "leave" }),
+  );
+  expect(runs).toMatchObject([{ runId: other.runId }]);
+  expect(store.runs.get(unreadable.runId)).toMatchObject({ state: "running", ownerInstanceId: "in_dead" });
+  expect(heir.problems.map(({ message }) => message).join()).toContain("in_closed");
+});

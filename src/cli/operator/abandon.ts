@@ -1,5 +1,6 @@
 import type { AnchorEvent } from "../../anchor/host.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
+import { sanitizeLine } from "../../output/sanitize.js";
 import { newRequestId } from "../../supervisor/ids.js";
 import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
@@ -16,7 +17,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
   if (observatory === null || found === null) throw new RunNotFound(wanted);
   const { runId, address } = found;
   const link = address === null ? null : await observatory.host.attach(address, 0);
-  if (link === null)
+  if (link === null || address === null)
     throw new NothingToAbandon(
       runId,
       "no anchor answers for it; `holdfast runs cleanup` or a gateway ends what is verifiably left, and its record",
@@ -35,9 +36,23 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
       link.abandon({ actor: cliActor(), requestId: newRequestId() });
     });
     if (answer.type === "refused") throw new NothingToAbandon(runId, answer.message);
-    const left = answer.type === "exited" ? answer.exit.residue : [];
-    if (json) print(`${JSON.stringify({ runId, outcome: "abandoned", left })}\n`);
-    else print(`${runId} was abandoned; left: ${left.map(({ pid }) => pid).join(", ") || "nobody"}\n`);
+    const exit = answer.type === "exited" ? answer.exit : (await observatory.host.remains(address)).exit;
+    if (exit === null)
+      throw new NothingToAbandon(
+        runId,
+        "its anchor left without a word; `holdfast runs cleanup` looks what is left",
+      );
+    // They may have died before it was carried out: then it has ended like any other.
+    const abandoned = exit.emptiness === "unproven";
+    const left = abandoned ? exit.residue : [];
+    const outcome = abandoned ? "abandoned" : "gone";
+    if (json) print(`${JSON.stringify({ runId, outcome, left })}\n`);
+    else if (abandoned)
+      print(`${runId} was abandoned; left: ${left.map(({ pid }) => pid).join(", ") || "nobody"}\n`);
+    else
+      print(
+        `${runId} is gone (${sanitizeLine(exit.reason)}, proven empty): there was nothing left to abandon\n`,
+      );
     return 0;
   } finally {
     link.close();

@@ -59,8 +59,10 @@ export async function cancelFound(
     const stop = { reason: "manual-cancel", actor: cliActor(), requestId: newRequestId(), graceMs };
     const stopped = await stopRun(link, stop);
     if (stopped.kind === "gone") {
-      const { reason, actor } = stopped.exit;
-      return { outcome: "gone", detail: `${reason}${actor === "" ? "" : ` by ${actor}`}, proven empty` };
+      const { reason, actor, emptiness, residue } = stopped.exit;
+      const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;
+      if (emptiness === "proven") return { outcome: "gone", detail: `${detail}, proven empty` };
+      return { outcome: "survivors", survivors: residue, detail: `${detail}: it was abandoned meanwhile` };
     }
     if (stopped.kind === "survivors") {
       const detail = "its anchor stays and goes on trying; `holdfast runs abandon` gives up on them";

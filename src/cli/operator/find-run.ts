@@ -35,7 +35,8 @@ export async function findRun(observatory: Observatory, wanted: string): Promise
 async function directoriesOf({ host }: Observatory, prefix: string): Promise<RunAddress[]> {
   const found: RunAddress[] = [];
   for (const { instanceId } of await host.instances())
-    for (const runId of await host.runIds(instanceId))
+    // What cannot be read (another user's) is no reason not to stop the others.
+    for (const runId of await host.runIds(instanceId).catch(() => []))
       if (runId.startsWith(prefix)) found.push({ instanceId, runId });
   return found;
 }

@@ -8,9 +8,6 @@ export interface OwnerFate {
   readonly why: string;
 }
 
-/** In `claimed`: the profile's pid file is not there, so nobody says to be the owner. */
-export const NO_FILE = "no file";
-
 export interface OwnerQuestion {
   readonly profile: ForeignProfile;
   readonly process: MarkedProcess;
@@ -21,6 +18,9 @@ export interface OwnerQuestion {
   /** By the number somebody gave: who has it now. */
   readonly claimed: ReadonlyMap<string, ProcessEvidence | null>;
 }
+
+/** Instead of a number: the file that should hold it is not there. One that cannot be read, or is being written, says nothing. */
+export const NO_FILE = "";
 
 /** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
 export function ownerOf({ profile, process, runId, carriers, claimed }: OwnerQuestion): OwnerFate {

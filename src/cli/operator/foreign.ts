@@ -7,6 +7,7 @@ import { BadInput } from "../../errors.js";
 import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { print } from "../runs/print.js";
@@ -50,11 +51,22 @@ export async function cleanupForeign(
     say("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
-  const ended = await Promise.all(carriers.map(end));
+  // Whoever was asked may have taken his time: an owner that is back by now keeps its processes.
+  const now = await findCarriers(await profilesNamed(profile));
+  const ended = await Promise.all(carriers.map((each) => endOrphan(each, now)));
   if (json) print(`${JSON.stringify(ended, null, 2)}\n`);
   else
     for (const { pid, outcome, why } of ended) print(`${pid}: ${outcome}${why === "" ? "" : ` (${why})`}\n`);
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
+}
+
+async function endOrphan(carrier: Carrier, now: readonly Carrier[]): Promise<Ended> {
+  const { pid, startTime } = carrier.process.identity;
+  const same = now.find(
+    ({ process: { identity } }) => identity.pid === pid && identity.startTime === startTime,
+  );
+  if (same === undefined || same.fate.kind === "gone") return end(carrier);
+  return { pid, profile: carrier.profile.name, outcome: "left alone", why: same.fate.why };
 }
 
 interface Ended {
@@ -141,18 +153,18 @@ async function claimedOwners(
     "pid-file" in owner
       ? [await readPidFile(owner["pid-file"])]
       : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
+  if ("pid-file" in owner && said[0] === NO_FILE) return new Map([[NO_FILE, null]]);
   const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
   const evidence = await inspect(findAnchor(), pids.map(Number), { brief: true });
-  const owners = new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
-  // A tool that has ended takes its file with it; one that cannot be read says nothing.
-  return said[0] === NO_FILE ? owners.set(NO_FILE, null) : owners;
+  return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
 }
 
+/** A tool that has ended takes its file with it; one that cannot be read says nothing. */
 async function readPidFile(path: string): Promise<string> {
   try {
-    return (await readFile(path, "utf8")).trim();
+    return (await readFile(path, "utf8")).trim() || "(empty)";
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ENOENT" ? NO_FILE : "";
+    return errnoOf(error) === "ENOENT" ? NO_FILE : "(unreadable)";
   }
 }
 

@@ -43,6 +43,8 @@ export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<r
   if (filter.states !== undefined) query = query.where("state", "in", filter.states);
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
+  if (filter.notFrom !== undefined && filter.notFrom.length > 0)
+    query = query.where("origin_instance_id", "not in", filter.notFrom);
   if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
   if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
@@ -86,13 +88,13 @@ export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Pro
   return rows.map(({ run_id }) => run_id);
 }
 
-export async function countEnded(db: Kysely<Schema>): Promise<number> {
-  const { ended } = await db
+export async function countEnded(db: Kysely<Schema>, notFrom: readonly string[]): Promise<number> {
+  let query = db
     .selectFrom("runs")
     .select((of) => of.fn.countAll<number>().as("ended"))
-    .where(sql<boolean>`state = 'exited'`)
-    .executeTakeFirstOrThrow();
-  return ended;
+    .where(sql<boolean>`state = 'exited'`);
+  if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
+  return (await query.executeTakeFirstOrThrow()).ended;
 }
 
 export async function listEvents(db: Kysely<Schema>, filter: EventFilter): Promise<readonly RunEvent[]> {

@@ -145,8 +145,8 @@ export class SqliteStore implements Store {
     return this.#connection.transaction(() => runIds.filter((runId) => this.#deleteRun(runId)).length);
   }
 
-  countEnded(): Promise<number> {
-    return read.countEnded(this.#db);
+  countEnded(notFrom: readonly string[] = []): Promise<number> {
+    return read.countEnded(this.#db, notFrom);
   }
 
   async now(): Promise<number> {

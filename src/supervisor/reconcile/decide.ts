@@ -136,7 +136,13 @@ function elsewhere(record: RunRecord, around: Surroundings, sameHost: boolean): 
 }
 
 /** The rows that follow from a look. `record` is open to us by `claim`. */
-export function decide(record: RunRecord, claim: Claim, sight: Sight, here: MachineIdentity): Decision {
+export function decide(
+  record: RunRecord,
+  claim: Claim,
+  sight: Sight,
+  here: MachineIdentity,
+  unreachableMs = 0,
+): Decision {
   if (sight.exitFile)
     return { row: "exit-file", action: "finalize", why: "it had ended; its exit file says how" };
   if (record.bootId !== here.bootId)
@@ -147,12 +153,12 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
     };
   const sameNamespace = record.pidNamespace === here.pidNamespace;
   // Whoever has its number in this container is another process, however alike the two may look.
-  if (sight.imported !== null && !sameNamespace) return ELSEWHERE;
+  if (sight.imported !== null && !sameNamespace) return decideElsewhere(sight, unreachableMs);
   if (sight.imported !== null) return decideImported(sight.imported);
   const mine = claim.evidence === "mine";
   const taken = record.originInstanceId !== record.ownerInstanceId;
   // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
-  if (!sameNamespace && !mine) return ELSEWHERE;
+  if (!sameNamespace && !mine) return decideElsewhere(sight, unreachableMs);
   if (sight.anchor === "alive") return decideAlive(record, mine, taken);
   if (sight.anchor === "unknown") return UNSEEN;
   if (record.root === null) {
@@ -162,6 +168,7 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
         action: "sweep",
         why: "nobody answers for it, but its cgroup is not empty",
       };
+    if (sight.boundary === "unknown") return UNSEEN;
     return { row: "never-executed", action: "spawn-error", why: "it was interrupted before the command ran" };
   }
   if (!sameNamespace)
@@ -173,13 +180,29 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
   return decideDead(sight);
 }
 
-const ELSEWHERE: Decision = { row: "elsewhere", action: "leave", why: "it lives in another container" };
+/** A container that is gone takes its processes with it, but does not say so. */
+function decideElsewhere({ anchor }: Sight, unreachableMs: number): Decision {
+  if (anchor !== "gone" || unreachableMs < defaults.hostLostMs)
+    return { row: "elsewhere", action: "leave", why: "it lives in another container" };
+  return {
+    row: "elsewhere",
+    action: "lose",
+    why: "nothing was heard of it, in another container, for a day",
+  };
+}
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */
 const UNSEEN: Decision = {
   row: "unseen",
   action: "leave",
   why: "its processes cannot be looked at now, so nothing is concluded",
+};
+
+/** Nor is anything concluded while what is written in its directory cannot be read. */
+export const UNREAD: Decision = {
+  row: "unseen",
+  action: "leave",
+  why: "its directory cannot be read, so nothing is concluded",
 };
 
 function decideAlive(record: RunRecord, mine: boolean, taken: boolean): Decision {

@@ -1,6 +1,14 @@
 import type { RunRecord } from "../../store/run-record.js";
 import type { Clock } from "../clock.js";
-import { decide, standing, type Claim, type Decision, type Sight, type Surroundings } from "./decide.js";
+import {
+  decide,
+  standing,
+  UNREAD,
+  type Claim,
+  type Decision,
+  type Sight,
+  type Surroundings,
+} from "./decide.js";
 import { look, type Looker } from "./look.js";
 
 export interface Examined {
@@ -31,13 +39,14 @@ export async function examine(
   const stood = records.map((record) => ({ record, stands: standing(record, around) }));
   const open = stood.flatMap(({ record, stands }) => (stands.kind === "open" ? [record] : []));
   const sights = await look(host, clock, around.instances, open);
-  return stood.flatMap(({ record, stands }): Examined[] => {
-    if (stands.kind === "decided") return [{ record, decision: stands.decision, claim: null, sight: null }];
+  return stood.map(({ record, stands }): Examined => {
+    if (stands.kind === "decided") return { record, decision: stands.decision, claim: null, sight: null };
     const { claim } = stands;
-    if (stands.kind === "given-up") return [{ record, decision: stands.decision, claim, sight: null }];
+    if (stands.kind === "given-up") return { record, decision: stands.decision, claim, sight: null };
     const sight = sights.get(record.runId);
-    return sight === undefined
-      ? []
-      : [{ record, decision: decide(record, claim, sight, around.machine), claim, sight }];
+    const unreachableMs = around.unreachableMs(record.runId);
+    const decision =
+      sight === undefined ? UNREAD : decide(record, claim, sight, around.machine, unreachableMs);
+    return { record, decision, claim, sight: sight ?? null };
   });
 }

@@ -1,14 +1,15 @@
-import type { AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
+import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import { RunExists } from "../../errors.js";
+import { NotSteering, RunExists } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { Lease, NewRun } from "../../store/store.js";
+import type { Lease, NewRun, RunChange } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
-import { endVerified, type Aftermath } from "../aftermath.js";
+import { endVerified, type Aftermath, type Traces } from "../aftermath.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
+import { letGo } from "../let-go.js";
 import type { LiveRun } from "../live-run.js";
-import { refuseGate } from "../regain.js";
+import { refuseGate, regain } from "../regain.js";
 import { resume } from "../resume.js";
 import { reconcileEvent } from "./act.js";
 import type { Decision } from "./decide.js";
@@ -16,7 +17,8 @@ import type { Decided } from "./reconcile.js";
 
 /**
  * A directory of which the store knows nothing (it was replaced or restored): give it a record, then treat it like any
- * other. What cannot be read off it is said to be unknown, and nothing is signalled on its word.
+ * other. What cannot be read off it is said to be unknown, and nothing is signalled on its word: only who is in a cgroup
+ * that was provably made for it.
  */
 export async function importRun(
   context: Context,
@@ -34,6 +36,8 @@ export async function importRun(
     return null;
   }
   observer?.close();
+  // Whoever forgets a run removes its directory, then its record: it may have been listed before and be asked for after.
+  if (observer === null && !(await host.runIds(run.instanceId)).includes(runId)) return null;
   const epoch = (observer?.welcome.highestEpoch ?? 0) + 1;
   const decision: Decision =
     observer === null
@@ -43,60 +47,89 @@ export async function importRun(
   const lease = await insert(context, unknownRun(context, run, epoch, ageMs), decision);
   if (lease === null) return null;
   decided({ runId, ...decision });
-  const link = observer === null ? null : await host.attach(run, epoch).catch(() => null);
-  if (link !== null) await store.saveRun(lease, gated(link));
+  if (observer === null) return concludeFound(context, run, lease, await boundaryOfRun(context, run));
+  await store.saveRun(lease, gated(observer));
+  const link = await host.attach(run, epoch).catch(() => null);
   const record = await store.getRun(runId);
   if (record === null) return null;
   const live = resume(context, record, lease, link?.welcome ?? null);
   // Its record was made just now, and dates nothing.
   live.startedAt = null;
-  if (link !== null) {
-    adopt(live, link, true);
-    refuseGate(live, link);
+  if (link === null) {
+    // It answered a moment ago: what became of it is found out like of any other.
+    context.track(runId, regain(live));
     return live;
   }
-  const remains = await host.remains(run);
-  const after: Aftermath =
-    remains.exit !== null
-      ? { kind: "exit", exit: remains.exit }
-      : {
-          kind: "lost",
-          remains,
-          emptiness: remains.swept?.emptiness ?? "unproven",
-          mode: "none",
-          killed: 0,
-          residue: [],
-          survivors: 0,
-          note: "it was found without a record, so nothing was signalled",
-        };
-  concludeAftermath(live, after);
-  await live.ended.promise;
-  return null;
+  adopt(live, link, true);
+  refuseGate(live, link);
+  return live;
 }
 
 /** A cgroup that is provably of a run of this state directory, with somebody in it, and no record: nobody answers for them. */
 export async function importBoundary(
   context: Context,
   run: RunAddress,
-  { path, inode }: Boundary,
+  boundary: Boundary,
   decided: (decision: Decided) => void,
 ): Promise<LiveRun | null> {
-  const { store, host } = context;
   const decision: Decision = {
     row: "detached-orphaned",
     action: "sweep",
     why: "a cgroup of this instance had no record, and was not empty",
   };
   const lease = await insert(context, unknownRun(context, run, 1, 0), decision);
-  const record = lease === null ? null : await store.getRun(run.runId);
-  if (lease === null || record === null) return null;
+  if (lease === null) return null;
   decided({ runId: run.runId, ...decision });
-  const boundary = { cgroup: path, cgroupInode: inode, note: null };
-  const live = resume(context, { ...record, boundary }, lease, null);
-  const remains = await host.remains(run);
-  concludeAftermath(live, { kind: "lost", remains, ...(await endVerified(host, live.traces)) });
+  return concludeFound(context, run, lease, boundary);
+}
+
+async function boundaryOfRun({ host }: Context, { instanceId, runId }: RunAddress): Promise<Boundary | null> {
+  const all = await host.boundaries(instanceId);
+  return all.find((each) => each.runId === runId) ?? null;
+}
+
+/** Nobody answers for it: what it left says how it ended, and who is still in its cgroup is ended. */
+async function concludeFound(
+  context: Context,
+  run: RunAddress,
+  lease: Lease,
+  boundary: Boundary | null,
+): Promise<LiveRun | null> {
+  const { store, host } = context;
+  // On record first: should we die here, whoever comes next knows where to look.
+  if (boundary !== null) await store.saveRun(lease, bounded(boundary));
+  const record = await store.getRun(run.runId);
+  if (record === null) return null;
+  const live = resume(context, record, lease, null);
+  live.startedAt = null;
+  try {
+    concludeAftermath(live, await whatWasFound(host, live.traces));
+  } catch (cause) {
+    letGo(live, new NotSteering(run.runId, "what is left of it could not be looked at"));
+    throw cause;
+  }
   await live.ended.promise;
   return null;
+}
+
+async function whatWasFound(host: AnchorHost, traces: Traces): Promise<Aftermath> {
+  const remains = await host.remains(traces.run);
+  if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
+  if (traces.boundary !== null) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
+  return {
+    kind: "lost",
+    remains,
+    emptiness: remains.swept?.emptiness ?? "unproven",
+    mode: "none",
+    killed: 0,
+    residue: [],
+    survivors: 0,
+    note: "it was found without a record, so nothing was signalled",
+  };
+}
+
+function bounded({ path, inode }: Boundary): RunChange {
+  return { to: "weaker", tier: "cgroup", boundary: { cgroup: path, cgroupInode: inode, note: null } };
 }
 
 /** Null: another supervisor was faster. */

@@ -24,7 +24,7 @@ export function addressOf({ originInstanceId, runId }: RunRecord): RunAddress {
 
 /**
  * What can be seen of these runs now. Processes and boundaries are asked for in two questions, however many there are;
- * a directory is read only where there is one.
+ * a directory is read only where there is one. Of a run whose directory cannot be read there is no sight.
  */
 export async function look(
   host: Looker,
@@ -37,17 +37,22 @@ export async function look(
   const processes = await lookAtProcesses(host, numbered);
   const boundaries = await lookAtBoundaries(host, numbered, processes);
   const sights = new Map<string, Sight>();
+  const lookAt = async (record: RunRecord): Promise<Sight> => {
+    const { runId } = record;
+    const seen = processes.get(runId) ?? { anchor: "gone", root: "gone" };
+    const boundary = boundaries.get(runId) ?? (cgroupOf(record) === null ? null : "unknown");
+    let sight: Sight = { ...NOTHING, ...seen, boundary };
+    if (directories.get(record.originInstanceId)?.has(runId) === true)
+      sight = await lookInside(host, clock, instances, record, sight);
+    const imported = record.imported === null ? null : await lookAtImported(host, record);
+    return { ...sight, imported };
+  };
   await atMost(
     defaults.recoverAtOnce,
     records.map((record) => async () => {
-      const { runId } = record;
-      const seen = processes.get(runId) ?? { anchor: "gone", root: "gone" };
-      const there = directories.has(runId);
-      const boundary = boundaries.get(runId) ?? (cgroupOf(record) === null ? null : "unknown");
-      let sight: Sight = { ...NOTHING, ...seen, boundary };
-      if (there) sight = await lookInside(host, clock, instances, record, sight);
-      const imported = record.imported === null ? null : await lookAtImported(host, record);
-      sights.set(runId, { ...sight, imported });
+      if (directories.get(record.originInstanceId) === null) return;
+      const sight = await lookAt(record).catch(() => null);
+      if (sight !== null) sights.set(record.runId, sight);
     }),
   );
   return sights;
@@ -59,14 +64,18 @@ function isHere({ machine }: Looker, { hostId, bootId, pidNamespace }: RunRecord
   return hostId === machine.hostId && bootId === machine.bootId && pidNamespace === machine.pidNamespace;
 }
 
+/** By instance. Null: they cannot be listed. */
 async function directoriesOf(
   host: Looker,
   instances: ReadonlyMap<string, LocalInstance>,
   records: readonly RunRecord[],
-): Promise<ReadonlySet<string>> {
+): Promise<ReadonlyMap<string, ReadonlySet<string> | null>> {
   const origins = new Set(records.map((record) => record.originInstanceId).filter((id) => instances.has(id)));
-  const found = await Promise.all([...origins].map((instanceId) => host.runIds(instanceId)));
-  return new Set(found.flat());
+  const found = [...origins].map(async (instanceId) => {
+    const runIds = await host.runIds(instanceId).catch(() => null);
+    return [instanceId, runIds === null ? null : new Set(runIds)] as const;
+  });
+  return new Map(await Promise.all(found));
 }
 
 interface Processes {

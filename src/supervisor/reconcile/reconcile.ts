@@ -10,7 +10,7 @@ import { examine, surroundings } from "./examine.js";
 import { noteLeft } from "./left.js";
 import { takeUpStrays } from "./strays.js";
 
-const OPEN: readonly RunStateName[] = ["starting", "running", "exiting"];
+export const OPEN: readonly RunStateName[] = ["starting", "running", "exiting"];
 
 export interface Scope {
   /** Only what an earlier process of this instance left. */

@@ -17,18 +17,33 @@ export async function takeUpStrays(
   decided: (decision: Decided) => void,
 ): Promise<readonly (LiveRun | null)[]> {
   const taken: (LiveRun | null)[] = [];
-  for (const instanceId of instanceIds) {
-    const runIds = await context.host.runIds(instanceId);
-    const work = runIds
-      .filter((runId) => !context.live.has(runId) && !context.settled.has(runId))
-      .map((runId) => () => takeUpDirectory(context, { instanceId, runId }, decided));
-    taken.push(...(await atMost(defaults.recoverAtOnce, work)));
-    for (const boundary of await context.host.boundaries(instanceId))
-      if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
-        taken.push(await takeUpBoundary(context, instanceId, boundary, decided));
-    if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
-      await context.host.removeInstance(instanceId);
-  }
+  for (const instanceId of instanceIds)
+    try {
+      taken.push(...(await takeUpInstance(context, instanceId, decided)));
+    } catch (cause) {
+      // What cannot be read of one must not keep the others waiting.
+      const message = `what instance ${instanceId} left could not be looked after; trying again`;
+      context.report({ runId: null, message, cause });
+    }
+  return taken;
+}
+
+async function takeUpInstance(
+  context: Context,
+  instanceId: string,
+  decided: (decision: Decided) => void,
+): Promise<readonly (LiveRun | null)[]> {
+  const taken: (LiveRun | null)[] = [];
+  const runIds = await context.host.runIds(instanceId);
+  const work = runIds
+    .filter((runId) => !context.live.has(runId) && !context.settled.has(runId))
+    .map((runId) => () => takeUpDirectory(context, { instanceId, runId }, decided));
+  taken.push(...(await atMost(defaults.recoverAtOnce, work)));
+  for (const boundary of await context.host.boundaries(instanceId))
+    if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
+      taken.push(await takeUpBoundary(context, instanceId, boundary, decided));
+  if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
+    await context.host.removeInstance(instanceId);
   return taken;
 }
 
@@ -48,11 +63,10 @@ async function takeUpDirectory(
   if (record === null) return importRun(context, run, decided);
   if (record.state !== "exited") return null;
   if (record.bootId === host.machine.bootId) {
-    const observer = await host.attach(run, 0).catch(() => null);
-    if (observer !== null) {
-      stopEndedElsewhere(context, observer);
-      return null;
-    }
+    // Undefined: somebody is there and does not answer, so the next look asks again.
+    const observer = await host.attach(run, 0).catch(() => undefined);
+    if (observer != null) stopEndedElsewhere(context, observer);
+    if (observer !== null) return null;
   }
   settled.add(run.runId);
   return null;
@@ -73,7 +87,9 @@ async function takeUpBoundary(
   if (record === null) return importBoundary(context, { instanceId, runId }, boundary, decided);
   if (record.state !== "exited" || record.boundary?.cgroupInode !== boundary.inode) return null;
   // Somebody may be about to say the end of it.
-  if ((await host.attach({ instanceId, runId }, 0).catch(() => null)) !== null) return null;
+  const observer = await host.attach({ instanceId, runId }, 0).catch(() => null);
+  observer?.close();
+  if (observer !== null) return null;
   const { graceMs } = record.policy;
   const { killed, survivors } = await host.reap({
     root: null,

@@ -182,6 +182,13 @@ describe("what it is", () => {
       seen({ boundary: "populated" }),
       "sweep detached-orphaned",
     ],
+    [
+      "no identity, and a cgroup that cannot be looked at",
+      never,
+      MINE,
+      seen({ boundary: "unknown" }),
+      "leave unseen",
+    ],
     ["behind the gate, its anchor answers", never, MINE, seen({ anchor: "alive" }), "continue anchor-alive"],
     [
       "mine, its anchor lives",
@@ -294,4 +301,13 @@ describe("what it is", () => {
           expect(["sweep", "adopt", "terminate"]).not.toContain(action);
         }
   });
+});
+
+test("a dead owner's in another container: lost on record after a day without an answer, and only then", () => {
+  const after = (ms: number, change: Partial<Sight> = {}): string =>
+    decide(run("dead", HOUR, CONTAINER), DEAD, seen(change), HERE, ms).action;
+  expect(after(defaults.hostLostMs - 1)).toBe("leave");
+  expect(after(defaults.hostLostMs)).toBe("lose");
+  expect(after(defaults.hostLostMs, { anchor: "alive" })).toBe("leave");
+  expect(after(defaults.hostLostMs, { anchor: "unknown" })).toBe("leave");
 });
