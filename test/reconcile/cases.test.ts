@@ -53,7 +53,11 @@ describe.concurrent("a run whose owner was killed", () => {
       exit: { reason: "exit", code: 9, source: "anchor" },
       emptiness: "proven",
     });
-    expect(house.eventTypes(runId).filter((type) => type !== "output")).toEqual(["spawn", "reconcile", "exit"]);
+    expect(house.eventTypes(runId).filter((type) => type !== "output")).toEqual([
+      "spawn",
+      "reconcile",
+      "exit",
+    ]);
     expect(house.news).toContainEqual(
       expect.objectContaining({ type: "decision", runId, row: "anchor-alive", action: "adopt" }),
     );
@@ -99,7 +103,9 @@ describe.concurrent("when processes cannot be looked at", () => {
     { name: "a run with a dead anchor and a cgroup", tier: tiers.cgroup, silence: true, row: "root-alive" },
   ];
   for (const { name, tier, silence, row } of situations)
-    test(`${name} is neither signalled nor ended; when they can be again, it is decided`, async ({ skip }) => {
+    test(`${name} is neither signalled nor ended; when they can be again, it is decided`, async ({
+      skip,
+    }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using house = await House.open(tier);
       const runId = await orphan(house, { onOrphan: "terminate" });

@@ -45,7 +45,15 @@ async function recordDead(house: House, count: number): Promise<void> {
         ownerInstanceId: DEAD,
         leaseEpoch: 1,
         deadlines: { overallMs: null, noOutputMs: null },
-        policy: { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, onEscape: "fail", onOrphan: "adopt" },
+        policy: {
+          graceMs,
+          settleMs,
+          drainMs,
+          killReportMs,
+          ownerLossMs,
+          onEscape: "fail",
+          onOrphan: "adopt",
+        },
         createdAt: Date.now(),
         imported: null,
       },
@@ -194,10 +202,9 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     const ended = house.everything();
     keeper.goOn();
     // Somebody else's end of it is an end all the same; either answer is true.
-    const said = await until("it has noticed", () => [
-      ...keeper.said("rejected"),
-      ...keeper.said("ended"),
-    ].at(0));
+    const said = await until("it has noticed", () =>
+      [...keeper.said("rejected"), ...keeper.said("ended")].at(0),
+    );
     expect(said.runId).toBe(runId);
     expect(house.everything()).toEqual(ended);
     await Promise.all([keeper.close(), thief.close()]);

@@ -132,7 +132,10 @@ const cases: readonly Case[] = [
     end: async (_, keeper, __, runId) => {
       keeper.goOn();
       await keeper.write(runId, "exit 4\n");
-      expect((await keeper.hear("ended")).record).toMatchObject({ exit: { code: 4 }, ownerInstanceId: FIRST });
+      expect((await keeper.hear("ended")).record).toMatchObject({
+        exit: { code: 4 },
+        ownerInstanceId: FIRST,
+      });
       await keeper.kill();
     },
   },
@@ -465,8 +468,7 @@ describe.concurrent("a run without an end on record", () => {
         })),
       );
       expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(ends ? 1 : 0);
-      if (left && told === 1)
-        expect(house.problems.map(({ runId: of }) => of)).toEqual([runId]);
+      if (left && told === 1) expect(house.problems.map(({ runId: of }) => of)).toEqual([runId]);
       else expect(house.problems).toEqual([]);
 
       // Whoever was left alone was not even stopped.

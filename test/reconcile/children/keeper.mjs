@@ -221,16 +221,23 @@ function wrapped(target, changed) {
 // oxlint-disable-next-line typescript/unbound-method -- called with its socket below
 const { write } = Socket.prototype;
 Socket.prototype.write = function (chunk, ...rest) {
-  if (Buffer.isBuffer(chunk) && chunk[4] === START) return write.call(this, chunk, () => void reached("asked"));
+  if (Buffer.isBuffer(chunk) && chunk[4] === START)
+    return write.call(this, chunk, () => void reached("asked"));
   return write.call(this, chunk, ...rest);
 };
+
+async function obey(order, given) {
+  try {
+    await orders[order](given);
+  } catch (error) {
+    say("failed", { order, code: error.code ?? null, message: error.message });
+  }
+}
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { order, ...given } = JSON.parse(line);
   // Not awaited: while one order is being carried out, or hangs, others may follow.
-  void (async () => orders[order](given))().catch((error) =>
-    say("failed", { order, code: error.code ?? null, message: error.message }),
-  );
+  void obey(order, given);
 }
 // Nobody gives orders any more. Without a farewell that is a crash.
 if (!farewell) process.exit(3);
