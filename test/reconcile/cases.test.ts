@@ -218,7 +218,13 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
     test(`${whose}: whoever is in it is ended, and that is on record`, async ({ skip }) => {
       if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
       await using house = await House.open(tiers.cgroup);
-      const runId = await orphan(house);
+      const { token } = house.crowd;
+      const keeper = await house.keeper(FIRST);
+      const { runId } = await keeper.spawn(
+        house.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`),
+      );
+      await until("all three are there", () => house.crowd.others().length === 3);
+      await keeper.kill();
       await house.silence(FIRST);
       await rm(house.runDirectory({ originInstanceId: FIRST, runId }), { recursive: true });
       house.sql("delete from runs");
@@ -230,7 +236,7 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
         state: "exited",
         emptiness: "proven",
         exit: { reason: "lost", source: "none" },
-        residueCount: 5,
+        residueCount: 3,
       });
       expect(house.decisions(runId)).toMatchObject([{ row: "detached-orphaned", action: "sweep", by }]);
       expect(house.eventTypes(runId)).toEqual(["reconcile", "cleanup", "exit"]);

@@ -9,7 +9,8 @@ import { steps, type StepName } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */
-const RUNS = soak ? 24 : 3;
+const RUNS = soak ? 6 : 3;
+const ROUNDS = soak ? 10 : 1;
 const graceMs = 100;
 const ownerLossMs = 100;
 /** What a loaded machine may take beyond its policy. */
@@ -259,14 +260,15 @@ describe.concurrent("SIGKILL", () => {
         if (target.anchor && step === "inserted") continue;
         test(`of ${target.name}, ${phase.name}: ${step}`, async ({ skip }) => {
           if (target.tier.whyNot !== null) skip(target.tier.whyNot);
-          await play(phase, step, target);
+          for (let round = 0; round < ROUNDS; round++) await play(phase, step, target);
         });
       }
   for (const step of sweep.steps)
     test(`of the supervisor, ${sweep.name}: ${step}`, async ({ skip }) => {
       const [supervisor] = targets;
       if (supervisor === undefined || tiers.cgroup.whyNot !== null) return skip(tiers.cgroup.whyNot ?? "");
-      await play(sweep, step, { ...supervisor, tier: tiers.cgroup });
+      const target = { ...supervisor, tier: tiers.cgroup };
+      for (let round = 0; round < ROUNDS; round++) await play(sweep, step, target);
     });
 
   afterAll(() => {

@@ -73,7 +73,7 @@ async function recordDead(house: House, count: number): Promise<void> {
   await store[Symbol.asyncDispose]();
 }
 
-test(`two supervisors, ${LEASES} expired leases: each is stolen exactly once`, async () => {
+test.concurrent(`two supervisors, ${LEASES} expired leases: each is stolen exactly once`, async () => {
   await using house = await House.open();
   const dead = await house.keeper(DEAD);
   const living: string[] = [];
@@ -237,7 +237,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
   });
 });
 
-test("an instance that is alive is not robbed however long its lease has expired by another's clock", async () => {
+test.concurrent("an instance that is alive is not robbed however long its lease has expired by another's clock", async () => {
   await using house = await House.open();
   // Alive, but it holds none of the runs that say so.
   mkdirSync(join(house.home, "instances", DEAD), { recursive: true, mode: 0o700 });

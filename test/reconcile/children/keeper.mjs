@@ -73,13 +73,13 @@ const orders = {
   },
   async spawn({ input, options }) {
     const run = await supervisor.spawn(input, options);
-    hold(run);
+    keep(run);
     await reached("running");
     say("spawned", { runId: run.runId, record: await supervisor.getRun(run.runId) });
   },
   async reconcile({ scope }) {
     const { decisions, runs: taken } = await supervisor.reconcile(scope);
-    for (const run of taken) hold(run);
+    for (const run of taken) keep(run);
     say("reconciled", { decisions, runIds: taken.map(({ runId }) => runId) });
   },
   async cancel({ runId, options }) {
@@ -100,7 +100,7 @@ const orders = {
   },
 };
 
-function hold(run) {
+function keep(run) {
   runs.set(run.runId, run);
   void pass(run);
   void run.wait().then(
