@@ -19,6 +19,7 @@ import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
 import { Leases } from "./leases.js";
+import type { LiveRun } from "./live-run.js";
 import { Left } from "./reconcile/left.js";
 import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
 import { robbed } from "./regain.js";
@@ -84,7 +85,8 @@ class ComposedSupervisor implements Supervisor {
       instanceId,
       held: () => live.size,
       missing: (known) => {
-        for (const each of [...live.values()]) if (!known.has(each.facts.runId)) robbed(each, null);
+        for (const each of live.values())
+          if (!known.has(each.facts.runId)) this.#context.track(each.facts.runId, this.#robbed(each));
       },
       failing: (cause) =>
         report({ runId: null, message: "the leases could not be renewed; trying again", cause }),
@@ -166,6 +168,13 @@ class ComposedSupervisor implements Supervisor {
     });
     this.#reconciling = pass.catch(() => undefined);
     return tracked(this.#work, pass);
+  }
+
+  /** Whoever has it now is named, if the store can still say. */
+  async #robbed(live: LiveRun): Promise<void> {
+    const record = await this.#context.store.getRun(live.facts.runId).catch(() => null);
+    const owner = record?.ownerInstanceId ?? null;
+    robbed(live, owner === this.instanceId ? null : owner);
   }
 
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
