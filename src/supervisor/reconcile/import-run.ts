@@ -8,7 +8,7 @@ import { endVerified, type Aftermath } from "../aftermath.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
 import { type LiveRun } from "../live-run.js";
-import { refuseGate } from "../regain.js";
+import { refuseGate, regain } from "../regain.js";
 import { resume } from "../resume.js";
 import { reconcileEvent } from "./act.js";
 import type { Decision } from "./decide.js";
@@ -36,16 +36,23 @@ export async function importRun(context: Context, run: RunAddress): Promise<Live
       : { row: "imported", action: "continue", why: "its directory had no record; its anchor lives" };
   const lease = await insert(context, unknownRun(context, run, epoch), decision);
   if (lease === null) return null;
-  const link = observer === null ? null : await host.attach(run, epoch).catch(() => null);
-  if (link !== null) await store.saveRun(lease, gated(link));
+  // On record before anything else: should its anchor die now, its tree can still be verified.
+  if (observer !== null) await store.saveRun(lease, gated(observer));
   const record = await store.getRun(runId);
   if (record === null) return null;
-  const live = resume(context, record, lease, link?.welcome ?? null);
-  if (link !== null) {
-    adopt(live, link, true);
-    refuseGate(live, link);
+  if (observer !== null) {
+    const link = await host.attach(run, epoch).catch(() => null);
+    const live = resume(context, record, lease, link?.welcome ?? null);
+    if (link !== null) {
+      adopt(live, link, true);
+      refuseGate(live, link);
+    } else {
+      // It answered a moment ago: what became of it is found out like for any other.
+      context.track(runId, regain(live));
+    }
     return live;
   }
+  const live = resume(context, record, lease, null);
   const remains = await host.remains(run);
   const after: Aftermath =
     remains.exit !== null
