@@ -37,7 +37,9 @@ async function takeUpDirectory(context: Context, run: RunAddress): Promise<LiveR
   if (record === null) return importRun(context, run);
   if (record.state !== "exited") return null;
   if (record.bootId === host.machine.bootId) {
-    const observer = await host.attach(run, 0).catch(() => null);
+    // One that is there and does not answer is not gone: the next look asks again.
+    const observer = await host.attach(run, 0).catch(() => "silent" as const);
+    if (observer === "silent") return null;
     if (observer !== null) {
       stopEndedElsewhere(context, observer);
       return null;
@@ -61,7 +63,9 @@ async function takeUpBoundary(
   if (record === null) return importBoundary(context, { instanceId, runId }, boundary);
   if (record.state !== "exited" || record.boundary?.cgroupInode !== boundary.inode) return null;
   // Somebody may be about to say the end of it.
-  if ((await host.attach({ instanceId, runId }, 0).catch(() => null)) !== null) return null;
+  const observer = await host.attach({ instanceId, runId }, 0).catch(() => null);
+  observer?.close();
+  if (observer !== null) return null;
   const { graceMs } = record.policy;
   const { killed, survivors } = await host.reap({
     root: null,
