@@ -33,6 +33,17 @@ async function orphan(house: House, options: SpawnOptions = {}): Promise<string>
   return runId;
 }
 
+/** Three who go when they are asked: what has no record has the usual grace, which is long. */
+async function docile(house: House): Promise<string> {
+  const { token } = house.crowd;
+  const keeper = await house.keeper(FIRST);
+  const script = `setsid sleep 100003.${token} & sleep 100001.${token}; :`;
+  const { runId } = await keeper.spawn(house.script(script));
+  await until("all three are there", () => house.crowd.others().length === 3);
+  await keeper.kill();
+  return runId;
+}
+
 async function end(supervisor: Supervisor, runId: string): Promise<void> {
   const run = supervisor.run(runId);
   await run?.cancel();
@@ -184,7 +195,7 @@ describe.concurrent("a run directory without a record", () => {
   test("whose anchor dies while it is given one: its tree is ended all the same", async ({ skip }) => {
     if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
     await using house = await House.open(tiers.cgroup);
-    const runId = await orphan(house);
+    const runId = await docile(house);
     house.sql("delete from runs");
     house.sql("delete from run_events");
     const next = await house.keeper(NEXT);
@@ -283,13 +294,7 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
     test(`${whose}: whoever is in it is ended, and that is on record`, async ({ skip }) => {
       if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
       await using house = await House.open(tiers.cgroup);
-      const { token } = house.crowd;
-      const keeper = await house.keeper(FIRST);
-      const { runId } = await keeper.spawn(
-        house.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`),
-      );
-      await until("all three are there", () => house.crowd.others().length === 3);
-      await keeper.kill();
+      const runId = await docile(house);
       await house.silence(FIRST);
       await rm(house.runDirectory({ originInstanceId: FIRST, runId }), { recursive: true });
       house.sql("delete from runs");

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
+import { until } from "../tree/living.js";
 import { tiers, type Tier } from "../tree/seat.js";
 import { House } from "./house.js";
 import type { Keeper } from "./keeper.js";
@@ -36,8 +37,9 @@ describe.concurrent("a supervisor that stopped in the midst of taking over a run
       const runId = await orphan(house, false);
       const late = await stoppedAt(house, step);
       house.expireLeases(STALLED_MS);
-      const other = await house.keeper("in_other");
-      expect((await other.reconcile()).runIds).toEqual([runId]);
+      const other = await house.supervisor("in_other");
+      const [run] = (await other.reconcile()).runs;
+      if (run === undefined) throw new Error("it was not taken over");
       const taken = house.everything();
 
       late.goOn();
@@ -49,14 +51,14 @@ describe.concurrent("a supervisor that stopped in the midst of taking over a run
       const claimed = step === "stolen" || step === "attached";
       expect(thieves).toEqual(claimed ? ["in_late", "in_other"] : ["in_other"]);
 
-      await other.write(runId, "exit 5\n");
-      expect((await other.hear("ended")).record).toMatchObject({
+      await run.write("exit 5\n");
+      expect(await run.wait()).toMatchObject({
         exit: { reason: "ownership-escape", code: 5, source: "anchor" },
         ownerInstanceId: "in_other",
         emptiness: "proven",
       });
       expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
-      await Promise.all([late.close(), other.close()]);
+      await late.close();
     });
 
   const sweeps: readonly StepName[] = ["stealing", "stolen", "reaping", "reaped", "end-saving", "end-saved"];
@@ -68,7 +70,7 @@ describe.concurrent("a supervisor that stopped in the midst of taking over a run
       const runId = await orphan(house, true);
       const late = await stoppedAt(house, step);
       house.expireLeases(STALLED_MS);
-      const other = await house.keeper("in_other");
+      const other = await house.supervisor("in_other");
       await other.reconcile();
       await house.ended(runId);
       expect(house.crowd.others()).toEqual([]);
@@ -77,18 +79,14 @@ describe.concurrent("a supervisor that stopped in the midst of taking over a run
       late.goOn();
       await late.hear("reconciled");
       expect(house.everything()).toEqual(ended);
-      expect(await recordOf(house)).toMatchObject({ emptiness: "proven", exit_reason: "lost" });
+      expect(house.sql("select * from runs")).toMatchObject([{ emptiness: "proven", exit_reason: "lost" }]);
       expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
-      await Promise.all([late.close(), other.close()]);
-      await house.tidy(await house.supervisor("in_tidy"));
+      await late.close();
+      await house.tidy(other);
     });
 });
 
-async function recordOf(house: House): Promise<unknown> {
-  return house.sql("select * from runs")[0];
-}
-
-test("an owner robbed by one that died before it reached the anchor: lets go, names it, and the next goes on", async () => {
+test.concurrent("an owner robbed by one that died before it reached the anchor: lets go, names it, and the next goes on", async () => {
   await using house = await House.open();
   const keeper = await house.keeper(FIRST);
   const script = 'echo up; read a; echo "got $a"; read b; echo "got $b"; exit 6';
@@ -112,5 +110,30 @@ test("an owner robbed by one that died before it reached the anchor: lets go, na
   if (run === null) throw new Error("it was not adopted");
   await run.write("two\n");
   expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 6 }, leaseEpoch: 3 });
+  await keeper.close();
+});
+
+test.concurrent("a supervisor stopped past its lease and not robbed goes on, and its lease is healthy again", async () => {
+  await using house = await House.open();
+  const keeper = await house.keeper("in_first");
+  const { runId } = await keeper.spawn(house.script('echo up; read a; echo "got $a"; read b; exit 6'));
+  await keeper.printed("up");
+  await keeper.stop();
+  house.expireLeases(defaults.leaseMs);
+  const other = await house.supervisor("in_other");
+  expect((await other.reconcile()).decisions).toMatchObject([{ row: "stalled", action: "leave" }]);
+  keeper.goOn();
+  await keeper.write(runId, "one\n");
+  await keeper.printed("got one");
+  const now = Number(house.column(runId, "lease_expires_at"));
+  await until(
+    "it has renewed its lease",
+    () => Number(house.column(runId, "lease_expires_at")) > now + defaults.leaseMs,
+    defaults.renewMs + 5_000,
+  );
+  expect((await other.reconcile()).decisions).toMatchObject([{ row: "healthy", action: "leave" }]);
+  await keeper.write(runId, "two\n");
+  expect((await keeper.hear("ended")).record).toMatchObject({ exit: { code: 6 }, leaseEpoch: 1 });
+  expect(keeper.said("problem")).toEqual([]);
   await keeper.close();
 });
