@@ -16,7 +16,7 @@ export function namespacesAreToBeHad(): boolean {
   return spawnSync("unshare", [...UNSHARE, "sh", "-c", choose], { stdio: "ignore" }).status === 0;
 }
 
-/** Runs drivers of `children/` below a PID 1 of their own. What they leave running ends with the namespace. */
+/** Runs drivers below a PID 1 of their own. What they leave running ends with the namespace. */
 export class Namespaces implements AsyncDisposable {
   readonly #directory: string;
   readonly #helper: string;
@@ -34,9 +34,10 @@ export class Namespaces implements AsyncDisposable {
     this.#helper = helper;
   }
 
-  /** What the driver printed. */
-  async drive(driver: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<unknown> {
-    const command = [process.execPath, path(`children/${driver}.mjs`), this.#helper, ...args];
+  /** What the driver printed. A name is one of `children/`. */
+  async drive(driver: string | URL, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<unknown> {
+    const script = typeof driver === "string" ? path(`children/${driver}.mjs`) : fileURLToPath(driver);
+    const command = [process.execPath, script, this.#helper, ...args];
     // The shell stays: PID 1 must bury the orphans.
     const { stdout } = await run("unshare", [...UNSHARE, "sh", "-c", '"$@"; exit $?', "sh", ...command], {
       env: { ...process.env, ...env },

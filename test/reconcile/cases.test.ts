@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -14,12 +14,33 @@ const FIRST = "in_first";
 const NEXT = "in_next";
 const graceMs = 200;
 
+/** As somebody writes who is wrong about it. */
+const ENDED = {
+  state: "exited",
+  ended_at: Date.now(),
+  exit_reason: "lost",
+  exit_actor: "",
+  exit_source: "none",
+  emptiness: "unproven",
+};
+
 async function orphan(house: House, options: SpawnOptions = {}): Promise<string> {
   const keeper = await house.keeper(FIRST);
   const { runId } = await keeper.spawn(house.scenario, { graceMs, ...options });
   await house.crowd.complete();
   await keeper.kill();
   house.expireLeases();
+  return runId;
+}
+
+/** Three who go when they are asked: what has no record has the usual grace, which is long. */
+async function docile(house: House): Promise<string> {
+  const { token } = house.crowd;
+  const keeper = await house.keeper(FIRST);
+  const script = `setsid sleep 100003.${token} & sleep 100001.${token}; :`;
+  const { runId } = await keeper.spawn(house.script(script));
+  await until("all three are there", () => house.crowd.others().length === 3);
+  await keeper.kill();
   return runId;
 }
 
@@ -66,14 +87,7 @@ describe.concurrent("a run whose owner was killed", () => {
   test("and whose record somebody else has ended: its tree is terminated when the owner returns", async () => {
     await using house = await House.open();
     const runId = await orphan(house);
-    house.edit(runId, {
-      state: "exited",
-      ended_at: Date.now(),
-      exit_reason: "lost",
-      exit_actor: "",
-      exit_source: "none",
-      emptiness: "unproven",
-    });
+    house.edit(runId, ENDED);
     const ended = house.everything();
 
     const returned = await house.supervisor(FIRST);
@@ -95,6 +109,21 @@ function blind(house: House): () => void {
   chmodSync(path, 0o700);
   return () => renameSync(`${path}.kept`, path);
 }
+
+test.concurrent("behind an ended record, an anchor that does not answer is asked again", async () => {
+  await using house = await House.open();
+  const runId = await orphan(house, { kind: "service" });
+  house.edit(runId, ENDED);
+  const key = join(house.runDirectory({ originInstanceId: FIRST, runId }), "key");
+  const kept = readFileSync(key);
+  writeFileSync(key, "0".repeat(kept.length));
+  const next = await house.supervisor(NEXT);
+  await next.reconcile();
+  expect(house.crowd.others()).toHaveLength(5);
+  writeFileSync(key, kept);
+  await next.reconcile();
+  await house.crowd.gone(5_000);
+});
 
 describe.concurrent("when processes cannot be looked at", () => {
   const situations: readonly { name: string; tier: Tier; silence: boolean; row: string }[] = [
@@ -135,7 +164,54 @@ describe.concurrent("when processes cannot be looked at", () => {
     });
 });
 
+test.concurrent("processes cannot be looked at in the midst of a sweep: it is finished when they can", async ({
+  skip,
+}) => {
+  if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
+  await using house = await House.open(tiers.cgroup);
+  const runId = await orphan(house);
+  await house.silence(FIRST);
+  const next = await house.keeper(NEXT);
+  await next.stopAt("reaping");
+  next.order("reconcile", { scope: {} });
+  await next.arrived();
+  const before = house.alive();
+  const see = blind(house);
+  next.goOn();
+  await next.hear("reconciled");
+  expect((await next.hear("problem")).message).toContain("cannot find out yet");
+  expect(house.alive()).toEqual(before);
+  expect(house.column(runId, "state")).toBe("running");
+  see();
+  await house.ended(runId);
+  expect(house.crowd.others()).toEqual([]);
+  expect(house.sql("select * from runs")).toMatchObject([{ exit_reason: "lost", emptiness: "proven" }]);
+  expect(house.decisions(runId)).toHaveLength(1);
+  await next.close();
+  await house.tidy(await house.supervisor("in_tidy"));
+});
+
 describe.concurrent("a run directory without a record", () => {
+  test("whose anchor dies while it is given one: its tree is ended all the same", async ({ skip }) => {
+    if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
+    await using house = await House.open(tiers.cgroup);
+    const runId = await docile(house);
+    house.sql("delete from runs");
+    house.sql("delete from run_events");
+    const next = await house.keeper(NEXT);
+    await next.stopAt("inserted");
+    next.order("reconcile", { scope: {} });
+    await next.arrived();
+    await house.silence(FIRST);
+    next.goOn();
+    await house.ended(runId);
+    expect(house.crowd.others()).toEqual([]);
+    expect(house.sql("select * from runs")).toMatchObject([{ exit_reason: "lost", emptiness: "proven" }]);
+    expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+    await next.close();
+    await house.tidy(await house.supervisor("in_tidy"));
+  });
+
   for (const [whose, by] of [
     ["mine", FIRST],
     ["a dead instance's", NEXT],
@@ -218,7 +294,7 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
     test(`${whose}: whoever is in it is ended, and that is on record`, async ({ skip }) => {
       if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
       await using house = await House.open(tiers.cgroup);
-      const runId = await orphan(house);
+      const runId = await docile(house);
       await house.silence(FIRST);
       await rm(house.runDirectory({ originInstanceId: FIRST, runId }), { recursive: true });
       house.sql("delete from runs");
@@ -230,7 +306,7 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
         state: "exited",
         emptiness: "proven",
         exit: { reason: "lost", source: "none" },
-        residueCount: 5,
+        residueCount: 3,
       });
       expect(house.decisions(runId)).toMatchObject([{ row: "detached-orphaned", action: "sweep", by }]);
       expect(house.eventTypes(runId)).toEqual(["reconcile", "cleanup", "exit"]);

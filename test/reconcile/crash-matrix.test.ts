@@ -9,7 +9,8 @@ import { steps, type StepName } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */
-const RUNS = soak ? 24 : 3;
+const RUNS = soak ? 6 : 3;
+const ROUNDS = soak ? 10 : 1;
 const graceMs = 100;
 const ownerLossMs = 100;
 /** What a loaded machine may take beyond its policy. */
@@ -44,12 +45,16 @@ interface Standing {
 
 interface Phase {
   readonly name: string;
-  readonly steps: readonly StepName[];
-  bring(house: House, step: StepName): Promise<Standing>;
+  readonly steps: readonly (StepName | typeof AT_REST)[];
+  bring(house: House, step: StepName | typeof AT_REST): Promise<Standing>;
+  /** Its runs have the two policies of `options`. */
+  readonly mixed?: true;
   readonly reasons: readonly string[];
 }
 
 const ORIGIN = "in_victim";
+/** Not a step of anything: everybody is there, and nothing is going on. */
+const AT_REST = "at rest";
 
 function options(at: number): SpawnOptions {
   return at % 2 === 0 ? { graceMs, ownerLossMs } : { graceMs, onOrphan: "terminate" };
@@ -66,15 +71,24 @@ async function spawned(house: House, given: (at: number) => SpawnOptions): Promi
   return { keeper, runIds };
 }
 
+async function stopAt(keeper: Keeper, step: Phase["steps"][number], runs = RUNS): Promise<void> {
+  if (step !== AT_REST) await keeper.stopAt(step, runs);
+}
+
 /** Runs whose owner is dead, and a thief on its way to them. */
-async function thief(house: House, step: StepName, silenced: boolean, terminate: boolean): Promise<Standing> {
+async function thief(
+  house: House,
+  step: Phase["steps"][number],
+  silenced: boolean,
+  terminate: boolean,
+): Promise<Standing> {
   const { keeper: first, runIds } = await spawned(house, () => ({ graceMs, onOrphan: "adopt" }));
   await first.kill();
   if (silenced) await house.silence(ORIGIN);
   house.expireLeases();
   const keeper = await house.keeper("in_thief");
   // One look for all of them.
-  await keeper.stopAt(step, step === "looking" ? 1 : RUNS);
+  await stopAt(keeper, step, step === "looking" ? 1 : RUNS);
   keeper.order("reconcile", { scope: { terminate } });
   await keeper.arrived();
   return { keeper, runIds };
@@ -86,24 +100,37 @@ const phases: readonly Phase[] = [
     steps: steps.spawn,
     bring: async (house, step) => {
       const keeper = await house.keeper(ORIGIN);
-      await keeper.stopAt(step, RUNS);
+      await stopAt(keeper, step);
       for (let at = 0; at < RUNS; at++)
         keeper.order("spawn", { input: house.scenario, options: options(at) });
       await keeper.arrived();
       return { keeper, runIds: house.runsOf(ORIGIN) };
     },
+    mixed: true,
     reasons: ["spawn-error", "owner-lost", "lost", "manual-cancel"],
+  },
+  {
+    name: "run",
+    steps: [AT_REST],
+    bring: async (house) => {
+      const standing = await spawned(house, options);
+      await standing.keeper.stop();
+      return standing;
+    },
+    mixed: true,
+    reasons: ["owner-lost", "lost"],
   },
   {
     name: "terminate",
     steps: steps.terminate,
     bring: async (house, step) => {
       const { keeper, runIds } = await spawned(house, options);
-      await keeper.stopAt(step, RUNS);
+      await stopAt(keeper, step);
       for (const runId of runIds) keeper.cancel(runId);
       await keeper.arrived();
       return { keeper, runIds };
     },
+    mixed: true,
     reasons: ["manual-cancel", "owner-lost", "lost"],
   },
   {
@@ -111,7 +138,7 @@ const phases: readonly Phase[] = [
     steps: steps.finalize,
     bring: async (house, step) => {
       const { keeper, runIds } = await spawned(house, options);
-      await keeper.stopAt(step, RUNS);
+      await stopAt(keeper, step);
       for (const runId of runIds) keeper.order("write", { runId, data: "exit 7\n" });
       await keeper.arrived();
       return { keeper, runIds };
@@ -210,10 +237,18 @@ async function endAll(house: House, supervisor: Supervisor): Promise<void> {
   }
 }
 
-async function play(phase: Phase, step: StepName, target: Target): Promise<void> {
+/** Those whose policy says so are gone although nobody has come. */
+async function endedAlone(house: House): Promise<void> {
+  const others = 5 * Math.floor(RUNS / 2);
+  const withinMs = ownerLossMs + graceMs + slackMs;
+  await until("they have ended alone", () => house.crowd.others().length <= others, withinMs);
+}
+
+async function play(phase: Phase, step: Phase["steps"][number], target: Target): Promise<void> {
   await using house = await House.open(target.tier);
   const standing = await phase.bring(house, step);
   await strike(house, target, standing);
+  if (phase.mixed === true && !target.launcher) await endedAlone(house);
   await settle(house, phase, standing);
 }
 
@@ -225,21 +260,20 @@ describe.concurrent("SIGKILL", () => {
         if (target.anchor && step === "inserted") continue;
         test(`of ${target.name}, ${phase.name}: ${step}`, async ({ skip }) => {
           if (target.tier.whyNot !== null) skip(target.tier.whyNot);
-          await play(phase, step, target);
+          for (let round = 0; round < ROUNDS; round++) await play(phase, step, target);
         });
       }
   for (const step of sweep.steps)
     test(`of the supervisor, ${sweep.name}: ${step}`, async ({ skip }) => {
       const [supervisor] = targets;
       if (supervisor === undefined || tiers.cgroup.whyNot !== null) return skip(tiers.cgroup.whyNot ?? "");
-      await play(sweep, step, { ...supervisor, tier: tiers.cgroup });
+      const target = { ...supervisor, tier: tiers.cgroup };
+      for (let round = 0; round < ROUNDS; round++) await play(sweep, step, target);
     });
 
   afterAll(() => {
     const { kills, runs, survivors, stuck, ends } = counts;
-    console.log(
-      `crash matrix: ${kills} kills with ${runs} runs, ${survivors} survivors, ${stuck} stuck; ends`,
-      ends,
-    );
+    const told = `${kills} kills with ${runs} runs, ${survivors} survivors, ${stuck} stuck`;
+    console.log(`crash matrix: ${told}; ends ${JSON.stringify(ends)}`);
   });
 });

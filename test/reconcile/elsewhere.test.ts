@@ -1,13 +1,76 @@
 import { spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { openNativeHost } from "../../src/anchor/native-host.js";
+import { defaults } from "../../src/defaults.js";
+import { acquireInstanceLock } from "../../src/store/instance-lock.js";
+import { readMachineIdentity } from "../../src/store/machine.js";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import type { Supervisor } from "../../src/supervisor/api.js";
+import { systemClock } from "../../src/supervisor/clock.js";
+import { createSupervisor } from "../../src/supervisor/supervisor.js";
 import { tiers } from "../tree/seat.js";
-import { House } from "./house.js";
+import { hit, House } from "./house.js";
 
 const FIRST = "in_first";
 const graceMs = 200;
 /** A PID namespace of its own, with a /proc to match. Its first process ends with what started it, and all others with that. */
 const under = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
 const possible = spawnSync(under[0] ?? "", [...under.slice(1), "true"], { stdio: "ignore" }).status === 0;
+
+/** Real parts, and a clock that can be put forward. */
+async function patient(
+  house: House,
+  instanceId: string,
+): Promise<{ supervisor: Supervisor; readonly wait: (ms: number) => void }> {
+  const instanceDir = join(house.home, "instances", instanceId);
+  mkdirSync(instanceDir, { recursive: true, mode: 0o700 });
+  const lock = await acquireInstanceLock(instanceDir);
+  const machine = await readMachineIdentity(house.home);
+  const store = await openSqliteStore({ path: join(house.home, "store.sqlite") });
+  const names = { home: house.home, instanceId };
+  const host = await openNativeHost({ ...names, instanceDir, incarnation: "patient", machine });
+  let ahead = 0;
+  const clock = { ...systemClock, now: () => systemClock.now() + ahead };
+  const onClosed = async (): Promise<void> => lock[Symbol.asyncDispose]();
+  const supervisor = createSupervisor({ ...names, store, host, clock, onClosed });
+  return { supervisor, wait: (ms) => (ahead += ms) };
+}
+
+test("another host, nothing heard of it for a day: lost, unproven, and nobody signalled", async () => {
+  await using house = await House.open();
+  const keeper = await house.keeper(FIRST);
+  const { runId, anchor } = await keeper.spawn(house.scenario, { graceMs });
+  await house.crowd.complete();
+  await keeper.kill();
+  house.expireLeases();
+  house.edit(runId, { host_id: "another", boot_id: "another" });
+  const alive = house.alive();
+  const { supervisor, wait } = await patient(house, "in_patient");
+  const left = [{ runId, row: "elsewhere", action: "leave" }];
+  expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+  wait(defaults.hostLostMs - 60_000);
+  expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+  wait(60_000);
+  expect((await supervisor.reconcile()).decisions).toMatchObject([
+    { runId, row: "elsewhere", action: "lose" },
+  ]);
+  expect(await supervisor.getRun(runId)).toMatchObject({
+    state: "exited",
+    exit: { reason: "lost", source: "none" },
+    emptiness: "unproven",
+  });
+  expect(house.alive()).toEqual(alive);
+  expect(house.decisions(runId).map(({ action }) => action)).toEqual(["leave", "lose"]);
+  const settled = house.everything();
+  await supervisor.reconcile();
+  expect(house.everything()).toEqual(settled);
+  expect(house.alive()).toEqual(alive);
+  await supervisor.close();
+  hit(anchor, "SIGTERM");
+  await house.crowd.gone(5_000);
+});
 
 describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true }, () => {
   for (const tier of [tiers.none, tiers.cgroup])

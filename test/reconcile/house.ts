@@ -99,9 +99,10 @@ export class House implements AsyncDisposable {
 
   /** All rows and events, to see whether anything changed. Renewing a lease is no change. */
   everything(): unknown {
-    const runs = this.sql("select * from runs order by run_id").map(
-      ({ lease_expires_at: _, ...rest }) => rest,
-    );
+    const runs = this.sql("select * from runs order by run_id").map((row) => ({
+      ...row,
+      lease_expires_at: null,
+    }));
     return { runs, events: this.sql("select * from run_events order by seq") };
   }
 

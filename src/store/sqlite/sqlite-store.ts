@@ -55,10 +55,15 @@ export class SqliteStore implements Store {
     const save = (): boolean => {
       if (this.#changed(this.#update(lease, change))) return true;
       const { rows } = this.#connection.execute(
-        this.#db.selectFrom("runs").select("state").where("run_id", "=", lease.runId).compile(),
+        this.#db
+          .selectFrom("runs")
+          .select(["state", "owner_instance_id"])
+          .where("run_id", "=", lease.runId)
+          .compile(),
       );
       if (rows[0]?.state === "exited") return false;
-      throw new LeaseLost(lease.runId, lease.epoch);
+      const owner = rows[0]?.owner_instance_id ?? null;
+      throw new LeaseLost(lease.runId, lease.epoch, owner === lease.ownerInstanceId ? null : owner);
     };
     const written = this.#write(events, save);
     // How a run ended is told to others and must survive power loss. The rows before it need not:

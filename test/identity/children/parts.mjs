@@ -42,6 +42,7 @@ export async function recordRuns(home, instanceId, runs) {
     killReportMs: 100,
     ownerLossMs: 1000,
     onEscape: "fail",
+    onOrphan: "adopt",
   };
   const ids = [];
   for (const { root, anchor, cgroup = null, leaseId = "lease_recorded" } of runs) {
@@ -61,11 +62,13 @@ export async function recordRuns(home, instanceId, runs) {
         commandHash: "",
         cwd: "/",
         anchorPath: "",
+        originInstanceId: instanceId,
         ownerInstanceId: instanceId,
         leaseEpoch: 1,
         deadlines: { overallMs: null, noOutputMs: null },
         policy,
         createdAt: Date.now(),
+        imported: null,
       },
       30_000,
     );

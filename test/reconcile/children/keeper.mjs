@@ -73,13 +73,13 @@ const orders = {
   },
   async spawn({ input, options }) {
     const run = await supervisor.spawn(input, options);
-    hold(run);
+    keep(run);
     await reached("running");
     say("spawned", { runId: run.runId, record: await supervisor.getRun(run.runId) });
   },
   async reconcile({ scope }) {
     const { decisions, runs: taken } = await supervisor.reconcile(scope);
-    for (const run of taken) hold(run);
+    for (const run of taken) keep(run);
     say("reconciled", { decisions, runIds: taken.map(({ runId }) => runId) });
   },
   async cancel({ runId, options }) {
@@ -100,7 +100,7 @@ const orders = {
   },
 };
 
-function hold(run) {
+function keep(run) {
   runs.set(run.runId, run);
   void pass(run);
   void run.wait().then(
@@ -226,12 +226,18 @@ Socket.prototype.write = function (chunk, ...rest) {
   return write.call(this, chunk, ...rest);
 };
 
+async function obey(order, given) {
+  try {
+    await orders[order](given);
+  } catch (error) {
+    say("failed", { order, code: error.code ?? null, message: error.message });
+  }
+}
+
 for await (const line of createInterface({ input: process.stdin })) {
   const { order, ...given } = JSON.parse(line);
   // Not awaited: while one order is being carried out, or hangs, others may follow.
-  void (async () => orders[order](given))().catch((error) =>
-    say("failed", { order, code: error.code ?? null, message: error.message }),
-  );
+  void obey(order, given);
 }
 // Nobody gives orders any more. Without a farewell that is a crash.
 if (!farewell) process.exit(3);

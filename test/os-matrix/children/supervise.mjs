@@ -1,0 +1,8 @@
+// Supervises one command until it is killed: node supervise.mjs <library> <home> <instanceId> <argv ...>
+import { pathToFileURL } from "node:url";
+
+const [, , library, home, instanceId, ...argv] = process.argv;
+const { openSupervisor } = await import(pathToFileURL(library).href);
+const supervisor = await openSupervisor({ home, instanceId });
+const run = await supervisor.spawn({ io: "pipe", argv }, { graceMs: 300 });
+console.log(run.runId);
