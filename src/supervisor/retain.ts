@@ -27,20 +27,21 @@ async function forget(context: Context, endedBefore: number, most: number): Prom
   const { store, host, settled } = context;
   const others = await livingOthers(context);
   let forgotten = 0;
+  // What stays is found again, before everything else: the oldest come first.
+  let stayed = 0;
   while (forgotten < most) {
-    const limit = Math.min(PAGE, most - forgotten);
-    const page = await store.listRuns({ endedBefore, limit });
+    const page = (await store.listRuns({ endedBefore, limit: stayed + PAGE })).slice(stayed);
+    if (page.length === 0) break;
     const gone: string[] = [];
     for (const record of page) {
-      if (others.has(record.originInstanceId)) continue;
+      if (others.has(record.originInstanceId) || forgotten + gone.length >= most) continue;
       await host.discard(addressOf(record));
       settled.delete(record.runId);
       gone.push(record.runId);
     }
     const deleted = await store.deleteRuns(gone);
     forgotten += deleted;
-    // The rest of the page stays, and would only be found again.
-    if (deleted < limit) break;
+    stayed += page.length - deleted;
   }
   return forgotten;
 }
