@@ -66,7 +66,10 @@ describe.concurrent("runs cancel", () => {
   test("with --kill or a shorter grace does not wait for who does not listen", async () => {
     await using field = await Field.open();
     const deaf = "trap '' TERM; echo up; while :; do sleep 0.05; done";
-    const [one = "", other = ""] = await field.leave([deaf, { graceMs: 600_000 }], [deaf, { graceMs: 600_000 }]);
+    const [one = "", other = ""] = await field.leave(
+      [deaf, { graceMs: 600_000 }],
+      [deaf, { graceMs: 600_000 }],
+    );
     expect(await field.holdfast("runs", "cancel", one, "--kill")).toMatchObject({ code: 0 });
     expect(await field.holdfast("runs", "cancel", other, "--grace", "100ms")).toMatchObject({ code: 0 });
     expect([await field.membersOf(one), await field.membersOf(other)]).toEqual([[], []]);

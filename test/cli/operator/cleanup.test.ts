@@ -62,7 +62,10 @@ describe.concurrent("runs cleanup", () => {
     expect(ended.runs).toMatchObject([{ runId: bySession, outcome: "gone", answers: true }]);
     expect(await field.membersOf(bySession)).toEqual([]);
     // Nobody else would have written it down.
-    expect(await field.record(bySession)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+    expect(await field.record(bySession)).toMatchObject({
+      state: "exited",
+      exit: { reason: "manual-cancel" },
+    });
     for (const runId of [byAgent, byLabel, other]) expect(await field.membersOf(runId)).toHaveLength(2);
     const rest = await field.json<Listed>("runs", "cleanup", "--yes", "--all-orphans");
     expect(rest.runs.map(({ outcome }) => outcome)).toEqual(["gone", "gone", "gone"]);
@@ -102,7 +105,9 @@ describe.concurrent("runs cleanup", () => {
     const { runs } = await field.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run");
     expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" } }]);
     const text = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
-    expect(text.stdout).toMatch(/its owner is gone, but its record cannot be ended before its lease expires, in \d+s/);
+    expect(text.stdout).toMatch(
+      /its owner is gone, but its record cannot be ended before its lease expires, in \d+s/,
+    );
     expect(text.stdout).toContain(`${runId} is gone`);
     const again = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(again.code).toBe(3);
@@ -178,6 +183,8 @@ describe.concurrent("runs cleanup", () => {
       // oxlint-disable-next-line no-control-regex -- that there is none is the promise
       expect(stdout).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f]/);
     }
-    expect(ids(await field.json<Listed>("runs", "cleanup", "--label", `evil=${evil}`, "--yes"))).toEqual([runId]);
+    expect(ids(await field.json<Listed>("runs", "cleanup", "--label", `evil=${evil}`, "--yes"))).toEqual([
+      runId,
+    ]);
   });
 });

@@ -86,7 +86,9 @@ describe("who", () => {
     const asked = await Promise.all([1, process.pid].map((pid) => field.holdfast("who", String(pid))));
     for (const { code, stdout, stderr } of asked) {
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      expect(stderr).toMatch(/^holdfast: process \d+ belongs to no run [^\n]+: neither its ancestry nor its cgroup[^\n]+\n$/);
+      expect(stderr).toMatch(
+        /^holdfast: process \d+ belongs to no run [^\n]+: neither its ancestry nor its cgroup[^\n]+\n$/,
+      );
     }
   });
 
