@@ -22,7 +22,11 @@ function stopRequested(): Promise<void> {
 }
 
 function asJson(news: GatewayNews): void {
-  print(`${JSON.stringify({ at: Date.now(), ...news })}\n`);
+  try {
+    print(`${JSON.stringify({ at: Date.now(), ...news })}\n`);
+  } catch {
+    // A full disk under its log is no reason to leave its runs.
+  }
 }
 
 function asText(news: GatewayNews): void {

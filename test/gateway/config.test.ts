@@ -1,0 +1,98 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { BadInput } from "../../src/errors.js";
+import { configPath, parseConfig, readConfig } from "../../src/gateway/config.js";
+import { temporaryDirectory } from "../store/temporary-directory.js";
+
+const profile = (lines: string): string => `[[foreign]]\nname = "x"\nmarker = "X"\n${lines}\n`;
+
+describe("a config file", () => {
+  test("may be empty, and may declare other tools' markers with how to tell that the tool is gone", () => {
+    expect(parseConfig("", "c.toml")).toEqual({ foreign: [] });
+    const text = `
+      [[foreign]]
+      name = "jenkins"
+      marker = "JENKINS_NODE_COOKIE"
+
+      [[foreign]]
+      name = "paperclip"
+      marker = "PAPERCLIP_RUN_ID"
+      owner = { pid-variable = "PAPERCLIP_PID" }
+      grace-ms = 0
+
+      [[foreign]]
+      name = "openclaw"
+      marker = "OPENCLAW_ACPX_LEASE_ID"
+      owner = { pid-file = "/run/openclaw.pid" }
+    `;
+    expect(parseConfig(text, "c.toml").foreign).toEqual([
+      { name: "jenkins", marker: "JENKINS_NODE_COOKIE", owner: "orphaned", "grace-ms": defaults.graceMs },
+      {
+        name: "paperclip",
+        marker: "PAPERCLIP_RUN_ID",
+        owner: { "pid-variable": "PAPERCLIP_PID" },
+        "grace-ms": 0,
+      },
+      {
+        name: "openclaw",
+        marker: "OPENCLAW_ACPX_LEASE_ID",
+        owner: { "pid-file": "/run/openclaw.pid" },
+        "grace-ms": defaults.graceMs,
+      },
+    ]);
+  });
+
+  test.each<[string, string, string]>([
+    ["no TOML", "x = [", "c.toml is not valid TOML, line "],
+    ["a key that is none", "foreing = 1", 'Unrecognized key: "foreing"'],
+    ["a key of a profile that is none", profile("markers = 1"), "foreign.0: "],
+    ["one of our own markers", profile("").replace('"X"', '"HOLDFAST_LEASE_ID"'), "foreign.0.marker: "],
+    ["no name of a variable", profile("").replace('"X"', '"A B"'), "the name of an environment variable"],
+    ["an owner of no kind", profile('owner = "dead"'), 'foreign.0.owner: must be "orphaned", { pid-variable'],
+    ["two kinds of owner", profile('owner = { pid-variable = "P", pid-file = "/x" }'), "foreign.0.owner: "],
+    [
+      "a relative pid file",
+      profile('owner = { pid-file = "x" }'),
+      "foreign.0.owner.pid-file: must be an absolute path",
+    ],
+    ["patience without end", profile("grace-ms = 1000000000"), "foreign.0.grace-ms: "],
+    ["a name with a space", profile("").replace('"x"', '"a b"'), "foreign.0.name: must be a short word"],
+    ["a name twice", profile("") + profile(""), "foreign: two profiles have the same name"],
+    ["no marker", '[[foreign]]\nname = "x"', "foreign.0.marker: "],
+  ])("with %s is refused as a whole, with the place", (_, text, why) => {
+    const parse = (): unknown => parseConfig(text, "c.toml");
+    expect(parse).toThrow(BadInput);
+    expect(parse).toThrow(why);
+    expect(parse).toThrow(/^c\.toml [^\n]+othing was changed$/);
+  });
+});
+
+describe("the place of the config file", () => {
+  test.each([
+    [{ HOLDFAST_CONFIG: "/c.toml", HOME: "/h" }, "linux", "/c.toml"],
+    [{ HOLDFAST_CONFIG: "", HOME: "/h" }, "linux", "/h/.config/holdfast/config.toml"],
+    [{ XDG_CONFIG_HOME: "/x", HOME: "/h" }, "linux", "/x/holdfast/config.toml"],
+    [{ XDG_CONFIG_HOME: "relative", HOME: "/h" }, "linux", "/h/.config/holdfast/config.toml"],
+    [{ HOME: "/h" }, "darwin", "/h/Library/Application Support/holdfast/config.toml"],
+    [{ APPDATA: "/a", HOME: "/h" }, "win32", "/a/holdfast/config.toml"],
+  ] as const)("%o on %s", (env, platform, path) => {
+    expect(configPath(env, platform)).toBe(path);
+  });
+
+  afterEach(() => vi.unstubAllEnvs());
+
+  test("may be empty, unless it was named; what is there must be readable", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "config.toml");
+    expect(await readConfig(path)).toEqual({ foreign: [] });
+    vi.stubEnv("HOLDFAST_CONFIG", path);
+    await expect(readConfig()).rejects.toThrow(`the config file ${path} cannot be read`);
+    await writeFile(path, profile(""));
+    expect((await readConfig()).foreign).toHaveLength(1);
+    const folder = join(directory.path, "folder");
+    await mkdir(folder);
+    await expect(readConfig(folder)).rejects.toThrow(BadInput);
+  });
+});

@@ -1,0 +1,31 @@
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import { createSupervisor } from "../../src/supervisor/supervisor.js";
+import { exited, gated, newRun } from "../store/samples.js";
+import { temporaryDirectory } from "../store/temporary-directory.js";
+import { FakeHost } from "./fake-host.js";
+
+test("old runs of a living supervisor, however many, do not keep this one's from being forgotten", async () => {
+  const directory = await temporaryDirectory();
+  onTestFinished(() => directory[Symbol.asyncDispose]());
+  const store = await openSqliteStore({ path: join(directory.path, "store.sqlite") });
+  const host = new FakeHost();
+  host.locals.push({ instanceId: "in_other", alive: true, launched: false });
+  const supervisor = createSupervisor({ store, host, instanceId: "in_test", home: directory.path });
+  onTestFinished(() => supervisor.close());
+  for (let n = 0; n < 260; n++) {
+    const originInstanceId = n < 250 ? "in_other" : "in_test";
+    const run = newRun({ runId: `run_${n}`, originInstanceId, ownerInstanceId: originInstanceId });
+    const lease = await store.insertRun(run, 1_000);
+    await store.saveRun(lease, gated);
+    await store.saveRun(lease, { ...exited, at: n + 1 });
+  }
+  const age = { endedKeptMs: Number.MAX_SAFE_INTEGER };
+  // How many may be kept is counted without those that are not this one's to forget.
+  expect((await supervisor.retain({ ...age, endedKept: 10 })).records).toBe(0);
+  expect((await supervisor.retain({ ...age, endedKept: 9 })).records).toBe(1);
+  expect((await supervisor.retain()).records).toBe(9);
+  expect(host.discarded).toHaveLength(10);
+  expect(await store.countEnded()).toBe(250);
+});

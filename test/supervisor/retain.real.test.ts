@@ -1,0 +1,34 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { bystander, printed, processesOf, realSupervisor, sh, temporaryHome } from "./real-supervisor.js";
+
+test("ended runs go with their directories, a live one keeps everything, and nothing is imported afterwards", async () => {
+  const home = await temporaryHome();
+  bystander("sleep", "3051");
+  const supervisor = await realSupervisor({ home, instanceId: "in_stable" });
+  const directory = (runId: string): string => join(home, "instances/in_stable/runs", runId);
+  const live = await supervisor.spawn(sh("sleep 3051 & echo up; wait"));
+  await printed(live, "up");
+  const ended = await supervisor.spawn(sh("echo a lot"));
+  const later = await supervisor.spawn(sh("sleep 0.05; echo more"));
+  await Promise.all([ended.wait(), later.wait()]);
+  expect(existsSync(directory(ended.runId))).toBe(true);
+
+  expect(await supervisor.retain()).toEqual({ records: 0, outputs: 0 });
+  expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 1, outputs: 0 });
+  expect(existsSync(directory(ended.runId))).toBe(false);
+  expect(await supervisor.getRun(ended.runId)).toBeNull();
+
+  expect(await supervisor.retain({ outputKeptBytes: 0 })).toEqual({ records: 0, outputs: 1 });
+  expect(existsSync(directory(later.runId))).toBe(false);
+  expect(await supervisor.getRun(later.runId)).toMatchObject({ state: "exited", exit: { code: 0 } });
+  expect((await later.read("stdout")).bytes).toHaveLength(0);
+
+  expect(await supervisor.reconcile()).toEqual({ decisions: [], runs: [] });
+  expect((await supervisor.listRuns()).map(({ runId }) => runId).toSorted()).toEqual(
+    [live.runId, later.runId].toSorted(),
+  );
+  expect(await processesOf(live.runId)).not.toEqual([]);
+  expect(existsSync(directory(live.runId))).toBe(true);
+});
