@@ -30,7 +30,7 @@ export interface Context {
   /** Set once: no run may begin any more, and one that just has is treated like all the others. */
   closing: Closing | null;
   readonly left: Left;
-  /** Directories of ended runs that have been looked into: nobody lives behind them. */
+  /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
   readonly settled: Set<string>;
   report(problem: Problem): void;
   /** Work nobody awaits. A failure is reported; close() sees the end of it. */

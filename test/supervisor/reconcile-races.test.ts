@@ -81,3 +81,47 @@ test("a run of a machine that nothing is heard of for a day is given up on recor
   expect(store.runs.get("run_far")).toMatchObject({ state: "exited", emptiness: "unproven" });
   expect(host.reaped).toEqual([]);
 });
+
+test("a run that is forgotten while its directory is looked at does not come back as a new one", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  // Its directory was listed; by the time its record is asked for, both are gone.
+  let listed = 0;
+  host.runIds = async () => (listed++ === 0 ? ["run_old"] : []);
+  await supervisor.reconcile();
+  expect([...store.runs.keys()]).toEqual([]);
+});
+
+for (const known of [true, false])
+  test(`who is left in the cgroup of an ended run is ended, ${known ? "with" : "without"} the cgroup on record`, async () => {
+    const world = fakeWorld();
+    const { store, host, supervisor } = world;
+    const run = await start(world);
+    host.last.exit();
+    const record = await run.wait();
+    const boundary = { path: "/cgroup/a", inode: "5" };
+    store.runs.set(run.runId, {
+      ...record,
+      boundary: known ? { cgroup: boundary.path, cgroupInode: boundary.inode, note: null } : null,
+    });
+    host.cgroups.set(boundary.path, "populated");
+    Object.assign(host, { boundaries: async () => [{ ...boundary, runId: run.runId }] });
+    await supervisor.reconcile();
+    await supervisor.reconcile();
+    expect(host.reaped).toMatchObject([{ root: null, cgroup: boundary }]);
+  });
+
+test("an anchor behind an ended record that does not answer is asked again at the next look", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 7 });
+  store.runs.set(run.runId, { ...record, state: "exited" });
+  const attach = host.attach.bind(host);
+  host.attach = async () => Promise.reject(new Error("it does not answer"));
+  await supervisor.reconcile();
+  host.attach = attach;
+  await supervisor.reconcile();
+  expect(host.last.stops).toMatchObject([{ reason: "lost" }]);
+});
