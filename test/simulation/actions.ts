@@ -51,6 +51,8 @@ const WEIGHTS = {
   lease: 2,
   outlast: 2,
   oversleep: 3,
+  forget: 0.3,
+  retain: 0.4,
   starve: 0.5,
 };
 /** Each schedule has its taste: what is done by all alike is soon done, what comes together rarely is found by whims. */
@@ -96,6 +98,8 @@ export class Actions {
       ...(someoneStopped ? {} : { outlast: 0 }),
       ...(variant.supervisors > 1 ? {} : { oversleep: 0 }),
       ...(variant.reboots ? {} : { reboot: 0 }),
+      // Whose directory is on another machine is not for this one to forget.
+      ...(variant.machines > 1 ? { retain: 0 } : {}),
       ...(variant.containers > 1 ? {} : { renewContainer: 0 }),
     });
     await this[name]();
@@ -322,7 +326,9 @@ export class Actions {
   /** A machine sleeps; to the others, and to a store with a clock of its own, time goes on. */
   suspend(): void {
     const machine = this.#random.pick(this.#world.machines);
-    const ms = this.#random.pick([10_000, 60_000, 600_000]);
+    // A server's clock goes on: a sleep as long as `stalledOwnerMs` looks like a stalled owner to whoever wakes first.
+    const longest = this.#world.machines.length > 1 ? 60_000 : 600_000;
+    const ms = this.#random.pick([10_000, 60_000, longest]);
     this.#world.note(() => `${machine.hostId} sleeps for ${ms} ms`);
     machine.sleepThrough(ms);
     this.#world.scheduler.now += ms;
@@ -385,6 +391,25 @@ export class Actions {
         if (!(await scheduler.deliverOne())) this.tick();
     }
     this.#wake(process);
+  }
+
+  /** The store is replaced by one that does not know a run. */
+  forget(): void {
+    const { database, watch } = this.#world;
+    const runId = this.#random.maybePick([...database.records.keys()]);
+    if (runId === null) return;
+    this.#world.note(() => `the record of ${watch.alias(runId)} is gone`);
+    database.records.delete(runId);
+    const truth = watch.truth(runId);
+    truth.forgotten = true;
+    truth.exitEvents = 0;
+  }
+
+  /** Ended runs are forgotten as if there were too many. */
+  retain(): void {
+    const process = this.#random.maybePick(this.#cast.awake);
+    this.#world.note(() => `${process?.name} forgets ended runs`);
+    void process?.supervisor.retain({ endedKept: 0 }).catch(() => undefined);
   }
 
   /** Nobody gets to do anything for a long time. */

@@ -33,8 +33,9 @@ async function settle(cast: Cast): Promise<void> {
   for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
+    const replaced = replaceClosed(cast);
     const found = unsettled(cast);
-    good = found === null && !replaceClosed(cast) ? good + 1 : 0;
+    good = found === null && !replaced ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
     if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
     if (found !== null && passed > PATIENCE_MS) watch.blame(found.runId, found.what);
