@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { systemClock } from "../../src/supervisor/clock.js";
-import { fakeWorld, start, turn } from "./fake-supervisor.js";
+import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
 
 test("a record that is just being inserted is not taken for one that was left behind", async () => {
   const world = fakeWorld();
@@ -124,4 +124,25 @@ test("an anchor behind an ended record that does not answer is asked again at th
   host.attach = attach;
   await supervisor.reconcile();
   expect(host.last.stops).toMatchObject([{ reason: "lost" }]);
+});
+
+test("a run that is to be stopped when it is taken over is stopped also if its anchor answers only later", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const run = await start(world, { onOrphan: "terminate" });
+  // Its owner is gone.
+  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
+  host.locals = [{ instanceId: "in_test", alive: false, launched: false }];
+  store.time = defaults.leaseMs + 1;
+  const attach = host.attach.bind(host);
+  // It falls silent between the two questions.
+  host.attach = async (address, epoch) => {
+    if (epoch === 0) return attach(address, epoch);
+    host.attach = attach;
+    throw new Error("it does not answer");
+  };
+  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
+  await until(() => host.last.stops.length > 0);
+  expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });

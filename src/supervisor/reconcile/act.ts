@@ -73,6 +73,8 @@ async function goOn(
       // Claimed, so it is ours to find out about. Otherwise the next look will tell.
       if (found.lease === null) return null;
       const live = resume(context, record, found.lease, null);
+      // Owed until its anchor answers.
+      if (action === "terminate") stopOrphan(live);
       context.track(record.runId, regain(live));
       return live;
     }
@@ -96,8 +98,12 @@ function attached(
   const live = resume(context, record, lease, link.welcome);
   adopt(live, link, true);
   refuseGate(live, link);
-  if (stop) sendStop(live, { reason: "owner-lost", actor: context.actor, requestId: "", graceMs: null });
+  if (stop) stopOrphan(live);
   return live;
+}
+
+function stopOrphan(live: LiveRun): void {
+  sendStop(live, { reason: "owner-lost", actor: live.context.actor, requestId: "", graceMs: null });
 }
 
 /** Nobody answers for it any more: end what is verifiably left, and its record. */
