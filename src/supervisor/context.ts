@@ -32,7 +32,7 @@ export interface Context {
   /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
   robbed: boolean;
   readonly left: Left;
-  /** Directories of ended runs that have been looked into: nobody lives behind them. */
+  /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
   readonly settled: Set<string>;
   report(problem: Problem): void;
   /** Work nobody awaits. A failure is reported; close() sees the end of it. */

@@ -1,13 +1,6 @@
-import type {
-  AnchorExit,
-  AnchorLink,
-  FirstStop,
-  LeaderStatus,
-  StartSpec,
-  StopRequest,
-  Welcome,
-} from "../../src/anchor/host.js";
+import type { AnchorLink, FirstStop, LeaderStatus, StartSpec, StopRequest } from "../../src/anchor/host.js";
 import type { Residue } from "../../src/store/run-record.js";
+import { exitOf, NO_SUCH_COMMAND, STDIN_LIMIT, welcomeOf, type AnchorFacts } from "./anchor-words.js";
 import { Connection, type Command, type Listener } from "./connection.js";
 import type { Cgroup, Place, Process } from "./machine.js";
 import { die, signal } from "./signal.js";
@@ -15,7 +8,6 @@ import type { RunDirectory } from "./state-directory.js";
 import type { World } from "./world.js";
 
 const SWEEP_AGAIN_MS = 1_000;
-const STDIN_LIMIT = 1_000_000;
 
 /** The contract of `docs/anchor-protocol.md`, as a state machine: one anchor, one run. */
 export class Anchor implements Listener {
@@ -68,7 +60,7 @@ export class Anchor implements Listener {
     this.directory = directory;
     this.#graceMs = spec.policy.graceMs;
     this.process = place.bear({ what: "anchor", parent, newSession: true, subreaper: true });
-    this.cgroup = this.#makeCgroup(instanceId);
+    this.cgroup = place.machine.makeCgroup(instanceId, spec.runId);
     const { runId } = spec;
     this.root = place.bear({
       what: "root",
@@ -130,7 +122,7 @@ export class Anchor implements Listener {
       this.owner = connection;
       if (former !== null && this.#world.flaws.anyEpoch !== true) this.#drop(former);
     }
-    connection.welcome(this.#welcome(), opened);
+    connection.welcome(welcomeOf(this.#facts), opened);
     this.advance();
     return connection;
   }
@@ -277,8 +269,7 @@ export class Anchor implements Listener {
     if (this.executed || this.#gateClosed || this.firstStop !== null || this.#leaderDone)
       return connection.tell({ type: "refused", code: "bad-phase", message: "", epoch: null });
     if (this.spec.argv.includes("missing")) {
-      const failure = { errno: 2, step: "exec", message: "no such command" };
-      connection.tell({ type: "failed", failure });
+      connection.tell({ type: "failed", failure: NO_SUCH_COMMAND });
       this.#gateClosed = true;
       die(this.#world, this.root, null);
       return;
@@ -313,9 +304,9 @@ export class Anchor implements Listener {
   #finish(): void {
     this.#finished = true;
     this.#cancelAlarm();
-    const exit = this.#exit();
+    const exit = exitOf(this.#facts);
     this.directory.exit = exit;
-    if (this.cgroup !== null) this.#removeCgroup(this.cgroup);
+    if (this.cgroup !== null) this.place.machine.removeCgroup(this.cgroup);
     this.#world.note(() => `anchor of ${this.#alias}: wrote its end, ${exit.reason}`);
     this.#world.scheduler.post(this, () => {
       for (const each of this.connections) {
@@ -340,62 +331,25 @@ export class Anchor implements Listener {
     connection.drop();
   }
 
-  #exit(): AnchorExit {
-    const stream = { start: 0, end: this.#output, dropped: 0 };
+  get #facts(): AnchorFacts {
+    const { runId, spec, executed, firstStop, highestEpoch, elapsedMs, cgroup } = this;
     return {
-      runId: this.runId,
-      executed: this.executed,
-      reason: this.firstStop?.reason ?? this.#ownReason(),
-      actor: this.firstStop?.actor ?? "",
-      requestId: this.firstStop?.requestId ?? "",
-      leader: this.executed ? this.#leader : null,
-      spawnError: this.spec.argv.includes("missing")
-        ? { errno: 2, step: "exec", message: "no such command" }
-        : null,
-      residue: this.#residue,
-      residueCount: this.#residue.length,
-      killMode: this.#residue.length === 0 ? "none" : this.cgroup === null ? "pid" : "cgroup",
-      tier: this.#tier,
-      tierNote: null,
-      emptiness: "proven",
-      stdout: stream,
-      stderr: { start: 0, end: 0, dropped: 0 },
-      processes: 1,
-      usage: { cpuMs: 1, peakKb: 1 },
-      durationMs: this.elapsedMs,
-      endedAt: this.place.machine.wall,
-    };
-  }
-
-  #ownReason(): string {
-    if (!this.executed) return "spawn-error";
-    if (this.#escaped && this.spec.policy.onEscape === "fail") return "ownership-escape";
-    return this.#leader?.signal == null ? "exit" : "signal";
-  }
-
-  #welcome(): Welcome {
-    const stdout = { start: 0, end: this.#output, acked: 0, dropped: 0, closed: false };
-    const exiting = this.firstStop !== null || this.#leaderDone;
-    return {
-      protocol: 1,
-      highestEpoch: this.highestEpoch,
-      phase: this.executed ? (exiting ? "exiting" : "running") : "gated",
+      runId,
+      spec,
+      executed,
+      firstStop,
+      highestEpoch,
+      elapsedMs,
+      cgroup,
       root: this.root.identity,
       anchor: this.process.identity,
-      boundary: {
-        tier: this.#tier,
-        tierNote: null,
-        cgroup: this.cgroup?.path ?? null,
-        cgroupInode: this.cgroup?.inode ?? null,
-      },
-      stdout,
-      stderr: { ...stdout, end: 0 },
-      stdinAccepted: this.#stdin,
-      stdinLimit: STDIN_LIMIT,
-      stdinClosed: false,
-      firstStop: this.firstStop,
-      leader: this.executed ? this.#leader : null,
-      elapsedMs: this.executed ? this.elapsedMs : null,
+      leader: this.#leader,
+      residue: this.#residue,
+      escaped: this.#escaped,
+      output: this.#output,
+      stdin: this.#stdin,
+      tier: this.#tier,
+      wall: this.place.machine.wall,
     };
   }
 
@@ -410,19 +364,5 @@ export class Anchor implements Listener {
 
   get #signaller() {
     return { who: "anchor", runId: this.runId, place: this.place } as const;
-  }
-
-  #makeCgroup(instanceId: string): Cgroup | null {
-    const { machine } = this.place;
-    if (!machine.hasCgroups) return null;
-    const path = `/cgroup/${instanceId}/runs/${this.runId}`;
-    const cgroup = { path, inode: String(++machine.births), instanceId, runId: this.runId, exists: true };
-    machine.cgroups.push(cgroup);
-    return cgroup;
-  }
-
-  #removeCgroup(cgroup: Cgroup): void {
-    cgroup.exists = false;
-    this.place.machine.cgroups.splice(this.place.machine.cgroups.indexOf(cgroup), 1);
   }
 }

@@ -1,9 +1,11 @@
 import { defaults } from "../../src/defaults.js";
-import type { Actions } from "./actions.js";
+import { wakes } from "./acts/processes.js";
+import { listingWorks } from "./acts/surroundings.js";
 import type { Cast } from "./cast.js";
 import { hiddenByStrangers, unsettled } from "./checks/all-settled.js";
 import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
 import { cancelArrives, stopEmptiesTheTree } from "./checks/stopping-works.js";
+import type { Stage } from "./stage.js";
 
 /** Above a lease, a deadline, an owner loss and the pauses between two tries, one after the other. */
 const PATIENCE_MS = 150_000;
@@ -12,15 +14,15 @@ const LOOK_EVERY_MS = 6_000;
 const STOP_MS = 16_000;
 
 /** Faults end, everybody comes back, time passes: then everything must be settled. */
-export async function calm(cast: Cast, actions: Actions): Promise<void> {
-  const { world } = cast;
+export async function calm(stage: Stage): Promise<void> {
+  const { world, cast } = stage;
   const { random } = world;
   world.note(() => "--- calm ---");
-  actions.listingWorks();
-  actions.wakes();
-  actions.continueAll();
+  listingWorks(stage);
+  wakes(stage);
+  for (const process of cast.alive) if (process.held) stage.wake(process);
   for (const anchor of cast.anchors) anchor.held = false;
-  if (world.storeTrouble !== null) await stopWithoutStore(cast, actions);
+  if (world.storeTrouble !== null) await stopWithoutStore(stage);
   world.storeTrouble = null;
   comeBack(cast);
   if (random.chance(0.5)) cast.dismissStrangers();
@@ -33,8 +35,9 @@ async function settle(cast: Cast): Promise<void> {
   for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
+    const replaced = replaceClosed(cast);
     const found = unsettled(cast);
-    good = found === null && !replaceClosed(cast) ? good + 1 : 0;
+    good = found === null && !replaced ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
     if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
     if (found !== null && passed > PATIENCE_MS) watch.blame(found.runId, found.what);
@@ -66,7 +69,7 @@ async function loseAbsentMachines(cast: Cast): Promise<void> {
   await settle(cast);
 }
 
-async function stopWithoutStore(cast: Cast, { asked }: Actions): Promise<void> {
+async function stopWithoutStore({ cast, asked }: Stage): Promise<void> {
   const { scheduler, watch } = cast.world;
   await scheduler.pass(STOP_MS);
   checkStops(cast);

@@ -86,7 +86,7 @@ export class Cast {
   renew(place: Place): void {
     this.world.note(() => `container ${place.pidNamespace} is restarted`);
     this.empty(place);
-    place.pidNamespace = `${place.pidNamespace.slice(0, -1)}'` + "]";
+    place.pidNamespace = `${place.pidNamespace.slice(0, -1)}']`;
   }
 
   empty(place: Place): void {

@@ -93,10 +93,7 @@ export class Launcher implements Actor {
   #saySwept(killed: number): void {
     for (const [{ directory, cgroup, place }, anchorSignal] of this.#lost) {
       directory.swept = { anchorSignal, killed, emptiness: "proven" };
-      if (cgroup === null || place.membersOf(cgroup).length > 0) continue;
-      cgroup.exists = false;
-      const { cgroups } = place.machine;
-      if (cgroups.includes(cgroup)) cgroups.splice(cgroups.indexOf(cgroup), 1);
+      if (cgroup !== null && place.membersOf(cgroup).length === 0) place.machine.removeCgroup(cgroup);
     }
     this.#lost.clear();
     this.#leaveIfIdle();

@@ -179,6 +179,21 @@ export class Machine implements Actor, Timebase {
     return this.#scheduler.now + this.wallOffset;
   }
 
+  /** Null: cgroups are not to be had here. */
+  makeCgroup(instanceId: string, runId: string): Cgroup | null {
+    if (!this.hasCgroups) return null;
+    const path = `/cgroup/${instanceId}/runs/${runId}`;
+    const cgroup = { path, inode: String(++this.births), instanceId, runId, exists: true };
+    this.cgroups.push(cgroup);
+    return cgroup;
+  }
+
+  removeCgroup(cgroup: Cgroup): void {
+    cgroup.exists = false;
+    const at = this.cgroups.indexOf(cgroup);
+    if (at >= 0) this.cgroups.splice(at, 1);
+  }
+
   /** Time that passes here counts for nobody. */
   sleepThrough(ms: number): void {
     this.#bootedAt += ms;

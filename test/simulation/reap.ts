@@ -35,10 +35,7 @@ export function reap(
   const finish = (): void => {
     const left = collect();
     const proven = cgroup !== null && left.length === 0 && place.membersOf(cgroup).length === 0;
-    if (proven && cgroup.exists) {
-      cgroup.exists = false;
-      place.machine.cgroups.splice(place.machine.cgroups.indexOf(cgroup), 1);
-    }
+    if (proven) place.machine.removeCgroup(cgroup);
     done({
       verified: true,
       why: "",

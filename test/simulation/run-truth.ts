@@ -12,6 +12,8 @@ export class RunTruth {
   anchor: Anchor | null = null;
   /** Killed by the schedule. */
   anchorKilled = false;
+  /** Its record was lost: what cannot be read off its directory is not known any more. */
+  forgotten = false;
   /** Its machine was not heard of for too long. */
   givenUp = false;
   /** The machine or container it ran in has been restarted. */
@@ -19,6 +21,7 @@ export class RunTruth {
   /** When its anchor was first told to stop, on its machine's clock. */
   stoppedAt: number | null = null;
   leaseId = "";
+  ended = false;
   /** When its end was recorded, its launcher had not yet said that it was done. */
   endedUnswept = false;
   /** Somebody of it could not be killed for a while. */
@@ -30,6 +33,7 @@ export class RunTruth {
 
   /** Its end is on record from now on. */
   end(): void {
+    this.ended = true;
     this.endedUnswept = this.anchor?.directory.swept === null;
   }
 

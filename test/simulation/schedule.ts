@@ -1,6 +1,6 @@
 import { Actions } from "./actions.js";
 import { calm } from "./calm.js";
-import { Cast } from "./cast.js";
+import { Stage } from "./stage.js";
 import { World, type Flaws, type Variant } from "./world.js";
 
 export interface Failure {
@@ -21,15 +21,15 @@ export async function runSchedule(
   const world = new World(seed, variant, options.flaws);
   world.tell = options.tell ?? null;
   const { random, scheduler } = world;
-  const cast = new Cast(world);
-  const actions = new Actions(cast);
+  const stage = new Stage(world);
+  const actions = new Actions(stage);
   try {
-    for (const seat of cast.seats) cast.boot(seat);
+    for (const seat of stage.cast.seats) stage.cast.boot(seat);
     for (let left = random.between(30, 80); left > 0; left--) {
       if (random.chance(0.7)) await actions.any();
       for (let more = random.below(12); more > 0; more--) if (!(await scheduler.deliverOne())) break;
     }
-    await calm(cast, actions);
+    await calm(stage);
     options.ended?.(world);
     return null;
   } catch (error) {

@@ -3,7 +3,7 @@ import { runSchedule } from "./schedule.js";
 import { firstSeed, variantOf, variants } from "./variants.js";
 
 /** Schedules per variant: together more than ten thousand, in about half a minute. */
-const COUNT = 2_000;
+const COUNT = 1_500;
 const SOAK = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
 
 const replayed = process.env["HOLDFAST_SIM_SEED"];

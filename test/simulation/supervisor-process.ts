@@ -136,7 +136,8 @@ export class SupervisorProcess implements Actor {
           if (trouble === "uncertain" && writes) throw new Error("the disk would not sync");
           scheduler.post(this, () => resolve(value));
         } catch (error) {
-          scheduler.post(this, () => reject(error as Error));
+          const failure = error instanceof Error ? error : new Error(String(error));
+          scheduler.post(this, () => reject(failure));
         }
       };
       scheduler.post(this.place.machine, apply);

@@ -18,6 +18,7 @@ export const variants: readonly Variant[] = [
   { ...ONE, name: "two supervisors, no unique ids", supervisors: 2, uniqueIds: false },
   { ...ONE, name: "two containers on one state directory", containers: 2, supervisors: 1, cgroups: false },
   { ...ONE, name: "two machines on one store", machines: 2, supervisors: 1 },
+  { ...ONE, name: "two machines on one store, two supervisors each", machines: 2, supervisors: 2 },
 ];
 
 /** A seed says its variant too: one number is enough to replay a schedule. */

@@ -77,6 +77,7 @@ export class Watch {
   }
 
   executed(anchor: Anchor): void {
+    if (this.truth(anchor.runId).forgotten) return;
     this.blame(anchor.runId, recordedBeforeRun(anchor, this.#world.database.getRun(anchor.runId)));
   }
 
@@ -97,7 +98,10 @@ export class Watch {
 
   discarded(runId: string): void {
     const state = this.#world.database.getRun(runId)?.state;
-    if (state !== "exited") this.blame(runId, `its directory was removed while it was ${state ?? "unknown"}`);
+    // Another supervisor may just have forgotten it.
+    const wasForgotten = state === undefined && this.truth(runId).ended;
+    if (state !== "exited" && !wasForgotten)
+      this.blame(runId, `its directory was removed while it was ${state ?? "unknown"}`);
   }
 
   noted(event: RunEvent): void {

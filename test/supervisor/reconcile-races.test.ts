@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { systemClock } from "../../src/supervisor/clock.js";
-import { fakeWorld, start, turn } from "./fake-supervisor.js";
+import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
 
 test("a record that is just being inserted is not taken for one that was left behind", async () => {
   const world = fakeWorld();
@@ -116,4 +116,69 @@ test("a run whose directory cannot be read is left alone, and keeps nobody else 
   expect(runs).toMatchObject([{ runId: other.runId }]);
   expect(store.runs.get(unreadable.runId)).toMatchObject({ state: "running", ownerInstanceId: "in_dead" });
   expect(heir.problems.map(({ message }) => message).join()).toContain("in_closed");
+});
+
+test("a run that is forgotten while its directory is looked at does not come back as a new one", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  // Its directory was listed; by the time its record is asked for, both are gone.
+  let listed = 0;
+  host.runIds = async () => (listed++ === 0 ? ["run_old"] : []);
+  await supervisor.reconcile();
+  expect([...store.runs.keys()]).toEqual([]);
+});
+
+for (const known of [true, false])
+  test(`who is left in the cgroup of an ended run is ended, ${known ? "with" : "without"} the cgroup on record`, async () => {
+    const world = fakeWorld();
+    const { store, host, supervisor } = world;
+    const run = await start(world);
+    host.last.exit();
+    const record = await run.wait();
+    const boundary = { path: "/cgroup/a", inode: "5" };
+    store.runs.set(run.runId, {
+      ...record,
+      boundary: known ? { cgroup: boundary.path, cgroupInode: boundary.inode, note: null } : null,
+    });
+    host.cgroups.set(boundary.path, "populated");
+    Object.assign(host, { boundaries: async () => [{ ...boundary, runId: run.runId }] });
+    await supervisor.reconcile();
+    await supervisor.reconcile();
+    expect(host.reaped).toMatchObject([{ root: null, cgroup: boundary }]);
+  });
+
+test("an anchor behind an ended record that does not answer is asked again at the next look", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 7 });
+  store.runs.set(run.runId, { ...record, state: "exited" });
+  const attach = host.attach.bind(host);
+  host.attach = async () => Promise.reject(new Error("it does not answer"));
+  await supervisor.reconcile();
+  host.attach = attach;
+  await supervisor.reconcile();
+  expect(host.last.stops).toMatchObject([{ reason: "lost" }]);
+});
+
+test("a run that is to be stopped when it is taken over is stopped also if its anchor answers only later", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const run = await start(world, { onOrphan: "terminate" });
+  // Its owner is gone.
+  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
+  host.locals = [{ instanceId: "in_test", alive: false, launched: false }];
+  store.time = defaults.leaseMs + 1;
+  const attach = host.attach.bind(host);
+  // It falls silent between the two questions.
+  host.attach = async (address, epoch) => {
+    if (epoch === 0) return attach(address, epoch);
+    host.attach = attach;
+    throw new Error("it does not answer");
+  };
+  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
+  await until(() => host.last.stops.length > 0);
+  expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });

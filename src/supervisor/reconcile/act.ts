@@ -86,6 +86,8 @@ async function goOn(
       const lease = found.lease ?? (await claimOwn(context, wanted, action));
       if (lease === null) return null;
       const live = resume(context, record, lease, null);
+      // Owed until its anchor answers.
+      if (action === "terminate") stopOrphan(live);
       context.track(record.runId, regain(live));
       return live;
     }
@@ -116,8 +118,12 @@ function attached(
   const live = resume(context, record, lease, link.welcome);
   adopt(live, link, true);
   refuseGate(live, link);
-  if (stop) sendStop(live, { reason: "owner-lost", actor: context.actor, requestId: "", graceMs: null });
+  if (stop) stopOrphan(live);
   return live;
+}
+
+function stopOrphan(live: LiveRun): void {
+  sendStop(live, { reason: "owner-lost", actor: live.context.actor, requestId: "", graceMs: null });
 }
 
 /** Nothing is left of it but its record. Claimed and ended in one; if somebody was faster, that one has done it. */

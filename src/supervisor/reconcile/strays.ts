@@ -1,4 +1,4 @@
-import type { Boundary, RunAddress } from "../../anchor/host.js";
+import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { atMost } from "../at-most.js";
 import type { Context } from "../context.js";
@@ -40,7 +40,8 @@ async function takeUpInstance(
     .map((runId) => () => takeUpDirectory(context, { instanceId, runId }, decided));
   taken.push(...(await atMost(defaults.recoverAtOnce, work)));
   for (const boundary of await context.host.boundaries(instanceId))
-    if (!context.live.has(boundary.runId) && !context.settled.has(boundary.runId))
+    // A directory in which nobody answers any more says nothing of who is left in the cgroup.
+    if (!context.live.has(boundary.runId) && !context.settled.has(boundary.path))
       taken.push(await takeUpBoundary(context, instanceId, boundary, decided));
   if (instanceId !== context.instanceId && runIds.length === 0 && (await holdsNothing(context, instanceId)))
     await context.host.removeInstance(instanceId);
@@ -60,16 +61,35 @@ async function takeUpDirectory(
 ): Promise<LiveRun | null> {
   const { store, host, settled } = context;
   const record = await store.getRun(run.runId);
-  if (record === null) return importRun(context, run, decided);
+  if (record === null) return (await isThere(context, run)) ? importRun(context, run, decided) : null;
   if (record.state !== "exited") return null;
   if (record.bootId === host.machine.bootId) {
-    // Undefined: somebody is there and does not answer, so the next look asks again.
-    const observer = await host.attach(run, 0).catch(() => undefined);
-    if (observer != null) stopEndedElsewhere(context, observer);
-    if (observer !== null) return null;
+    const answer = await ask(host, run);
+    if (answer.kind === "observer") stopEndedElsewhere(context, answer.observer);
+    // Whoever listens and does not answer now may do so at the next look.
+    if (answer.kind !== "nobody") return null;
   }
   settled.add(run.runId);
   return null;
+}
+
+type Answer =
+  | { readonly kind: "observer"; readonly observer: AnchorLink }
+  | { readonly kind: "silence" }
+  | { readonly kind: "nobody" };
+
+async function ask(host: AnchorHost, run: RunAddress): Promise<Answer> {
+  try {
+    const observer = await host.attach(run, 0);
+    return observer === null ? { kind: "nobody" } : { kind: "observer", observer };
+  } catch {
+    return { kind: "silence" };
+  }
+}
+
+/** A run that is being forgotten loses its directory before its record. */
+async function isThere({ host }: Context, { instanceId, runId }: RunAddress): Promise<boolean> {
+  return (await host.runIds(instanceId)).includes(runId);
 }
 
 /** A cgroup that outlived its run's directory, or its record's end. */
@@ -85,16 +105,18 @@ async function takeUpBoundary(
   if (state !== "populated") return null;
   const record = await store.getRun(runId);
   if (record === null) return importBoundary(context, { instanceId, runId }, boundary, decided);
-  if (record.state !== "exited" || record.boundary?.cgroupInode !== boundary.inode) return null;
-  // Somebody may be about to say the end of it.
-  const observer = await host.attach({ instanceId, runId }, 0).catch(() => null);
-  observer?.close();
-  if (observer !== null) return null;
+  if (record.state !== "exited") return null;
+  // None on record: its directory was imported when nobody could be asked. The host vouches for it.
+  if (record.boundary !== null && record.boundary.cgroupInode !== boundary.inode) return null;
+  // Its anchor is there, and sees to it.
+  const answer = await ask(host, { instanceId, runId });
+  if (answer.kind === "observer") answer.observer.close();
+  if (answer.kind !== "nobody") return null;
   const { graceMs } = record.policy;
   const { killed, survivors } = await host.reap({
     root: null,
     cgroup: boundary,
-    leaseId: record.leaseId,
+    leaseId: record.leaseId === "" ? null : record.leaseId,
     graceMs,
   });
   await store.appendEvents([
@@ -107,6 +129,6 @@ async function takeUpBoundary(
       data: { mode: "reap", residue: killed, survivors: survivors.length },
     },
   ]);
-  settled.add(runId);
+  settled.add(boundary.path);
   return null;
 }

@@ -68,7 +68,12 @@ function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth
 }
 
 function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
+  const holder = cast.alive.find(({ supervisor }) => supervisor.run(record.runId) !== null);
+  if (holder !== undefined) return `${holder.name} still holds it, and it has ended`;
   const left = truth.processes();
+  const inCgroup = left.filter(({ cgroup }) => cgroup?.exists === true);
+  if (inCgroup.length > 0 && !cast.absent.some((machine) => machine.hostId === record.hostId))
+    return `${inCgroup.length} of its processes live in its cgroup, and it has ended`;
   if (record.emptiness === "proven") {
     return left.length > 0 ? `${left.length} of its processes live, after an end that was proven` : null;
   }
@@ -79,8 +84,11 @@ function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
 
 /** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
 function justified(truth: RunTruth, stuckSomewhere: boolean): boolean {
-  const { anchorKilled, endedUnswept, restarted, givenUp, anchor } = truth;
+  const { anchorKilled, endedUnswept, restarted, givenUp, forgotten, anchor } = truth;
   return (
-    restarted || givenUp || (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)))
+    restarted ||
+    givenUp ||
+    forgotten ||
+    (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)))
   );
 }

@@ -1,6 +1,6 @@
-import type { Asked } from "../actions.js";
 import type { Anchor } from "../anchor.js";
 import type { RunTruth } from "../run-truth.js";
+import type { Held } from "../stage.js";
 
 /** Beyond the grace: what the kill and its repetition may take. */
 const KILL_MS = 2_500;
@@ -15,7 +15,7 @@ export function stopEmptiesTheTree(anchor: Anchor, truth: RunTruth): string | nu
 }
 
 /** Invariant 7: a cancel reaches the anchor although the store refuses everything. */
-export function cancelArrives({ process, runId }: Asked, { anchor, stoppedAt }: RunTruth): string | null {
+export function cancelArrives({ process, runId }: Held, { anchor, stoppedAt }: RunTruth): string | null {
   if (process.gone || anchor === null || anchor.gone || anchor.leaderDone || stoppedAt !== null) return null;
   // Let go of: robbed, or ended by somebody else on record. It is no longer this one's to stop.
   if (process.supervisor.run(runId) === null) return null;
