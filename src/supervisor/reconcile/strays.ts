@@ -55,7 +55,7 @@ async function takeUpDirectory(context: Context, run: RunAddress): Promise<LiveR
   if (record.bootId === host.machine.bootId) {
     // Undefined: somebody is there and does not answer, so the next look asks again.
     const observer = await host.attach(run, 0).catch(() => undefined);
-    if (observer != null) stopEndedElsewhere(context, observer);
+    if (observer !== null && observer !== undefined) stopEndedElsewhere(context, observer);
     if (observer !== null) return null;
   }
   settled.add(run.runId);

@@ -12,7 +12,7 @@ function observatory(host: FakeHost): Observatory {
   };
   return {
     host,
-    directory: directory as Observatory["directory"],
+    directory: directory,
     [Symbol.asyncDispose]: async () => undefined,
   };
 }
