@@ -508,7 +508,7 @@ static void sooner(uint64_t *deadline, uint64_t at) {
 
 uint64_t next_deadline(uint64_t now) {
   if (run.abandon.done && run.save_at > now) return run.save_at - now;
-  if (run.more_to_reap || run.abandon.asked) return 0;
+  if (run.more_to_reap || (run.abandon.asked && !run.empty)) return 0;
   uint64_t at = run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
   if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
     if (run.policy.overall > 0) sooner(&at, run.overall_from + run.policy.overall + slack);

@@ -214,6 +214,7 @@ export interface OutputSlice {
 
 export interface ProcessEvidence {
   readonly identity: ProcessIdentity;
+  /** Runs something: false for a zombie, unless only its first thread has ended. */
   readonly alive: boolean;
   /** Live evidence equals the identity that was asked for (true when only a pid was given and it lives). */
   readonly matches: boolean;

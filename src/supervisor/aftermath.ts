@@ -138,6 +138,6 @@ async function isEmpty(host: AnchorHost, cgroup: { path: string; inode: string }
 async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {
   if (identity === null) return false;
   const [evidence] = await host.inspect([identity], { brief: true });
-  // A zombie holds its number but runs nothing.
-  return evidence !== undefined && evidence.alive && evidence.matches && evidence.state !== "Z";
+  // Not by its state: a process whose first thread has ended is shown as a zombie while the others run.
+  return evidence !== undefined && evidence.alive && evidence.matches;
 }

@@ -26,3 +26,12 @@ test("somebody in a dead anchor's cgroup is ended", async () => {
   expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "reap", killed: 2 });
   expect(host.reaped).toMatchObject([{ root: null, cgroup: { inode: "9" } }]);
 });
+
+test("a first process of which only the first thread has ended is not gone: it is verified and ended", async () => {
+  const host = new FakeHost();
+  host.alive.add(77);
+  const inspect = host.inspect.bind(host);
+  host.inspect = async (wanted) => (await inspect(wanted)).map((each) => ({ ...each, state: "Z" }));
+  await endVerified(host, { ...traces, boundary: null });
+  expect(host.reaped).toMatchObject([{ root: traces.root }]);
+});

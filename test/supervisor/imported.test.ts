@@ -44,7 +44,7 @@ test("when it cannot be looked at once more it is not said to be over, and the n
   const world = fakeWorld();
   const { store, host, supervisor } = world;
   await imported(world);
-  const { inspect } = host;
+  const inspect = host.inspect.bind(host);
   store.beforeWrite = (what) => {
     if (what === "claim") host.inspect = () => Promise.reject(new Error("no more processes"));
   };

@@ -66,7 +66,7 @@ test("a cgroup that could not be emptied the first time is tried again, and not 
   const { supervisor, store, host, runId } = await forgotten();
   host.anchors.clear();
   const boundary = peopled({ host, runId });
-  const { reap } = host;
+  const reap = host.reap.bind(host);
   host.reap = () => Promise.reject(new AnchorUnusable("anchor", "no more processes"));
   await supervisor.reconcile().catch(() => undefined);
   expect(store.runs.get(runId)).toMatchObject({ state: "starting", boundary: { cgroupInode: "77" } });

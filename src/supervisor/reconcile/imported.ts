@@ -21,7 +21,7 @@ export async function lookAtImported(
 }
 
 export function compareImported(facts: ImportedFacts, live: ProcessEvidence): ImportedSight {
-  if (!live.alive || live.state === "Z") return { kind: "gone" };
+  if (!live.alive) return { kind: "gone" };
   if (facts.startTime !== null && facts.startTime !== live.identity.startTime)
     return differs(`process ${facts.pid} was started at another time`);
   if (live.argv.length === 0)

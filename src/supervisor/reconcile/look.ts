@@ -99,8 +99,8 @@ async function lookAtProcesses(
     if (identity === null) return "gone";
     const found = evidence?.[at++];
     if (found === undefined) return "unknown";
-    // A zombie holds its number but runs nothing.
-    return found.alive && found.matches && found.state !== "Z" ? "alive" : "gone";
+    // Not by its state: a process whose first thread has ended is shown as a zombie while the others run.
+    return found.alive && found.matches ? "alive" : "gone";
   };
   return new Map(
     records.map(({ runId, anchor, root }) => [runId, { anchor: next(anchor), root: next(root) }] as const),

@@ -129,6 +129,7 @@ async function takeUpBoundary(
       data: { mode: "reap", residue: killed, survivors: survivors.length },
     },
   ]);
-  settled.add(boundary.path);
+  // Whoever would not go is looked at again.
+  if (survivors.length === 0) settled.add(boundary.path);
   return null;
 }
