@@ -1,0 +1,151 @@
+import { randomInt } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { signal } from "../tree/living.js";
+import { House } from "./house.js";
+import type { Keeper } from "./keeper.js";
+
+const soak = process.env["HOLDFAST_SOAK"] === "1";
+const ROUNDS = soak ? 20 : 1;
+const DEEDS = soak ? 120 : 60;
+/** Of runs at a time: each is three processes. */
+const MOST = 12;
+const graceMs = 100;
+const SEED = Number(process.env["HOLDFAST_SEED"] ?? randomInt(2 ** 31));
+
+/** Numbers from 0 up to `below`, the same for the same seed. */
+function dice(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
+  };
+}
+
+/** Three supervisors of one state directory, to whom everything happens, and what has happened so far. */
+class Chaos {
+  readonly #house: House;
+  readonly #throw: (below: number) => number;
+  readonly #keepers: Keeper[] = [];
+  readonly #stopped = new Set<Keeper>();
+  readonly deeds: Record<string, number> = {};
+
+  constructor(house: House, seed: number) {
+    this.#house = house;
+    this.#throw = dice(seed);
+  }
+
+  async begin(): Promise<void> {
+    for (const id of ["in_a", "in_b", "in_c"]) this.#keepers.push(await this.#house.keeper(id));
+  }
+
+  async deed(): Promise<void> {
+    const deeds = Object.entries(this.#deeds());
+    const [name, act] = deeds[this.#throw(deeds.length)] ?? ["", null];
+    this.deeds[name] = (this.deeds[name] ?? 0) + 1;
+    await act?.();
+    await setTimeout(this.#throw(60));
+  }
+
+  async end(): Promise<void> {
+    for (const keeper of this.#keepers) await keeper.kill();
+  }
+
+  #deeds(): Record<string, () => Promise<void>> {
+    const at = this.#throw(this.#keepers.length);
+    const keeper = this.#keepers[at];
+    if (keeper === undefined) return {};
+    const open = this.#house.sql("select run_id from runs where state <> 'exited'");
+    const runId = String(open[this.#throw(Math.max(1, open.length))]?.["run_id"]);
+    const spawn = async (): Promise<void> => {
+      if (open.length < MOST) keeper.order("spawn", { input: this.#tree(), options: this.#options() });
+    };
+    const reconcile = async (): Promise<void> => keeper.order("reconcile", { scope: {} });
+    return {
+      spawn,
+      "spawn again": spawn,
+      reconcile,
+      "reconcile again": reconcile,
+      cancel: async () => keeper.cancel(runId),
+      "kill an anchor": async () => {
+        const anchors = this.#house.anchors("in_");
+        const one = anchors[this.#throw(Math.max(1, anchors.length))];
+        if (one !== undefined) signal(one, "SIGKILL");
+      },
+      "kill a supervisor": async () => {
+        await keeper.kill();
+        this.#stopped.delete(keeper);
+        const next = await this.#house.keeper(keeper.instanceId);
+        next.order("reconcile", { scope: {} });
+        this.#keepers[at] = next;
+      },
+      "stop or continue a supervisor": async () => {
+        if (this.#stopped.delete(keeper)) return keeper.goOn();
+        this.#stopped.add(keeper);
+        return keeper.stop();
+      },
+      "leases expire": async () => this.#house.expireLeases(),
+      "leases have long expired": async () => this.#house.expireLeases(defaults.stalledOwnerMs + 1_000),
+    };
+  }
+
+  #tree(): ReturnType<House["script"]> {
+    const { token } = this.#house.crowd;
+    return this.#house.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`);
+  }
+
+  #options(): object {
+    return {
+      graceMs,
+      ownerLossMs: this.#throw(2) === 0 ? 100 : 60_000,
+      onOrphan: this.#throw(2) === 0 ? "adopt" : "terminate",
+      kind: this.#throw(4) === 0 ? "service" : "task",
+    };
+  }
+}
+
+test("whatever happens to whom: one end each, nobody left, no stranger touched", async () => {
+  const told: string[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const seed = SEED + round;
+    await using house = await House.open();
+    const chaos = new Chaos(house, seed);
+    await chaos.begin();
+    for (let deed = 0; deed < DEEDS; deed++) await chaos.deed();
+    await chaos.end();
+
+    house.expireLeases();
+    const { supervisor } = await house.gateway();
+    const deadline = performance.now() + 20_000;
+    while (house.openRuns() > 0 && performance.now() < deadline) {
+      for (const { runId } of await supervisor.listRuns({ states: ["starting", "running"] }))
+        await supervisor.run(runId)?.cancel();
+      await setTimeout(50);
+      await supervisor.reconcile();
+    }
+    const what = `seed ${seed}`;
+    expect(house.openRuns(), what).toBe(0);
+    expect(house.crowd.others(), what).toEqual([]);
+    const ends = house.sql(
+      `select runs.run_id, exit_reason, emptiness, count(seq) as times from runs
+       left join run_events on run_events.run_id = runs.run_id and type = 'exit'
+       group by runs.run_id having times <> 1 or emptiness <> 'proven'`,
+    );
+    expect(ends, what).toEqual([]);
+    // One thief for every epoch.
+    const doubles = house.sql(
+      `select run_id, data ->> 'epoch' as epoch, count(*) as times from run_events
+       where type = 'reconcile' and data ->> 'action' <> 'leave' group by run_id, epoch having times <> 1`,
+    );
+    expect(doubles, what).toEqual([]);
+    const once = house.everything();
+    await supervisor.reconcile();
+    expect(house.everything(), what).toEqual(once);
+    told.push(`${house.sql("select run_id from runs").length} runs`);
+    if (round === 0) console.log(`chaos, ${what}:`, JSON.stringify(chaos.deeds), told[0]);
+    await house.tidy(supervisor);
+  }
+});

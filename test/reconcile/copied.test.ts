@@ -1,0 +1,54 @@
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { tiers } from "../tree/seat.js";
+import { House } from "./house.js";
+import type { Keeper } from "./keeper.js";
+import { FIRST, graceMs } from "./orphan.js";
+
+describe.concurrent("a copied state directory", () => {
+  for (const tier of [tiers.none, tiers.cgroup])
+    test(`its gateway touches none of the original's live runs: tier ${tier.name}`, async ({ skip }) => {
+      if (tier.whyNot !== null) skip(tier.whyNot);
+      await using house = await House.open(tier);
+      const keeper = await house.keeper(FIRST);
+      writeFileSync(join(house.home, "gateway-id"), `${FIRST}\n`, { mode: 0o600 });
+      const { runId } = await keeper.spawn(house.scenario, { graceMs });
+      await house.crowd.complete();
+      // One whose owner is gone, too: in the copy nobody holds either's lock.
+      const other = await house.keeper("in_other");
+      const orphaned = await other.spawn(house.script("echo up; read a; exit 3"), { graceMs });
+      await other.kill();
+      const copy = join(house.seat.directory, "copy");
+      expect(spawnSync("cp", ["-a", house.home, copy]).status).toBe(0);
+      const before = house.everything();
+      const lives = house.alive();
+
+      house.expireLeases(1, copy);
+      const gateway = await house.gateway(copy);
+      expect(gateway.instanceId).toBe(FIRST);
+      await gateway.supervisor.reconcile();
+      for (const run of await gateway.supervisor.listRuns())
+        expect({ runId: run.runId, state: run.state }).toEqual({ runId: run.runId, state: "running" });
+      expect(house.alive()).toEqual(lives);
+      expect(house.everything()).toEqual(before);
+      await gateway.stop();
+
+      await keeper.write(runId, "exit 5\n");
+      expect((await keeper.hear("ended")).record).toMatchObject({
+        exit: { reason: "ownership-escape", code: 5 },
+        leaseEpoch: 1,
+      });
+      house.expireLeases();
+      await finish(keeper, orphaned.runId);
+    });
+});
+
+/** Takes the run over and lets it exit by itself. */
+async function finish(keeper: Keeper, runId: string): Promise<void> {
+  const { runIds } = await keeper.reconcile();
+  expect(runIds).toEqual([runId]);
+  await keeper.write(runId, "on\n");
+  expect((await keeper.hear("ended")).record).toMatchObject({ exit: { reason: "exit", code: 3 } });
+}
