@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { link, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { StateUnusable } from "../errors.js";
 import { errnoOf } from "./errno.js";
 
 /** An id of the state directory's own: made once, by whoever comes first, the same for everybody ever after. */
@@ -16,6 +17,9 @@ export async function keptId(home: string, name: string, make: () => string): Pr
       if (errnoOf(error) !== "EEXIST") throw error;
     });
     return await read(path);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new StateUnusable(path, `${path} cannot be made (${why}); nothing was started`, { cause });
   } finally {
     await rm(draft, { force: true });
   }

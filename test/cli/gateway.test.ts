@@ -76,7 +76,7 @@ describe.concurrent("a gateway", () => {
     await using field = await Field.open();
     const gateway = await field.gateway();
     const { instanceId } = await gateway.hears("up");
-    const foreground = field.start("run", "--grace", "200ms", "--", "sh", "-c", `${PAIR}`);
+    const foreground = field.start("run", "--grace", "200ms", "--", "sh", "-c", PAIR);
     await sees(foreground.child.stdout, "up");
     const [{ runId } = { runId: "" }] = await field.json<{ runId: string }[]>("runs", "list");
     foreground.child.kill("SIGKILL");

@@ -1,6 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../io/until.js";
+import { look } from "../tree/living.js";
 import { bystander, printed, processesOf, realSupervisor, sh, temporaryHome } from "./real-supervisor.js";
 
 test("ended runs go with their directories, a live one keeps everything, and nothing is imported afterwards", async () => {
@@ -12,7 +14,9 @@ test("ended runs go with their directories, a live one keeps everything, and not
   await printed(live, "up");
   const ended = await supervisor.spawn(sh("echo a lot"));
   const later = await supervisor.spawn(sh("sleep 0.05; echo more"));
-  await Promise.all([ended.wait(), later.wait()]);
+  const records = await Promise.all([ended.wait(), later.wait()]);
+  // Nobody forgets a run in the moment of its end, when its anchor is still on its way out.
+  for (const { anchor } of records) await until("its anchor has left", () => look(anchor?.pid ?? 0) === null);
   expect(existsSync(directory(ended.runId))).toBe(true);
 
   expect(await supervisor.retain()).toEqual({ records: 0, outputs: 0 });

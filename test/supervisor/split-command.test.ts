@@ -26,7 +26,7 @@ describe("the words of a stored command line", () => {
   });
 
   test("quoted for a shell and split again are the same", () => {
-    const word = fc.string({ unit: fc.constantFrom(..."ab 'x\"\\$`*") });
+    const word = fc.string({ unit: fc.constantFrom("a", "b", " ", "'", '"', "\\", "$", "`", "*") });
     fc.assert(
       fc.property(fc.array(word), (words) => {
         expect(splitCommand(words.map((each) => shellQuote(each)).join(" "))).toEqual(words);
