@@ -161,6 +161,12 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
         action: "sweep",
         why: "nobody answers for it, but its cgroup is not empty",
       };
+    if (wasFound(record))
+      return {
+        row: "unverifiable",
+        action: "lose",
+        why: "it was found without a record; whether it ran is not known, and nothing was signalled",
+      };
     return { row: "never-executed", action: "spawn-error", why: "it was interrupted before the command ran" };
   }
   if (!sameNamespace)
@@ -170,6 +176,11 @@ export function decide(record: RunRecord, claim: Claim, sight: Sight, here: Mach
       why: "it ran in another container, so nothing was signalled",
     };
   return decideDead(sight);
+}
+
+/** Its record was made from its directory: that it names no process does not mean that there was none. */
+function wasFound({ leaseId, imported }: RunRecord): boolean {
+  return leaseId === "" && imported === null;
 }
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */
