@@ -47,7 +47,7 @@ export async function aftermath(
   traces: Traces,
   givenUp: () => boolean,
 ): Promise<Aftermath> {
-  const { run, root } = traces;
+  const { run, root, leaseId } = traces;
   const until = clock.now() + defaults.sweptWaitMs;
   for (let look = 0; ; look++) {
     if (givenUp()) return { kind: "given-up" };
@@ -60,8 +60,9 @@ export async function aftermath(
       const { killed, emptiness } = swept;
       return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
     }
-    // Nothing passes the gate before its identity is on record.
-    if (root === null) return { kind: "never-executed" };
+    // Nothing passes the gate before its identity is on record; of one found without a record nothing is known.
+    if (root === null && leaseId !== "") return { kind: "never-executed" };
+    if (root === null) return { kind: "lost", remains, ...unproven("it was found without a record") };
     const gone = unverifiable(host.machine, traces.machine);
     if (gone !== null) return { kind: "lost", remains, ...gone };
     // The launcher mostly answers before the second look; asking for evidence costs a process.

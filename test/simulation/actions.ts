@@ -44,7 +44,7 @@ const ACTS = {
   moment: { weight: 5, act: time.moment },
   lease: { weight: 2, act: time.lease },
   outlast: { weight: 2, act: supervisors.outlast },
-  oversleep: { weight: 3, act: supervisors.oversleep },
+  oversleep: { weight: 1.2, act: supervisors.oversleep },
   forget: { weight: 0.3, act: surroundings.forget },
   retain: { weight: 0.4, act: supervisors.retain },
   starve: { weight: 0.5, act: time.starve },

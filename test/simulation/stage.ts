@@ -42,7 +42,10 @@ export class Stage {
   target(): { process: Process; anchor: Anchor } | null {
     const targets = [...this.world.watch.runs.values()].flatMap(({ anchor }) =>
       anchor?.executed === true
-        ? anchor.place.ofRun(anchor.runId).map((process) => ({ process, anchor }))
+        ? anchor.place
+            .ofRun(anchor.runId)
+            .filter(({ stuck }) => !stuck)
+            .map((process) => ({ process, anchor }))
         : [],
     );
     return this.random.maybePick(targets);

@@ -28,7 +28,7 @@ export class Instance {
   launcher: Launcher | null = null;
   /** Held by a process, stopped or not; free as soon as that is gone. */
   locked = false;
-  /** When it last became free, in the order of commits. */
+  /** When it was last free before it was taken, in the order of commits. */
   freeAt = 0;
 
   constructor(instanceId: string) {

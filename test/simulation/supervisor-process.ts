@@ -28,6 +28,8 @@ export class SupervisorProcess implements Actor {
     this.#instance = instance;
     this.place = place;
     this.name = `${instance.instanceId}#${incarnation}`;
+    // Until this moment it was free.
+    instance.freeAt = world.watch.commits;
     instance.locked = true;
     this.supervisor = createSupervisor({
       store: new StorePort(world.database, (question, work) => this.#askStore(question, work)),
@@ -59,7 +61,6 @@ export class SupervisorProcess implements Actor {
     this.hangUpAll();
     this.gone = true;
     this.#instance.locked = false;
-    this.#instance.freeAt = this.#world.watch.commits;
     const { launcher } = this.#instance;
     if (launcher !== null) this.#world.scheduler.post(launcher, () => launcher.letGo(this));
   }

@@ -182,3 +182,37 @@ test("a run that is to be stopped when it is taken over is stopped also if its a
   await until(() => host.last.stops.length > 0);
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });
+
+test("a run that passes its gate between the look and the claim is not taken for never executed", async () => {
+  const world = fakeWorld();
+  const { store, host } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
+  store.runs.set(run.runId, { ...record, state: "starting", anchor: null, root: null, startedAt: null });
+  host.locals = [{ instanceId: "in_test", alive: false, launched: false }];
+  store.time = defaults.leaseMs + 1;
+  host.last.answers = false;
+  store.beforeWrite = (what) => {
+    if (what !== "claim") return;
+    host.last.answers = true;
+    store.runs.set(run.runId, record);
+    store.beforeWrite = () => undefined;
+  };
+  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
+  await until(() => host.last.links.length > 0);
+  expect(store.runs.get(run.runId)).toMatchObject({ state: "running", ownerInstanceId: "in_heir" });
+});
+
+test("a run found without a record whose finder died is not said to have never run", async () => {
+  const world = fakeWorld();
+  const { store, host, supervisor } = world;
+  const run = await start(world);
+  const record = store.runs.get(run.runId) ?? expect.fail("no record");
+  const found = { ...record, runId: "run_found", leaseId: "", anchor: null, root: null };
+  store.runs.set("run_found", { ...found, state: "starting", startedAt: null });
+  host.runIds = async () => ["run_found"];
+  await supervisor.reconcile();
+  expect(store.runs.get("run_found")).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
+});

@@ -185,7 +185,13 @@ async function conclude(
 ): Promise<LiveRun | null> {
   const claimed = await claim(context, wanted);
   if (claimed.kind !== "held") return null;
-  const live = resume(context, record, claimed.lease, null);
+  const claimedRecord = record.root === null ? await context.store.getRun(record.runId) : record;
+  const live = resume(context, claimedRecord ?? record, claimed.lease, null);
+  // Until the claim its owner could go on: it may have been let through the gate since the look.
+  if (record.root === null && live.traces.root !== null) {
+    context.track(record.runId, regain(live));
+    return live;
+  }
   try {
     const after = await aftermathOf(context, record, live, decision);
     if (concludeAftermath(live, after)) {

@@ -169,6 +169,12 @@ export function decide(
         why: "nobody answers for it, but its cgroup is not empty",
       };
     if (sight.boundary === "unknown") return UNSEEN;
+    if (wasFound(record))
+      return {
+        row: "unverifiable",
+        action: "lose",
+        why: "it was found without a record; whether it ran is not known, and nothing was signalled",
+      };
     return { row: "never-executed", action: "spawn-error", why: "it was interrupted before the command ran" };
   }
   if (!sameNamespace)
@@ -189,6 +195,11 @@ function decideElsewhere({ anchor }: Sight, unreachableMs: number): Decision {
     action: "lose",
     why: "nothing was heard of it, in another container, for a day",
   };
+}
+
+/** Its record was made from its directory: that it names no process does not mean that there was none. */
+function wasFound({ leaseId, imported }: RunRecord): boolean {
+  return leaseId === "" && imported === null;
 }
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */

@@ -15,7 +15,12 @@ export function stopEmptiesTheTree(anchor: Anchor, truth: RunTruth): string | nu
 }
 
 /** Invariant 7: a cancel reaches the anchor although the store refuses everything. */
-export function cancelArrives({ process, runId }: Held, { anchor, stoppedAt }: RunTruth): string | null {
+export function cancelArrives(
+  { process, runId }: Held,
+  { anchor, stoppedAt, forgotten }: RunTruth,
+): string | null {
+  // Who was asked let go of it when its record was gone, and found it again as another's.
+  if (forgotten) return null;
   if (process.gone || anchor === null || anchor.gone || anchor.leaderDone || stoppedAt !== null) return null;
   // Let go of: robbed, or ended by somebody else on record. It is no longer this one's to stop.
   if (process.supervisor.run(runId) === null) return null;
