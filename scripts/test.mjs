@@ -35,7 +35,8 @@ async function buildCheckAndTest() {
   const namespace = findNamespace();
   const env = { ...process.env };
   // The suite may itself be run under Holdfast, or by someone with a state directory of their own.
-  for (const name of Object.keys(env)) if (/^HOLDFAST_(?!SOAK$|SIM_SEED$|ANCHOR_WEAKEN$)/.test(name)) delete env[name];
+  for (const name of Object.keys(env))
+    if (/^HOLDFAST_(?!SOAK$|SIM_SEED$|ANCHOR_WEAKEN$)/.test(name)) delete env[name];
   env.HOLDFAST_TEST_NAMESPACE = namespace.name;
   env.SUITE_MARKER = randomUUID();
   if (soak) env.HOLDFAST_SOAK = "1";
