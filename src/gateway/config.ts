@@ -13,10 +13,12 @@ const variable = z
 const owner = z.union(
   [
     z.literal("orphaned"),
+    // The same where process 1 is known to be no owner: a container with an init of its own.
+    z.literal("orphaned-in-container"),
     z.strictObject({ "pid-variable": variable }),
     z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
   ],
-  'must be "orphaned", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
+  'must be "orphaned", "orphaned-in-container", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
 );
 
 /** Another tool's processes, told by a variable it sets in their environment. */

@@ -1,5 +1,5 @@
 import type { AnchorLink, FirstStop, StopRequest } from "../anchor/host.js";
-import { BadInput } from "../errors.js";
+import { BadInput, LeaseLost } from "../errors.js";
 import type { CancelOptions } from "./api.js";
 import { deferred } from "./deferred.js";
 import { newRequestId } from "./ids.js";
@@ -29,6 +29,8 @@ export async function cancel(live: LiveRun, options: CancelOptions = {}): Promis
   if (live.owed.length === 0) return;
   live.owedHanded ??= deferred<void>();
   await live.owedHanded.promise;
+  // Robbed with the stop still in hand: nobody has heard of it.
+  if (live.letGo instanceof LeaseLost) throw live.letGo;
 }
 
 /** The anchor first, the record after: stopping works whatever the store does. */

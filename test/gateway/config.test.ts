@@ -50,7 +50,11 @@ describe("a config file", () => {
     ["a key of a profile that is none", profile("markers = 1"), "foreign.0: "],
     ["one of our own markers", profile("").replace('"X"', '"HOLDFAST_LEASE_ID"'), "foreign.0.marker: "],
     ["no name of a variable", profile("").replace('"X"', '"A B"'), "the name of an environment variable"],
-    ["an owner of no kind", profile('owner = "dead"'), 'foreign.0.owner: must be "orphaned", { pid-variable'],
+    [
+      "an owner of no kind",
+      profile('owner = "dead"'),
+      'foreign.0.owner: must be "orphaned", "orphaned-in-container", { pid-variable',
+    ],
     ["two kinds of owner", profile('owner = { pid-variable = "P", pid-file = "/x" }'), "foreign.0.owner: "],
     [
       "a relative pid file",

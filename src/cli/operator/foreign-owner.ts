@@ -15,6 +15,8 @@ export interface OwnerQuestion {
   readonly runId: string | null;
   /** All that carry the profile's marker. */
   readonly carriers: readonly MarkedProcess[];
+  /** Process 1 is the system's own, not a container's. */
+  readonly wholeMachine: boolean;
   /** By the number somebody gave: who has it now. */
   readonly claimed: ReadonlyMap<string, ProcessEvidence | null>;
 }
@@ -23,13 +25,21 @@ export interface OwnerQuestion {
 export const NO_FILE = "";
 
 /** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
-export function ownerOf({ profile, process, runId, carriers, claimed }: OwnerQuestion): OwnerFate {
+export function ownerOf({
+  profile,
+  process,
+  runId,
+  carriers,
+  claimed,
+  wholeMachine,
+}: OwnerQuestion): OwnerFate {
   const ours = runId ?? process.runId;
   if (ours !== null) return { kind: "ours", why: `it belongs to run ${ours}` };
   // Nothing to compare with when it comes to ending it.
   if (process.value === "") return { kind: "unknown", why: `${profile.marker} is empty` };
   const { owner } = profile;
-  if (owner === "orphaned") return orphaned(process, carriers);
+  if (owner === "orphaned") return orphaned(process, carriers, wholeMachine);
+  if (owner === "orphaned-in-container") return orphaned(process, carriers, true);
   if ("pid-file" in owner) {
     const [[pid, evidence] = []] = claimed;
     if (pid === undefined) return { kind: "unknown", why: `${owner["pid-file"]} does not name its owner` };
@@ -43,7 +53,11 @@ export function ownerOf({ profile, process, runId, carriers, claimed }: OwnerQue
 }
 
 /** The first of its family with the marker was started by the tool; when its parent is the system's first process, the tool is gone. */
-function orphaned(process: MarkedProcess, carriers: readonly MarkedProcess[]): OwnerFate {
+function orphaned(
+  process: MarkedProcess,
+  carriers: readonly MarkedProcess[],
+  wholeMachine: boolean,
+): OwnerFate {
   const byPid = new Map(carriers.map((each) => [each.identity.pid, each] as const));
   let top = process;
   for (let steps = 0; steps < carriers.length; steps++) {
@@ -52,6 +66,12 @@ function orphaned(process: MarkedProcess, carriers: readonly MarkedProcess[]): O
     top = parent;
   }
   const { pid } = top.identity;
+  // In a container the tool itself may be process 1, and then its own children look like orphans.
+  if (top.parentPid === 1 && !wholeMachine)
+    return {
+      kind: "unknown",
+      why: `the parent of ${pid} is process 1, which in a container may be its owner`,
+    };
   if (top.parentPid === 1)
     return {
       kind: "gone",

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, readlink } from "node:fs/promises";
 import { inspect } from "../../anchor/inspect.js";
 import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
@@ -106,6 +106,7 @@ async function profilesNamed(name: string | null): Promise<readonly ForeignProfi
 }
 
 async function findCarriers(profiles: readonly ForeignProfile[]): Promise<readonly Carrier[]> {
+  const wholeMachine = await isWholeMachine();
   const found: Carrier[] = [];
   for (const profile of profiles) {
     const extra =
@@ -120,7 +121,7 @@ async function findCarriers(profiles: readonly ForeignProfile[]): Promise<readon
       found.push({
         process,
         profile,
-        fate: ownerOf({ profile, process, runId, carriers: processes, claimed }),
+        fate: ownerOf({ profile, process, runId, carriers: processes, claimed, wholeMachine }),
       });
     }
   }
@@ -148,7 +149,7 @@ async function claimedOwners(
   { owner }: ForeignProfile,
   processes: readonly MarkedProcess[],
 ): Promise<ReadonlyMap<string, ProcessEvidence | null>> {
-  if (owner === "orphaned") return new Map();
+  if (typeof owner === "string") return new Map();
   const said =
     "pid-file" in owner
       ? [await readPidFile(owner["pid-file"])]
@@ -157,6 +158,11 @@ async function claimedOwners(
   const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
   const evidence = await inspect(findAnchor(), pids.map(Number), { brief: true });
   return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
+}
+
+/** The kernel's first pid namespace has a fixed number (PROC_PID_INIT_INO); every container's is another. */
+async function isWholeMachine(): Promise<boolean> {
+  return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
 }
 
 /** A tool that has ended takes its file with it; one that cannot be read says nothing. */

@@ -1,3 +1,4 @@
+import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -192,24 +193,25 @@ async function conclude(
     context.track(record.runId, regain(live));
     return live;
   }
+  const ending = end(context, record, live, decision);
+  context.track(record.runId, ending);
+  // One whose processes are given a long grace must not keep the others waiting.
+  await context.clock.pause(defaults.sweptWaitMs, ending);
+  return context.live.has(record.runId) ? live : null;
+}
+
+async function end(context: Context, record: RunRecord, live: LiveRun, decision: Decision): Promise<void> {
   try {
     const after = await aftermathOf(context, record, live, decision);
-    if (concludeAftermath(live, after)) {
-      await live.ended.promise;
-      return null;
-    }
+    if (concludeAftermath(live, after)) return void (await live.ended.promise);
   } catch (error) {
     const { runId } = record;
     context.report({ runId, message: `run ${runId}: cannot find out yet what became of it`, cause: error });
   }
   // What was seen a moment ago is no longer so.
-  if (record.root !== null) {
-    context.track(record.runId, regain(live));
-    return live;
-  }
+  if (record.root !== null) return regain(live);
   // Without a root on record, to be looked after like a run of ours would mean that nothing of it ever ran.
   letGo(live, new NotSteering(record.runId, "what is left of it could not be looked at"));
-  return null;
 }
 
 async function aftermathOf(
