@@ -75,16 +75,21 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
     return (await supervisor.listRuns(open).catch(() => [])).length;
   };
+  let stopped = false;
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
     .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
-    .then(async () => onNews({ type: "ready", held: await held() }));
+    .then(async () => {
+      const now = await held();
+      if (!stopped) onNews({ type: "ready", held: now });
+    });
   return {
     instanceId,
     supervisor,
     ready,
     stop: async () => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
+      stopped = true;
       const ended = rounds.end();
       const left = await held();
       await supervisor.close({ leaveRuns: true });

@@ -7,7 +7,7 @@ import { adopt } from "../adopt.js";
 import { endVerified, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
-import { failureFinale, finalEvents, INTERRUPTED, lostFinale, type Finale } from "../finale.js";
+import { finalEvents, lostFinale, type Finale } from "../finale.js";
 import type { Context } from "../context.js";
 import { letGo } from "../let-go.js";
 import type { LiveRun } from "../live-run.js";
@@ -38,9 +38,6 @@ export async function act(
     case "adopt":
     case "terminate":
       return goOn(context, record, wanted, decision);
-    case "spawn-error":
-      await endOnRecord(context, record, wanted, failureFinale(INTERRUPTED));
-      return null;
     case "lose":
       await endOnRecord(
         context,
@@ -49,6 +46,7 @@ export async function act(
         lostFinale(await lostAs(context, record, decision), "sweep"),
       );
       return null;
+    case "spawn-error":
     case "finalize":
     case "sweep":
       return conclude(context, record, wanted, decision);
@@ -224,6 +222,7 @@ async function aftermathOf(
   const remains = await host.remains(addressOf(record));
   // Also when it has been written since the look.
   if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
+  if (action === "spawn-error") return { kind: "never-executed" };
   // It was there a moment ago.
   if (action === "finalize") return { kind: "anchor-alive" };
   if (record.imported === null) return { kind: "lost", remains, ...(await endVerified(host, live.traces)) };

@@ -53,7 +53,7 @@ describe("an imported record and the process that has its number", () => {
 
   test.each<[string, Partial<ProcessEvidence>]>([
     ["nobody has it", { alive: false }],
-    ["it is a zombie's", { state: "Z" }],
+    ["it is a zombie's", { alive: false, state: "Z" }],
   ])("the process is gone when %s", (_, change) => {
     expect(compareImported(facts, live(change))).toEqual({ kind: "gone" });
   });
