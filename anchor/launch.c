@@ -457,6 +457,13 @@ static void loop(int listener, int signals) {
   }
 }
 
+/* Not by the instance alone: a copied state directory has the same, and must never find the original's cgroups. */
+static void name_place(const char *instance, char *out, size_t size) {
+  struct stat st;
+  bool known = stat(instance_directory, &st) == 0;
+  snprintf(out, size, "%.40s-%llx-%llx", instance, known ? (unsigned long long)st.st_dev : 0, known ? (unsigned long long)st.st_ino : 0);
+}
+
 int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size) {
   title = argv;
   title_size = argv_size;
@@ -483,7 +490,9 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   }
   umask(callers); /* the commands' own, unless a run says otherwise */
   (void)!chdir("/");
-  have_cgroup = os_cgroup_prepare(instance, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
+  char place[80];
+  name_place(instance, place, sizeof place);
+  have_cgroup = os_cgroup_prepare(place, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
   os_protect_us();
   save_launcher();
   announce();

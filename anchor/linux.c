@@ -441,7 +441,7 @@ static bool write_in(const char *dir, const char *name, const char *text) {
   return write_at(AT_FDCWD, path, text);
 }
 
-bool os_cgroup_prepare(const char *instance, char *runs, size_t size, char *note, size_t note_size) {
+bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size) {
   char own[PATH_SIZE], base[PATH_SIZE], sup[PATH_SIZE];
   if (weaken.cgroup) {
     snprintf(note, note_size, "cgroup use is switched off");
@@ -457,7 +457,7 @@ bool os_cgroup_prepare(const char *instance, char *runs, size_t size, char *note
     return false;
   }
   char here[PATH_SIZE], leaf[96];
-  snprintf(leaf, sizeof leaf, "/holdfast-%s", instance);
+  snprintf(leaf, sizeof leaf, "/holdfast-%s", place);
   bool fits = join(here, sizeof here, cgroup_root, strcmp(own, "/") == 0 ? "" : own + prefix) &&
               join(base, sizeof base, here, leaf) && join(sup, sizeof sup, base, "/sup") && join(runs, size, base, "/runs");
   char *step = base;

@@ -102,8 +102,8 @@ bool os_each_process(void (*visit)(pid_t pid));
 /* Path below the cgroup root; false when there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 
-/* The cgroup directory for all runs of an instance, made when it may be; false and a note otherwise. */
-bool os_cgroup_prepare(const char *instance, char *runs, size_t size, char *note, size_t note_size);
+/* The cgroup directory for all runs of one place, an instance in its directory, made when it may be; false and a note otherwise. */
+bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size);
 void os_cgroup_leave(const char *runs);
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);
 /* One that exists; false when it does not. */

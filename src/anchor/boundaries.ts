@@ -63,7 +63,7 @@ async function cgroupPlace(
   const here = await stat(instanceDir, { bigint: true }).catch(() => null);
   // A copied or restored state directory must not claim the original's.
   if (here === null || String(here.dev) !== said.device || String(here.ino) !== said.inode) return null;
-  const tail = `/holdfast-${instanceId}/runs`;
+  const tail = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}/runs`;
   if (!said.cgroup.endsWith(tail) || !said.cgroupDirectory.endsWith(tail)) return null;
   const mounted = await statfs(said.cgroupDirectory).catch(() => null);
   if (mounted?.type !== CGROUP2_MAGIC) return null;

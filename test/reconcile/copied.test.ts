@@ -45,6 +45,37 @@ describe.concurrent("a copied state directory", () => {
     });
 });
 
+test.concurrent("a copy that has runs of its own touches none of those the original has started since", async ({
+  skip,
+}) => {
+  if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
+  await using house = await House.open(tiers.cgroup);
+  const keeper = await house.keeper(FIRST);
+  const first = await keeper.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
+  keeper.cancel(first.runId);
+  await keeper.hear("ended");
+  const copy = join(house.seat.directory, "copy");
+  expect(spawnSync("cp", ["-a", house.home, copy]).status).toBe(0);
+  const { runId } = await keeper.spawn(house.scenario, { graceMs });
+  await house.crowd.complete();
+  const lives = house.alive();
+
+  // The same instance in another place: its cgroups must be told apart.
+  const twin = await house.keeper(FIRST, { home: copy });
+  const own = await twin.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
+  await twin.reconcile();
+  await twin.reconcile();
+  expect(house.alive()).toEqual(lives);
+  twin.cancel(own.runId);
+  await twin.hear("ended");
+  await twin.close();
+  await keeper.write(runId, "exit 5\n");
+  expect((await keeper.hear("ended")).record).toMatchObject({
+    exit: { reason: "ownership-escape", code: 5, source: "anchor" },
+  });
+  await keeper.close();
+});
+
 /** Takes the run over and lets it exit by itself. */
 async function finish(keeper: Keeper, runId: string): Promise<void> {
   const { runIds } = await keeper.reconcile();

@@ -40,6 +40,8 @@ const script = fileURLToPath(new URL("children/keeper.mjs", import.meta.url));
 export interface KeeperOptions {
   /** Instead of the default time for what outlived its leader. */
   readonly settleMs?: number | null;
+  /** Instead of the seat's. */
+  readonly home?: string;
   /** Words of a command line that starts the keeper, such as `unshare`. */
   readonly under?: readonly string[];
 }
@@ -69,10 +71,10 @@ export class Keeper implements AsyncDisposable {
   }
 
   static async open(seat: Seat, instanceId: string, options: KeeperOptions = {}): Promise<Keeper> {
-    const { settleMs, under = [] } = options;
+    const { settleMs, home = seat.home, under = [] } = options;
     const keeper = new Keeper(seat, instanceId, under);
     try {
-      keeper.order("open", { home: seat.home, instanceId, settle: settleMs ?? null });
+      keeper.order("open", { home, instanceId, settle: settleMs ?? null });
       await keeper.hear("opened");
       return keeper;
     } catch (error) {
