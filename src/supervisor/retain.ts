@@ -17,7 +17,10 @@ export async function retain(context: Context, limits: Partial<Retention> = {}):
     outputKeptBytes = defaults.outputKeptBytes,
   } = limits;
   const { store, clock } = context;
-  let records = await forget(context, clock.wall() - endedKeptMs, Infinity);
+  // Age counts up to the newest run at most: a clock that was set ahead must not make everything old.
+  const [newest] = await store.listRuns({ limit: 1 });
+  const now = Math.min(clock.wall(), newest?.createdAt ?? 0);
+  let records = await forget(context, now - endedKeptMs, Infinity);
   records += await forget(context, Number.MAX_SAFE_INTEGER, (await store.countEnded()) - endedKept);
   return { records, outputs: await forgetOutput(context, outputKeptBytes) };
 }
