@@ -18,7 +18,10 @@ export async function retain(context: Context, limits: Partial<Retention> = {}):
   } = limits;
   const { store, clock } = context;
   const notFrom = await livingOthers(context);
-  let records = await forget(context, notFrom, clock.wall() - endedKeptMs, Infinity);
+  // Age counts up to the newest run at most: a clock that was set ahead must not make everything old.
+  const [newest] = await store.listRuns({ limit: 1 });
+  const now = Math.min(clock.wall(), newest?.createdAt ?? 0);
+  let records = await forget(context, notFrom, now - endedKeptMs, Infinity);
   const tooMany = (await store.countEnded(notFrom)) - endedKept;
   records += await forget(context, notFrom, Number.MAX_SAFE_INTEGER, tooMany);
   return { records, outputs: await forgetOutput(context, outputKeptBytes) };

@@ -37,9 +37,12 @@ describe.concurrent("a gateway whose wall clock is a year off", () => {
       test(`${where}, by ${way}: steals nothing, and keeps every deadline`, async (context) => {
         if (way === "libfaketime" && library === undefined) context.skip("libfaketime is not installed");
         await using field = await Field.open();
+        await field.holdfast("run", "--", "sh", "-c", "exit 3");
         const owned = field.start("run", "--", "sh", "-c", PAIR);
         await sees(owned.child.stdout, "up");
-        const [{ runId: theirs } = { runId: "" }] = await field.json<{ runId: string }[]>("runs", "list");
+        const [{ runId: theirs = "" } = {}, { runId: over = "" } = {}] = await field.json<
+          { readonly runId?: string }[]
+        >("runs", "list", "--all");
         const [short = "", long = ""] = await field.leave(
           [PAIR, { timeoutMs: TIMEOUT_MS, graceMs: 500 }],
           [PAIR, { timeoutMs: 600_000 }],
@@ -64,6 +67,7 @@ describe.concurrent("a gateway whose wall clock is a year off", () => {
         expect(await field.record(theirs)).toMatchObject({ state: "running", ownerInstanceId, leaseEpoch });
         await field.holdfast("runs", "cancel", long);
         expect(await field.ended(long)).toMatchObject({ exit: { reason: "manual-cancel" } });
+        expect(await field.record(over)).toMatchObject({ exit: { code: 3 } });
         expect(second.news.filter(({ type }) => type === "problem")).toEqual([]);
         await second.kill("SIGTERM");
         owned.child.kill("SIGTERM");

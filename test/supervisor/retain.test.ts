@@ -61,8 +61,9 @@ async function ended(
   daysAgo: number,
   { instanceId = "in_dead", bytes = 0 }: { readonly instanceId?: string; readonly bytes?: number } = {},
 ): Promise<void> {
-  const lease = await store.insertRun(newRun({ runId, originInstanceId: instanceId }), 0, [event(runId, 1)]);
-  await store.saveRun(lease, { ...exited, at: now - daysAgo * DAY });
+  const at = now - daysAgo * DAY;
+  const run = newRun({ runId, originInstanceId: instanceId, createdAt: at });
+  await store.saveRun(await store.insertRun(run, 0, [event(runId, 1)]), { ...exited, at });
   if (bytes > 0) host.shelves.set(runId, { instanceId, bytes });
 }
 
@@ -75,8 +76,9 @@ describe("retention", () => {
     await ended("run_old", 8, { bytes: 1 });
     await ended("run_new", 6, { bytes: 1 });
     await store.insertRun(newRun({ runId: "run_alive", createdAt: 0 }), 0, [event("run_alive", 1)]);
+    await ended("run_today", 0);
     expect(await supervisor.retain()).toEqual({ records: 1, outputs: 0 });
-    expect(await known()).toEqual(["run_alive", "run_new"]);
+    expect(await known()).toEqual(["run_alive", "run_new", "run_today"]);
     expect([...host.shelves.keys()]).toEqual(["run_new"]);
     expect(await store.listEvents({ runId: "run_old" })).toEqual([]);
     expect(await store.listEvents({ runId: "run_alive" })).toHaveLength(1);
@@ -94,8 +96,9 @@ describe("retention", () => {
     for (let at = 0; at < MANY; at++) await ended(`run_other${at}`, 30, { instanceId: "in_other" });
     await ended("run_old", 8);
     await ended("run_mine", 9, { instanceId: "in_test" });
+    await ended("run_today", 0);
     expect(await supervisor.retain()).toEqual({ records: 2, outputs: 0 });
-    expect(await known()).toHaveLength(MANY);
+    expect(await known()).toHaveLength(MANY + 1);
     expect(host.discarded.toSorted()).toEqual(["run_mine", "run_old"]);
   });
 
@@ -113,13 +116,24 @@ describe("retention", () => {
     expect(await known()).toHaveLength(5);
   });
 
+  test("forgets nothing for its age because the clock was set ahead", async () => {
+    // As seen by a clock that is a year ahead.
+    await ended("run_1", 365, { bytes: 1 });
+    await ended("run_2", 371, { bytes: 1 });
+    expect(await supervisor.retain()).toEqual({ records: 0, outputs: 0 });
+    await ended("run_3", 373, { bytes: 1 });
+    expect(await supervisor.retain()).toEqual({ records: 1, outputs: 0 });
+    expect(await known()).toEqual(["run_1", "run_2"]);
+  });
+
   test("that is interrupted between directory and record leaves a record, never a directory alone", async () => {
     await ended("run_old", 8, { bytes: 1 });
+    await ended("run_today", 0);
     const deleteRuns = store.deleteRuns.bind(store);
     store.deleteRuns = () => Promise.reject(new Error("the disk is full"));
     await expect(supervisor.retain()).rejects.toThrow("the disk is full");
     expect([...host.shelves.keys()]).toEqual([]);
-    expect(await known()).toEqual(["run_old"]);
+    expect(await known()).toEqual(["run_old", "run_today"]);
     store.deleteRuns = deleteRuns;
     expect(await supervisor.retain()).toEqual({ records: 1, outputs: 0 });
   });
