@@ -317,6 +317,8 @@ export interface AnchorHost extends AsyncDisposable {
     wanted: readonly (ProcessIdentity | number)[],
     options?: InspectOptions,
   ): Promise<readonly ProcessEvidence[]>;
+  /** Which of these lease ids a live process carries as its marker. An empty cgroup says nothing of who has left it. */
+  markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>>;
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
   /** Bytes in the run's directory. */

@@ -29,6 +29,7 @@ import { inspectBoundaries } from "./inspect-boundaries.js";
 import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
+import { listMarked } from "./marked.js";
 import { reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
@@ -73,6 +74,7 @@ export type NativeObserver = Pick<
   | "boundaries"
   | "inspect"
   | "inspectBoundaries"
+  | "markedBy"
   | typeof Symbol.asyncDispose
 >;
 
@@ -82,6 +84,8 @@ export function observeNatively(home: string, machine: MachineIdentity, anchorPa
   const instanceDir = join(home, "instances", instanceId);
   return new Native({ home, instanceId, instanceDir, incarnation: OBSERVER, machine }, anchorPath);
 }
+
+const LEASE_MARKER = "HOLDFAST_LEASE_ID";
 
 /** No instance can have it: it is too long for one. */
 const OBSERVER = "observes-only";
@@ -178,6 +182,12 @@ class Native implements NativeHost {
     options?: InspectOptions,
   ): Promise<readonly ProcessEvidence[]> {
     return inspect(this.anchorPath, wanted, options);
+  }
+
+  async markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+    if (leaseIds.length === 0) return new Set();
+    const carried = new Set((await listMarked(this.anchorPath, LEASE_MARKER)).map(({ value }) => value));
+    return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
   }
 
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {

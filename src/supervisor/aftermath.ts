@@ -94,7 +94,7 @@ export async function endVerified(
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
-  if (!rootAlive && (await isEmpty(host, cgroup))) return CGROUP_EMPTY;
+  if (!rootAlive && (await isEmpty(host, cgroup, leaseId))) return CGROUP_EMPTY;
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,
@@ -103,7 +103,9 @@ export async function endVerified(
   });
   if (!reaped.verified && reaped.emptiness === "unproven")
     // What has the root's number may be somebody else, while the run's cgroup is long gone.
-    return (await isEmpty(host, cgroup)) ? CGROUP_EMPTY : unproven(`nothing was signalled: ${reaped.why}`);
+    return (await isEmpty(host, cgroup, leaseId))
+      ? CGROUP_EMPTY
+      : unproven(`nothing was signalled: ${reaped.why}`);
   const { killed, residue, survivors, emptiness } = reaped;
   const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
   return { emptiness, mode: "reap", killed, residue, survivors: survivors.length, note };
@@ -130,10 +132,16 @@ function cgroupOf(boundary: RunBoundary | null): { path: string; inode: string }
 }
 
 /** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. */
-async function isEmpty(host: AnchorHost, cgroup: { path: string; inode: string } | null): Promise<boolean> {
+async function isEmpty(
+  host: AnchorHost,
+  cgroup: { path: string; inode: string } | null,
+  leaseId: string,
+): Promise<boolean> {
   if (cgroup === null) return false;
   const [seen] = await host.inspectBoundaries([cgroup]);
-  return seen === "empty" || seen === "gone";
+  if (seen !== "empty" && seen !== "gone") return false;
+  // Who has left it still carries the marker, unless he has dropped that too.
+  return leaseId === "" || (await host.markedBy([leaseId])).size === 0;
 }
 
 async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {

@@ -77,6 +77,7 @@ export class House implements AsyncDisposable {
   async gateway(home = this.home): Promise<Gateway> {
     const gateway = await openGateway({ home, onNews: (news) => this.news.push(news) });
     this.#kept({ [Symbol.asyncDispose]: () => gateway.stop() });
+    await gateway.ready;
     return gateway;
   }
 

@@ -19,7 +19,7 @@ export interface Case {
   /** Who looks. Default: another instance. */
   readonly by?: typeof FIRST;
   readonly decision: { readonly row: Row; readonly action: Action };
-  /** How often the decision is told. A healthy run is none. */
+  /** A healthy run is not even looked at: no decision, no event. */
   readonly told?: 0;
   readonly record: object;
   /** Who of the run lives on: of those who were there. */

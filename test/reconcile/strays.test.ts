@@ -44,7 +44,7 @@ describe.concurrent("a run directory without a record", () => {
       house.sql("delete from run_events");
       const next = await house.supervisor(by);
       const { decisions, runs } = await next.reconcile();
-      expect(decisions).toEqual([]);
+      expect(decisions).toMatchObject([{ runId, row: "imported", action: "continue" }]);
       expect(runs.map((run) => run.runId)).toEqual([runId]);
       await until("it runs", () => house.column(runId, "state") === "running");
       expect(await next.getRun(runId)).toMatchObject({
@@ -73,7 +73,7 @@ describe.concurrent("a run directory without a record", () => {
       house.sql("delete from runs");
       house.sql("delete from run_events");
       const next = await house.supervisor(by);
-      expect(await next.reconcile()).toEqual({ decisions: [], runs: [] });
+      expect(await next.reconcile()).toMatchObject({ decisions: [{ runId, row: "imported" }], runs: [] });
       expect(await next.getRun(runId)).toMatchObject({
         state: "exited",
         emptiness: "proven",
@@ -121,7 +121,10 @@ describe.concurrent("a cgroup without a record and without a directory", () => {
       house.sql("delete from runs");
       house.sql("delete from run_events");
       const next = await house.supervisor(by);
-      expect(await next.reconcile()).toEqual({ decisions: [], runs: [] });
+      expect(await next.reconcile()).toMatchObject({
+        decisions: [{ runId, row: "detached-orphaned", action: "sweep" }],
+        runs: [],
+      });
       expect(house.crowd.others()).toEqual([]);
       expect(await next.getRun(runId)).toMatchObject({
         state: "exited",

@@ -18,7 +18,9 @@ describe.concurrent("a run without an end on record", () => {
       const next = await house.supervisor(each.by ?? NEXT);
 
       const first = await next.reconcile();
-      expect(first.decisions).toEqual([{ runId, why: expect.any(String) as string, ...decision }]);
+      expect(first.decisions).toEqual(
+        told === 0 ? [] : [{ runId, why: expect.any(String) as string, ...decision }],
+      );
       const ends = "state" in record && record.state === "exited";
       if (ends) await house.ended(runId);
       expect(await next.getRun(runId)).toMatchObject(record);

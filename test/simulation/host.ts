@@ -125,6 +125,16 @@ export class SimulatedHost implements AnchorHost {
     });
   }
 
+  markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+    return this.#ask(() => {
+      this.#mustList();
+      const carried = new Set<string | null>();
+      for (const place of this.#kernel.places)
+        for (const { alive, leaseId } of place.processes.values()) if (alive) carried.add(leaseId);
+      return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
+    });
+  }
+
   reap(request: ReapRequest): Promise<ReapResult> {
     return this.#later((resolve, reject) => {
       if (this.#kernel.listingFails)

@@ -280,6 +280,11 @@ export class FakeHost implements AnchorHost {
     return wanted.map(({ path }) => this.cgroups.get(path) ?? "gone");
   }
 
+  readonly markers = new Set<string>();
+  async markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+    return new Set(leaseIds.filter((leaseId) => this.markers.has(leaseId)));
+  }
+
   async size(): Promise<number> {
     return 0;
   }

@@ -64,6 +64,8 @@ export interface Sight {
   readonly root: Seen;
   /** Null: the run has none. */
   readonly boundary: BoundaryEvidence | null;
+  /** Somebody alive carries the run's marker, wherever he is. */
+  readonly marked: boolean;
   /** The fail-closed comparison of an imported record. Null for a run of ours. */
   readonly imported: ImportedSight | null;
 }
@@ -242,6 +244,12 @@ function decideDead(sight: Sight): Decision {
     };
   // A look that failed proves nothing.
   if (sight.root === "unknown" || sight.boundary === "unknown") return UNSEEN;
+  if (sight.boundary !== null && sight.marked)
+    return {
+      row: "unverifiable",
+      action: "lose",
+      why: "its anchor died and its cgroup is empty, but somebody outside it carries its marker; nobody was signalled",
+    };
   if (sight.boundary !== null)
     return { row: "swept", action: "lose", why: "its anchor died; its cgroup is empty" };
   return {

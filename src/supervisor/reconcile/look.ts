@@ -15,7 +15,7 @@ import { lookAtImported } from "./imported.js";
 /** The part of a host that looks and touches nothing. */
 export type Looker = Pick<
   AnchorHost,
-  "machine" | "attach" | "remains" | "instances" | "runIds" | "inspect" | "inspectBoundaries"
+  "machine" | "attach" | "remains" | "instances" | "runIds" | "inspect" | "inspectBoundaries" | "markedBy"
 >;
 
 export function addressOf({ originInstanceId, runId }: RunRecord): RunAddress {
@@ -36,12 +36,18 @@ export async function look(
   const numbered = records.filter((record) => isHere(host, record) && record.imported === null);
   const processes = await lookAtProcesses(host, numbered);
   const boundaries = await lookAtBoundaries(host, numbered, processes);
+  const marked = await lookForMarkers(host, numbered, boundaries);
   const sights = new Map<string, Sight>();
   const lookAt = async (record: RunRecord): Promise<Sight> => {
     const { runId } = record;
     const seen = processes.get(runId) ?? { anchor: "gone", root: "gone" };
     const boundary = boundaries.get(runId) ?? (cgroupOf(record) === null ? null : "unknown");
-    let sight: Sight = { ...NOTHING, ...seen, boundary };
+    let sight: Sight = {
+      ...NOTHING,
+      ...seen,
+      boundary,
+      marked: marked === null || marked.has(record.leaseId),
+    };
     if (directories.get(record.originInstanceId)?.has(runId) === true)
       sight = await lookInside(host, clock, instances, record, sight);
     const imported = record.imported === null ? null : await lookAtImported(host, record);
@@ -121,6 +127,19 @@ async function lookAtBoundaries(
   });
   const evidence = await host.inspectBoundaries(asked.map(({ cgroup }) => cgroup)).catch(() => null);
   return new Map(asked.map(({ runId }, at) => [runId, evidence?.[at] ?? "unknown"] as const));
+}
+
+/** One look for all whose cgroup is empty: who has left it still carries the marker. Null: nobody can say who does. */
+async function lookForMarkers(
+  host: Looker,
+  records: readonly RunRecord[],
+  boundaries: ReadonlyMap<string, BoundaryEvidence>,
+): Promise<ReadonlySet<string> | null> {
+  const empty = records.filter(({ runId, leaseId }) => {
+    const boundary = boundaries.get(runId);
+    return leaseId !== "" && (boundary === "empty" || boundary === "gone");
+  });
+  return host.markedBy(empty.map(({ leaseId }) => leaseId)).catch(() => null);
 }
 
 export function cgroupOf({ boundary }: Pick<RunRecord, "boundary">): { path: string; inode: string } | null {

@@ -213,7 +213,7 @@ describe("foreign", () => {
   test("says which profiles there are, and refuses a config file with a mistake in it", async () => {
     const unknown = await field.holdfast("foreign", "cleanup", "nosuch", "--yes");
     expect(unknown).toMatchObject({ code: 2, stdout: "" });
-    expect(unknown.stderr).toContain("(declared: orphaned, variable, file)");
+    expect(unknown.stderr).toContain("(declared: orphaned, unsure, variable, file)");
     const mistaken = join(field.home, "mistaken.toml");
     await writeFile(mistaken, '[[foreign]]\nname = "x"\nmarker = "HOLDFAST_RUN_ID"\n');
     const refused = await field.shell(`HOLDFAST_CONFIG='${mistaken}' holdfast foreign list`);

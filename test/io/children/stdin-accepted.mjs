@@ -12,7 +12,7 @@ export async function stdinAccepted({ home, instanceId }, runId) {
     machine: await readMachineIdentity(home),
   });
   try {
-    const observer = await host.attach(runId, 0);
+    const observer = await host.attach({ instanceId, runId }, 0);
     if (observer === null) throw new Error(`no anchor answers for ${runId}`);
     return observer.welcome.stdinAccepted;
   } finally {

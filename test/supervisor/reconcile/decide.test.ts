@@ -126,6 +126,7 @@ function seen(change: Partial<Sight> = {}): Sight {
     anchor: "gone",
     root: "gone",
     boundary: null,
+    marked: false,
     imported: null,
     ...change,
   };
@@ -216,6 +217,13 @@ describe("what it is", () => {
     ["swept by its launcher", run("me", 1), MINE, seen({ swept: true }), "lose swept"],
     ["its cgroup is empty", run("me", 1), MINE, seen({ boundary: "empty" }), "lose swept"],
     ["its cgroup is gone", run("me", 1), MINE, seen({ boundary: "gone" }), "lose swept"],
+    [
+      "its cgroup is empty, but somebody outside carries its marker",
+      run("me", 1),
+      MINE,
+      seen({ boundary: "empty", marked: true }),
+      "lose unverifiable",
+    ],
     ["nothing verifiable", run("me", 1), MINE, seen(), "lose unverifiable"],
     ["anchors cannot be looked at", run("me", 1), MINE, seen({ anchor: "unknown" }), "leave unseen"],
     ["the root cannot be looked at", run("me", 1), MINE, seen({ root: "unknown" }), "leave unseen"],
