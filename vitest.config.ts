@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 /** Soak runs repeat the same promises many more times. */
@@ -8,6 +9,8 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     // Tests start real processes and change umask, cwd and signal handlers: a process per file, not a thread.
     pool: "forks",
+    // By default one processor is left free; but most of these tests wait for processes of their own.
+    maxWorkers: Math.max(2, availableParallelism()),
     setupFiles: ["test/no-warnings.ts"],
     // A process test takes milliseconds; these only bound a hang on a loaded two-core machine.
     testTimeout: 30_000 * patience,

@@ -134,7 +134,13 @@ describe("foreign", () => {
     }
     const held = await start({ [MARKER.orphaned]: "o2" });
     const empty = await abandoned({ [MARKER.orphaned]: "" });
-    const talker = await start({}, "sh", "-c", "sleep 7033; :", `${MARKER.orphaned}=o1`);
+    const talker = await start(
+      {},
+      process.execPath,
+      "-e",
+      "setInterval(() => {}, 1e6)",
+      `${MARKER.orphaned}=o1`,
+    );
     expect(kindsOf(await listed("orphaned", "--all"))).toEqual({
       [orphan.pid]: "gone",
       [held.pid]: "alive",
