@@ -8,6 +8,8 @@ const parts = [
   ["kill.mjs"],
   ["output.mjs"],
   ["idle.mjs", "500"],
+  ["leases.mjs"],
+  ["reconcile.mjs", "10000"],
 ];
 
 console.log(`Linux ${release()} ${arch()}, ${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);
