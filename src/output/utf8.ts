@@ -25,15 +25,28 @@ export class Utf8Decoder {
 
 const EMPTY = Buffer.alloc(0);
 const LONGEST = 4;
+/** Bytes of a character after its first. */
+export const CONTINUATION_MOST = LONGEST - 1;
 
 /** How many bytes at the end are the beginning of a character that needs more. */
-function unfinished(bytes: Uint8Array): number {
+export function unfinished(bytes: Uint8Array): number {
   for (let back = 1; back < LONGEST && back <= bytes.length; back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;
     if (byte < 0x80) return 0;
     if (byte >= 0xc0) return back < lengthFrom(byte) ? back : 0;
   }
   return 0;
+}
+
+/** How many bytes at the beginning may be the rest of a character whose beginning is lost. */
+export function orphaned(bytes: Uint8Array): number {
+  let count = 0;
+  while (count < CONTINUATION_MOST && isContinuation(bytes[count])) count += 1;
+  return count;
+}
+
+function isContinuation(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x80 && byte < 0xc0;
 }
 
 function lengthFrom(lead: number): number {

@@ -1,0 +1,77 @@
+import { unfinished } from "./utf8.js";
+
+export interface BuiltLine {
+  readonly bytes: Uint8Array;
+  /** Bytes that were beyond the bound and are not in `bytes`. */
+  readonly cut: number;
+}
+
+interface Held {
+  readonly parts: Uint8Array[];
+  held: number;
+  seen: number;
+}
+
+const CARRIAGE_RETURN = 0x0d;
+
+/**
+ * One line, from parts cut anywhere, however long: holds its beginning up to a bound and counts the rest.
+ * Collapsing: a carriage return begins the line anew, so that of a progress bar only its last state remains.
+ */
+export class LineBuilder {
+  readonly #maxBytes: number;
+  readonly #collapse: boolean;
+  #current: Held = nothing();
+  /** The last state that was not empty: a bar may end in a return. */
+  #previous: Held = nothing();
+
+  constructor(maxBytes: number, collapse: boolean) {
+    this.#maxBytes = maxBytes;
+    this.#collapse = collapse;
+  }
+
+  /** `part` has no line feed. It is copied: it would keep the whole chunk alive. */
+  push(part: Uint8Array): void {
+    let start = 0;
+    for (
+      let end = this.#collapse ? part.indexOf(CARRIAGE_RETURN) : -1;
+      end >= 0;
+      end = part.indexOf(CARRIAGE_RETURN, start)
+    ) {
+      this.#hold(part.subarray(start, end));
+      if (this.#current.seen > 0) this.#previous = this.#current;
+      this.#current = nothing();
+      start = end + 1;
+    }
+    this.#hold(part.subarray(start));
+  }
+
+  /**
+   * What was pushed since the last time, but for the last `without` bytes. A return at the end belongs to the
+   * line's end.
+   */
+  take(without = 0): BuiltLine {
+    const current = { ...this.#current, seen: this.#current.seen - without };
+    const { parts, seen } = current.seen > 0 ? current : this.#previous;
+    this.#current = nothing();
+    this.#previous = nothing();
+    const whole = Buffer.concat(parts).subarray(0, seen);
+    if (seen > whole.length) {
+      const bytes = whole.subarray(0, whole.length - unfinished(whole));
+      return { bytes, cut: seen - bytes.length };
+    }
+    return { bytes: whole.at(-1) === CARRIAGE_RETURN ? whole.subarray(0, -1) : whole, cut: 0 };
+  }
+
+  #hold(bytes: Uint8Array): void {
+    if (bytes.length === 0) return;
+    const room = Math.min(bytes.length, this.#maxBytes - this.#current.held);
+    if (room > 0) this.#current.parts.push(Uint8Array.from(bytes.subarray(0, room)));
+    this.#current.held += Math.max(0, room);
+    this.#current.seen += bytes.length;
+  }
+}
+
+function nothing(): Held {
+  return { parts: [], held: 0, seen: 0 };
+}

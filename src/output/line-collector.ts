@@ -1,0 +1,143 @@
+import { defaults } from "../defaults.js";
+import { LineBuilder } from "./line-builder.js";
+import { sanitizeText } from "./sanitize.js";
+import { CONTINUATION_MOST, unfinished } from "./utf8.js";
+
+export interface CollectorOptions {
+  /** Which lines stay when there are more than fit. */
+  readonly keep: "oldest" | "newest";
+  /** Lines to pass over first. */
+  readonly skip: number;
+  readonly lines: number;
+  readonly collapse?: boolean;
+  readonly raw?: boolean;
+  readonly maxLineBytes?: number;
+  readonly maxPageBytes?: number;
+}
+
+interface Collected {
+  readonly lines: readonly string[];
+  readonly firstOffset: number;
+  readonly nextOffset: number;
+  readonly unfinishedFrom: number | null;
+  readonly cut: boolean;
+}
+
+interface Line {
+  readonly offset: number;
+  readonly text: string;
+  readonly size: number;
+}
+
+const LINE_FEED = 0x0a;
+
+/** Makes lines of bytes that come in order, cut anywhere, and holds no more than a page of them. */
+export class LineCollector {
+  readonly #options: CollectorOptions;
+  readonly #most: number;
+  readonly #maxBytes: number;
+  readonly #builder: LineBuilder;
+  readonly #lines: Line[] = [];
+  #toSkip: number;
+  #held = 0;
+  #cut = false;
+  /** Offset of the line in progress, and of the next byte. */
+  #lineStart: number;
+  #position: number;
+  /** The newest bytes: a character may be unfinished in them. */
+  #tail: Uint8Array = new Uint8Array(0);
+
+  constructor(offset: number, options: CollectorOptions) {
+    this.#options = options;
+    this.#most = Math.min(options.lines, defaults.logPageLines);
+    this.#maxBytes = options.maxPageBytes ?? defaults.logPageBytes;
+    this.#builder = new LineBuilder(options.maxLineBytes ?? defaults.logLineBytes, options.collapse ?? false);
+    this.#toSkip = options.skip;
+    this.#lineStart = offset;
+    this.#position = offset;
+  }
+
+  get count(): number {
+    return this.#lines.length;
+  }
+
+  get keeps(): "oldest" | "newest" {
+    return this.#options.keep;
+  }
+
+  /** Further bytes would change nothing. */
+  get full(): boolean {
+    if (this.#most === 0) return true;
+    return this.#options.keep === "oldest" && (this.count >= this.#most || this.#held >= this.#maxBytes);
+  }
+
+  /** Full, though fewer lines than were asked for. */
+  get bounded(): boolean {
+    return this.full && this.count < this.#options.lines;
+  }
+
+  /** The bytes up to here are lost: begin again. */
+  restartAt(offset: number): void {
+    this.#builder.take();
+    this.#lines.length = 0;
+    this.#held = 0;
+    this.#tail = new Uint8Array(0);
+    this.#lineStart = offset;
+    this.#position = offset;
+  }
+
+  push(bytes: Uint8Array): void {
+    const base = this.#position;
+    let start = 0;
+    while (start < bytes.length && !this.full) {
+      const lineFeed = bytes.indexOf(LINE_FEED, start);
+      const end = lineFeed < 0 ? bytes.length : lineFeed;
+      if (this.#toSkip === 0) this.#builder.push(bytes.subarray(start, end));
+      start = lineFeed < 0 ? end : end + 1;
+      this.#position = base + start;
+      if (lineFeed >= 0) this.#endLine();
+    }
+    const newest = bytes.subarray(Math.max(0, start - CONTINUATION_MOST), start);
+    this.#tail = Buffer.concat([this.#tail, newest]).subarray(-CONTINUATION_MOST);
+  }
+
+  /** The line in progress is the last one; unless all has `ended`, without a character that is still to be completed. */
+  finish(ended: boolean): Collected {
+    const without = ended ? 0 : unfinished(this.#tail);
+    const nextOffset = this.#position - without;
+    const isUnfinished = !this.full && this.#toSkip === 0 && nextOffset > this.#lineStart;
+    const unfinishedFrom = isUnfinished ? this.#lineStart : null;
+    if (isUnfinished) this.#addLine(without);
+    return {
+      lines: this.#lines.map(({ text }) => text),
+      firstOffset: this.#lines[0]?.offset ?? nextOffset,
+      nextOffset,
+      unfinishedFrom,
+      cut: this.#cut,
+    };
+  }
+
+  #endLine(): void {
+    if (this.#toSkip > 0) this.#toSkip -= 1;
+    else this.#addLine(0);
+    this.#lineStart = this.#position;
+  }
+
+  #addLine(without: number): void {
+    const { bytes, cut } = this.#builder.take(without);
+    const text = Buffer.from(bytes).toString("utf8");
+    const shown = this.#options.raw === true ? text : sanitizeText(text);
+    if (cut > 0) this.#cut = true;
+    this.#lines.push({
+      offset: this.#lineStart,
+      text: cut > 0 ? `${shown}… [${cut} bytes cut]` : shown,
+      size: bytes.length + 1,
+    });
+    this.#held += bytes.length + 1;
+    if (this.#options.keep === "oldest") return;
+    while (this.#lines.length > 1 && (this.#held > this.#maxBytes || this.#lines.length > this.#most)) {
+      this.#held -= this.#lines.shift()?.size ?? 0;
+      this.#cut = true;
+    }
+  }
+}

@@ -1,0 +1,59 @@
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import { type ByteReader, rangeOf, readRange } from "./byte-reader.js";
+import { characterStart } from "./character-start.js";
+import type { LineOptions } from "./log-lines.js";
+import { sanitizeText } from "./sanitize.js";
+import { unfinished } from "./utf8.js";
+
+export interface BytesWanted {
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** The bytes from `firstOffset` up to `nextOffset`, as text. */
+export interface TextPage {
+  readonly text: string;
+  readonly firstOffset: number;
+  readonly nextOffset: number;
+  /** Fewer bytes than were asked for, though there are more: the page's bound. */
+  readonly truncated: boolean;
+  /** There is more after `nextOffset` now. */
+  readonly more: boolean;
+  /** Bytes that were asked for but are no longer kept. */
+  readonly droppedBytes: number;
+}
+
+/** Room for any one character, so that every page gets on. */
+const LEAST_BYTES = 4;
+
+/**
+ * A page of a stream by bytes. Characters are not split: a page begins with the one that `offset` is in, and ends
+ * before one that it has no room for. Pages from `nextOffset` to `nextOffset` make the whole text.
+ */
+export async function bytePage(
+  read: ByteReader,
+  { offset, bytes }: BytesWanted,
+  { raw = false, ended = false, range: known }: Pick<LineOptions, "raw" | "ended" | "range"> = {},
+): Promise<TextPage> {
+  for (const [field, value] of Object.entries({ offset, bytes }))
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw new BadInput(field, `${field} must be a whole number of bytes, 0 or more, not ${value}`);
+  const range = known ?? (await rangeOf(read));
+  const from = await characterStart(read, Math.min(offset, range.end), range.first);
+  const room = Math.min(Math.max(bytes, LEAST_BYTES), defaults.logPageBytes);
+  const slice = await readRange(read, { first: from, end: Math.min(from + room, range.end) });
+  const readTo = slice.offset + slice.bytes.length;
+  // At the end of all, what looks unfinished stays so.
+  const without = ended && readTo >= range.end ? 0 : unfinished(slice.bytes);
+  const whole = Buffer.from(slice.bytes.subarray(0, slice.bytes.length - without)).toString("utf8");
+  const nextOffset = readTo - without;
+  return {
+    text: raw ? whole : sanitizeText(whole),
+    firstOffset: slice.offset,
+    nextOffset,
+    truncated: bytes > defaults.logPageBytes && nextOffset < range.end,
+    more: nextOffset < range.end,
+    droppedBytes: Math.max(0, slice.offset - Math.max(offset, 0)),
+  };
+}

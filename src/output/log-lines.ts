@@ -1,0 +1,139 @@
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import { type ByteRange, type ByteReader, rangeOf } from "./byte-reader.js";
+import { characterStart } from "./character-start.js";
+import { lastLinesStart } from "./last-lines-start.js";
+import { LineCollector } from "./line-collector.js";
+import { orphaned } from "./utf8.js";
+
+/** Lines from a place on, or the last ones. */
+export type LinesWanted =
+  | {
+      /** Byte offset to begin at, such as an earlier page's `nextOffset`. Default: the oldest byte kept. */
+      readonly from?: number;
+      /** Lines to pass over first. Default 0. */
+      readonly skip?: number;
+      readonly lines: number;
+    }
+  | {
+      readonly last: number;
+      /** Lines before this byte offset, such as a later page's `firstOffset`. Default: the end. */
+      readonly before?: number;
+    };
+
+export interface LineOptions {
+  /** Of a progress bar (`\r`), only the last state. Default false: returns are shown. */
+  readonly collapse?: boolean;
+  /** Nothing will be added: bytes that look like the beginning of a character are shown, too. Default false. */
+  readonly ended?: boolean;
+  /** As it came, escape sequences and all. Default false: safe for terminals. */
+  readonly raw?: boolean;
+  /** How far the stream reaches, from who knows. Default: it is asked (`rangeOf`). */
+  readonly range?: ByteRange;
+  readonly maxLineBytes?: number;
+  readonly maxPageBytes?: number;
+}
+
+/** The bytes from `firstOffset` up to `nextOffset`, as lines. */
+export interface LogPage {
+  readonly lines: readonly string[];
+  readonly firstOffset: number;
+  readonly nextOffset: number;
+  /** Where the last line begins, when it has no line end yet: read from here to get it whole later. */
+  readonly unfinishedFrom: number | null;
+  /** Something that was asked for and is kept is not here: a long line's rest (marked in it), or lines beyond the page's bound. */
+  readonly truncated: boolean;
+  /** There is more after `nextOffset` now. */
+  readonly more: boolean;
+  /** Bytes that were asked for but are no longer kept. */
+  readonly droppedBytes: number;
+}
+
+/** A page of a stream by lines. Reads in bounded chunks and holds no more than a page. */
+export async function linePage(
+  read: ByteReader,
+  wanted: LinesWanted,
+  options: LineOptions = {},
+): Promise<LogPage> {
+  const { maxLineBytes, maxPageBytes } = options;
+  for (const [field, value] of Object.entries({ ...wanted, maxLineBytes, maxPageBytes }))
+    checkCount(field, value);
+  const range = options.range ?? (await rangeOf(read));
+  return "last" in wanted ? lastLines(read, wanted, range, options) : linesFrom(read, wanted, range, options);
+}
+
+async function linesFrom(
+  read: ByteReader,
+  { from = 0, skip = 0, lines }: Extract<LinesWanted, { lines: number }>,
+  { first, end }: ByteRange,
+  options: LineOptions,
+): Promise<LogPage> {
+  const start = await characterStart(read, from, first);
+  const collector = new LineCollector(start, { ...options, keep: "oldest", skip, lines });
+  const gap = await collect(read, { first: start, end }, collector);
+  return pageOf(collector, end, options, gap + Math.max(0, first - from));
+}
+
+async function lastLines(
+  read: ByteReader,
+  { last, before }: Extract<LinesWanted, { last: number }>,
+  { first, end }: ByteRange,
+  options: LineOptions,
+): Promise<LogPage> {
+  const stop = Math.max(first, Math.min(before ?? end, end));
+  const lines = Math.min(last, defaults.logPageLines);
+  const found = await lastLinesStart(read, { first, end: stop }, lines);
+  const start = found ?? (await characterStart(read, first, first));
+  const collector = new LineCollector(start, { ...options, keep: "newest", skip: 0, lines });
+  const gap = await collect(read, { first: start, end: stop }, collector);
+  const page = pageOf(collector, end, options, gap + (found === null ? first : 0));
+  return { ...page, truncated: page.truncated || (last > lines && found !== null && found > first) };
+}
+
+/** Gives the range to the collector, and returns how many bytes of it were dropped before they could be read. */
+async function collect(
+  read: ByteReader,
+  { first, end }: ByteRange,
+  collector: LineCollector,
+): Promise<number> {
+  let position = first;
+  let dropped = 0;
+  while (position < end && !collector.full) {
+    const { offset, bytes } = await read(position, Math.min(defaults.logChunkBytes, end - position));
+    if (bytes.length === 0 || offset >= end) break;
+    if (offset > position) {
+      // The writer has overtaken us. What was read stays a page, and the next one will say what is missing; but the
+      // last lines are those after the gap.
+      if (collector.count > 0 && collector.keeps === "oldest") break;
+      dropped += offset - position;
+      position = offset + orphaned(bytes);
+      collector.restartAt(position);
+    }
+    // What is read after a gap may reach beyond the end.
+    const wanted = bytes.subarray(position - offset, end - offset);
+    collector.push(wanted);
+    position += wanted.length;
+  }
+  return dropped;
+}
+
+function pageOf(
+  collector: LineCollector,
+  end: number,
+  { ended = false }: LineOptions,
+  droppedBytes: number,
+): LogPage {
+  const { cut, ...collected } = collector.finish(ended);
+  const more = collected.nextOffset < end;
+  return {
+    ...collected,
+    truncated: cut || (collector.bounded && more),
+    more,
+    droppedBytes,
+  };
+}
+
+function checkCount(field: string, value: number | undefined): void {
+  if (value !== undefined && (!Number.isSafeInteger(value) || value < 0))
+    throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${value}`);
+}

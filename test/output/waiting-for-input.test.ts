@@ -1,0 +1,82 @@
+import { describe, expect, test } from "vitest";
+import { tailOf, waitingForInput } from "../../src/output/waiting-for-input.js";
+
+describe("after a second of silence, a program seems to wait at", () => {
+  test.each([
+    "Password:",
+    "[sudo] password for anna: ",
+    "Enter passphrase for key '/home/anna/.ssh/id_ed25519': ",
+    "Continue? [y/N] ",
+    "Overwrite (yes/no)? ",
+    "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
+    "What is your name? ",
+    "package name: (holdfast) name: ",
+    "user@host:~$ ",
+    "\u001b]0;title\u0007\u001b[1;32muser@host\u001b[0m:~# ",
+    "host% ",
+    "~ ❯ ",
+    "> ",
+    ">>> ",
+    "sqlite> ",
+    "... ",
+    "In [1]: ",
+    "(gdb) ",
+    "(Pdb) ",
+    "Press any key to continue . . .",
+    "Press ENTER to continue",
+    "--More--(42%)",
+    ":",
+    "done\nName: ",
+    "Loading 50%\rUser: ",
+  ])("%j", (tail) => {
+    expect(waitingForInput({ tail, idleMs: 1_000 })).toMatchObject({ seems: true });
+    expect(waitingForInput({ tail, idleMs: 999 })).toMatchObject({ seems: false });
+  });
+});
+
+describe("a line that is no prompt needs fifteen seconds of silence:", () => {
+  test.each([
+    "",
+    "building",
+    "Password:\n",
+    "$ \n",
+    "50% ",
+    "<b>bold</b>",
+    "a --> ",
+    "10 => ",
+    "Loading...",
+    "\r",
+  ])("%j", (tail) => {
+    expect(waitingForInput({ tail, idleMs: 14_999 })).toMatchObject({ seems: false });
+    expect(waitingForInput({ tail, idleMs: 15_000 })).toMatchObject({ seems: true });
+  });
+});
+
+test.each([
+  ["its input is closed", { stdinOpen: false }, false],
+  ["none of its processes reads", { reading: false }, false],
+  ["it reads its input", { reading: true, idleMs: 1_000, tail: "working" }, true],
+  ["hides what is typed", { hiddenInput: true, idleMs: 1_000, tail: "working" }, true],
+  ["a full screen", { alternate: true, idleMs: 1_000, tail: "working" }, true],
+])("because %s", (because, signs, seems) => {
+  const guess = waitingForInput({ tail: "$ ", idleMs: 60_000, ...signs });
+  expect(guess.seems).toBe(seems);
+  expect(guess.because).toContain(because);
+});
+
+test("the reason is one short, safe line, whatever the program printed", () => {
+  const { because } = waitingForInput({ tail: `\u001b[2J${"x\u202e".repeat(10_000)}: `, idleMs: 2_000 });
+  expect(because).not.toMatch(/[\p{Cc}\u202e]/u);
+  expect(because.length).toBeLessThan(200);
+});
+
+test("a hostile line takes no time", () => {
+  const began = performance.now();
+  for (const unit of ["password", "press ", "?(", "> ", "[y/", ">>", " "])
+    waitingForInput({ tail: unit.repeat(1_000_000 / unit.length), idleMs: 2_000 });
+  expect(performance.now() - began).toBeLessThan(1_000);
+});
+
+test("a screen's prompt has its blank up to the cursor", () => {
+  expect(tailOf({ rows: ["done", "Name:"], cursor: { x: 6, y: 1, visible: true } })).toBe("Name: ");
+});
