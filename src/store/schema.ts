@@ -1,11 +1,16 @@
 import type { Generated } from "kysely";
+import type { Verdict } from "./approval-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
+import type { InteractionMode, Visibility } from "./session-record.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
 export interface Schema {
   readonly runs: RunRow;
   readonly run_events: EventTable;
+  readonly sessions: SessionTable;
+  readonly session_tokens: SessionTokenTable;
+  readonly approvals: ApprovalTable;
 }
 
 export interface RunRow {
@@ -75,4 +80,45 @@ export interface EventTable {
   descendants: number;
   /** JSON */
   data: string;
+}
+
+export interface SessionTable {
+  id: string;
+  key: string;
+  agent_id: string | null;
+  owner_session_key: string | null;
+  spawned_by: string | null;
+  parent_session_key: string | null;
+  /** JSON */
+  lineage: string;
+  backend: string | null;
+  gateway_instance_id: string;
+  interaction_mode: InteractionMode;
+  sandboxed: 0 | 1;
+  visibility: Visibility;
+  /** JSON */
+  exec_rules: string;
+  created_at: number;
+  closed_at: number | null;
+}
+
+export interface SessionTokenTable {
+  hash: string;
+  session_id: string;
+  created_at: number;
+}
+
+export interface ApprovalTable {
+  id: string;
+  session_id: string;
+  gateway_instance_id: string;
+  executable: string;
+  command: string;
+  cwd: string;
+  rule: number | null;
+  asked_at: number;
+  expires_at: number;
+  verdict: Verdict | null;
+  actor: string | null;
+  decided_at: number | null;
 }

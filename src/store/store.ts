@@ -9,6 +9,7 @@ import type {
   RunStateName,
   RunUsage,
 } from "./run-record.js";
+import type { SessionStore } from "./session-store.js";
 
 /** The right to write one run's record. A newer epoch ends it. */
 export interface Lease {
@@ -99,8 +100,8 @@ export interface EventFilter {
   readonly newestFirst?: boolean;
 }
 
-/** All durable state. One implementation per database, one contract suite for all of them. */
-export interface Store extends AsyncDisposable {
+/** Runs and their events. */
+export interface RunStore extends AsyncDisposable {
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -135,3 +136,6 @@ export interface Store extends AsyncDisposable {
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }
+
+/** All durable state. One implementation per database, one contract suite for all of them. */
+export type Store = RunStore & SessionStore;

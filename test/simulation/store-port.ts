@@ -8,12 +8,12 @@ import type {
   RunChange,
   RunEnd,
   RunFilter,
-  Store,
+  RunStore,
 } from "../../src/store/store.js";
 import type { Database } from "./database.js";
 
 export interface Question {
-  readonly name: keyof Store;
+  readonly name: keyof RunStore;
   readonly writes: boolean;
 }
 
@@ -21,7 +21,7 @@ export interface Question {
 export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
 
 /** One supervisor's access to the database. */
-export class StorePort implements Store {
+export class StorePort implements RunStore {
   readonly #database: Database;
   readonly #ask: Ask;
   readonly #eventsKept: number;
@@ -94,11 +94,11 @@ export class StorePort implements Store {
 
   async [Symbol.asyncDispose](): Promise<void> {}
 
-  #write<T>(name: keyof Store, work: () => T): Promise<T> {
+  #write<T>(name: keyof RunStore, work: () => T): Promise<T> {
     return this.#ask({ name, writes: true }, work);
   }
 
-  #read<T>(name: keyof Store, work: () => T): Promise<T> {
+  #read<T>(name: keyof RunStore, work: () => T): Promise<T> {
     return this.#ask({ name, writes: false }, work);
   }
 }

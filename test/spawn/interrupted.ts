@@ -11,7 +11,7 @@ import { acquireInstanceLock } from "../../src/store/instance-lock.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { openStateDirectory } from "../../src/store/state-directory.js";
-import type { Store } from "../../src/store/store.js";
+import type { RunStore } from "../../src/store/store.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
 import type { Home } from "./scene.js";
@@ -43,18 +43,18 @@ export async function interruptedSupervisor(home: Home, interrupt: Interruption)
   return supervisor;
 }
 
-function announcingStore(store: Store, interrupt: Interruption): Store {
+function announcingStore(store: RunStore, interrupt: Interruption): RunStore {
   return new Proxy(store, {
     get(target, name) {
       if (name === "insertRun")
-        return async (...args: Parameters<Store["insertRun"]>) => {
+        return async (...args: Parameters<RunStore["insertRun"]>) => {
           const lease = await target.insertRun(...args);
           announced.set(lease.runId, interrupt);
           interrupt("inserted", lease.runId);
           return lease;
         };
       if (name === "saveRun")
-        return async (...args: Parameters<Store["saveRun"]>) => {
+        return async (...args: Parameters<RunStore["saveRun"]>) => {
           const saved = await target.saveRun(...args);
           if (args[1].to === "gated") interrupt("committed", args[0].runId);
           return saved;

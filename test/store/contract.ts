@@ -1,20 +1,20 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LeaseLost, RunExists } from "../../src/errors.js";
-import type { RunChange, Store } from "../../src/store/store.js";
+import type { RunChange, RunStore } from "../../src/store/store.js";
 import { LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
 
 /** One empty database; each `open` is another supervisor on it. */
 export interface TestDatabase extends AsyncDisposable {
-  open(options?: { readonly eventsKept?: number }): Promise<Store>;
+  open(options?: { readonly eventsKept?: number }): Promise<RunStore>;
 }
 
 /** What every store promises, whatever the database. */
 export function storeContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   describe(`${name} store`, () => {
     let database: TestDatabase;
-    let store: Store;
-    let other: Store;
+    let store: RunStore;
+    let other: RunStore;
 
     beforeEach(async () => {
       database = await createDatabase();
@@ -335,7 +335,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
         LEASE_MS,
       );
       await store.saveRun(lease, running);
-      const list = async (filter: Parameters<Store["listRuns"]>[0]): Promise<string[]> =>
+      const list = async (filter: Parameters<RunStore["listRuns"]>[0]): Promise<string[]> =>
         (await store.listRuns(filter)).map(({ runId }) => runId);
       expect(await list({})).toEqual(["new", "mid", "old"]);
       expect(await list({ limit: 2 })).toEqual(["new", "mid"]);

@@ -9,13 +9,13 @@ import type {
   RunChange,
   RunEnd,
   RunFilter,
-  Store,
+  RunStore,
 } from "../../src/store/store.js";
 
 const RANK: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */
-export class FakeStore implements Store {
+export class FakeStore implements RunStore {
   readonly runs = new Map<string, RunRecord>();
   readonly events: RunEvent[] = [];
   /** Every write that succeeded: `insert`, `gated`, `running`, … */

@@ -44,6 +44,7 @@ describe("secrets are not shown", () => {
     fake("sk-"),
     fake("sk-ant-api03-", 60),
     fake("ghp_"),
+    fake("hft_", 43),
     fake("github_pat_", 60),
     fake("glpat-", 20),
     fake("xoxb-"),

@@ -3,12 +3,14 @@ import { StateUnusable } from "../../errors.js";
 import * as runs from "./migrations/0001-runs.js";
 import * as runEvents from "./migrations/0002-run-events.js";
 import * as origin from "./migrations/0003-origin.js";
+import * as sessions from "./migrations/0004-sessions.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 const migrations = [
   { id: 1, name: "runs", sql: runs.sql },
   { id: 2, name: "run-events", sql: runEvents.sql },
   { id: 3, name: "origin", sql: origin.sql },
+  { id: 4, name: "sessions", sql: sessions.sql },
 ] as const;
 
 const newest = migrations[migrations.length - 1]?.id ?? 0;

@@ -1,19 +1,33 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
+import type { Approval } from "../approval-record.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import type { Schema } from "../schema.js";
+import type { SessionRow } from "../session-record.js";
+import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import type { EventFilter, RunFilter, Store } from "../store.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
 import type { Fingerprint } from "./fingerprint.js";
 import * as read from "./read.js";
+import * as readSessions from "./read-sessions.js";
 import { ReadOnlyView } from "./read-only-view.js";
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<
   Store,
-  "getRun" | "findRuns" | "listRuns" | "listEvents" | "now" | typeof Symbol.asyncDispose
+  | "getRun"
+  | "findRuns"
+  | "listRuns"
+  | "listEvents"
+  | "getSession"
+  | "getSessionByKey"
+  | "listSessions"
+  | "getApproval"
+  | "listApprovals"
+  | "now"
+  | typeof Symbol.asyncDispose
 >;
 
 /** A writer would have to start and finish inside every one of these reads. */
@@ -56,6 +70,26 @@ class SqliteReader implements ReadStore {
 
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
     return this.#read((db) => read.listEvents(db, filter), []);
+  }
+
+  getSession(id: string): Promise<SessionRow | null> {
+    return this.#read((db) => readSessions.getSession(db, id), null);
+  }
+
+  getSessionByKey(key: string): Promise<SessionRow | null> {
+    return this.#read((db) => readSessions.getSessionByKey(db, key), null);
+  }
+
+  listSessions(filter: SessionFilter): Promise<readonly SessionRow[]> {
+    return this.#read((db) => readSessions.listSessions(db, filter), []);
+  }
+
+  getApproval(id: string): Promise<Approval | null> {
+    return this.#read((db) => readSessions.getApproval(db, id), null);
+  }
+
+  listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
+    return this.#read((db) => readSessions.listApprovals(db, filter), []);
   }
 
   async now(): Promise<number> {

@@ -21,21 +21,24 @@ import { hostMonotonicMs } from "./clock.js";
 import type { SqliteConnection } from "./connection.js";
 import { SqliteDialect } from "./dialect.js";
 import * as read from "./read.js";
+import { SqliteSessionStore } from "./sqlite-session-store.js";
 import type { WalSync } from "./wal-sync.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
 const notExited = sql<boolean>`state <> 'exited'`;
 
-export class SqliteStore implements Store {
+export class SqliteStore extends SqliteSessionStore implements Store {
   readonly #connection: SqliteConnection;
   readonly #db: Kysely<Schema>;
   readonly #walSync: WalSync;
   readonly #eventsKept: number;
 
   constructor(connection: SqliteConnection, walSync: WalSync, eventsKept: number) {
+    const db = new Kysely<Schema>({ dialect: new SqliteDialect(connection) });
+    super(connection, db, walSync);
     this.#connection = connection;
     this.#walSync = walSync;
-    this.#db = new Kysely<Schema>({ dialect: new SqliteDialect(connection) });
+    this.#db = db;
     this.#eventsKept = eventsKept;
   }
 

@@ -11,6 +11,7 @@ import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
 import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
+import { newApproval, newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
 
@@ -124,11 +125,27 @@ test("a store on a read-only disk can be read, with a log and without", async (c
   }
 });
 
+test("sessions and their approvals are read as the store has them", async () => {
+  const session = newSession();
+  const approval = newApproval(session.id);
+  const store = await openSqliteStore({ path });
+  await store.createSession(session);
+  await store.insertApproval(approval);
+  await store[Symbol.asyncDispose]();
+  await using reader = (await openSqliteStoreForReading(path)) ?? expect.fail("nothing there");
+  const row = { ...session, closedAt: null };
+  expect(await reader.getSession(session.id)).toEqual(row);
+  expect(await reader.getSessionByKey(session.key)).toEqual(row);
+  expect(await reader.listSessions({ open: true })).toEqual([row]);
+  expect(await reader.getApproval(approval.id)).toEqual({ ...approval, decision: null });
+  expect(await reader.listApprovals({ pending: true })).toEqual([{ ...approval, decision: null }]);
+});
+
 test("what cannot be read is refused with a reason and left alone", async () => {
   const cases: Record<string, (db: DatabaseSyncInstance) => void> = {
-    "older Holdfast (schema 2, this one reads 3)": (db) =>
-      db.exec("delete from holdfast_migrations where id = 3"),
-    "newer Holdfast (schema 9999, this one knows 3)": (db) =>
+    "older Holdfast (schema 3, this one reads 4)": (db) =>
+      db.exec("delete from holdfast_migrations where id = 4"),
+    "newer Holdfast (schema 9999, this one knows 4)": (db) =>
       db.exec("insert into holdfast_migrations values (9999, 'x', 0)"),
     "some other program": (db) => db.exec("drop table holdfast_migrations"),
   };

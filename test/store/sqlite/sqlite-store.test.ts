@@ -1,11 +1,16 @@
 import { storeContract } from "../contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { sessionContract } from "../session-contract.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
-storeContract("SQLite", async () => {
+const database = async () => {
   const directory = await temporaryDirectory();
   return {
-    open: (options = {}) => openSqliteStore({ path: `${directory.path}/store.sqlite`, ...options }),
+    open: (options: { readonly eventsKept?: number } = {}) =>
+      openSqliteStore({ path: `${directory.path}/store.sqlite`, ...options }),
     [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
   };
-});
+};
+
+storeContract("SQLite", database);
+sessionContract("SQLite", database);

@@ -1,0 +1,198 @@
+import { defaults } from "../defaults.js";
+import { TooManyApprovals } from "../errors.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../store/approval-record.js";
+import type { SessionRow } from "../store/session-record.js";
+import type { SessionStore } from "../store/session-store.js";
+import { systemClock, type Clock, type Timer } from "../supervisor/clock.js";
+import { deferred, type Deferred } from "../supervisor/deferred.js";
+import { displayCommand, redactArguments } from "../supervisor/redact.js";
+import type { ExecRequest } from "./exec-rules.js";
+import { newApprovalId } from "./ids.js";
+
+export interface ApprovalsParts {
+  readonly store: SessionStore;
+  readonly gatewayInstanceId: string;
+  readonly clock?: Clock;
+  /** How long a question waits for an answer. */
+  readonly waitMs?: number;
+  /** Told of every question and every end of one, for the operator's eyes. */
+  readonly onNews?: (approval: Approval) => void;
+  readonly onProblem: (message: string, cause: unknown) => void;
+}
+
+/** What a session wants to execute, and which of its rules asked. */
+export interface Question extends ExecRequest {
+  readonly rule: number | null;
+}
+
+interface Waiting {
+  readonly sessionId: string;
+  readonly answer: Deferred<ApprovalDecision>;
+  timer: Timer | null;
+}
+
+/**
+ * Questions to the operator, and those who wait for the answers.
+ *
+ *     ask ──▶ pending ──decide──▶ allow | deny
+ *                └──time, caller gone, session closed, gateway stopped──▶ expired
+ *
+ * The row comes first and is written once: whoever waits is told what the row says. Time is this process's monotonic
+ * clock; a question that outlives the process has nobody waiting for it, and expires at the next start.
+ */
+export class Approvals implements AsyncDisposable {
+  readonly #store: SessionStore;
+  readonly #gatewayInstanceId: string;
+  readonly #clock: Clock;
+  readonly #waitMs: number;
+  readonly #onNews: (approval: Approval) => void;
+  readonly #onProblem: (message: string, cause: unknown) => void;
+  readonly #waiting = new Map<string, Waiting>();
+
+  /** Use `openApprovals`: what an earlier process left must expire first. */
+  constructor(parts: ApprovalsParts) {
+    this.#store = parts.store;
+    this.#gatewayInstanceId = parts.gatewayInstanceId;
+    this.#clock = parts.clock ?? systemClock;
+    this.#waitMs = parts.waitMs ?? defaults.approvalMs;
+    this.#onNews = parts.onNews ?? (() => undefined);
+    this.#onProblem = parts.onProblem;
+  }
+
+  /** Resolves with the decision, which is `expired` when nobody decided. A caller that is gone ends its question by the signal. */
+  async ask(
+    { id: sessionId }: Pick<SessionRow, "id">,
+    question: Question,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<ApprovalDecision> {
+    const waitingToo = [...this.#waiting.values()].filter((each) => each.sessionId === sessionId);
+    if (waitingToo.length >= defaults.approvalsPending)
+      throw new TooManyApprovals(sessionId, defaults.approvalsPending);
+    const approval = this.#describe(sessionId, question);
+    const waiting: Waiting = { sessionId, answer: deferred(), timer: null };
+    // Before the row can be seen: an answer may come as soon as it is.
+    this.#waiting.set(approval.id, waiting);
+    const gone = (): void => void this.#expire([approval.id], "caller gone");
+    try {
+      if (!(await this.#store.insertApproval(approval)))
+        return { verdict: "expired", actor: "session closed", at: approval.askedAt };
+      waiting.timer = this.#clock.after(
+        this.#waitMs,
+        () => void this.#expire([approval.id], "nobody answered in time"),
+      );
+      signal?.addEventListener("abort", gone, { once: true });
+      this.#onNews({ ...approval, decision: null });
+      if (signal?.aborted === true) gone();
+      return await waiting.answer.promise;
+    } finally {
+      signal?.removeEventListener("abort", gone);
+      waiting.timer?.cancel();
+      this.#waiting.delete(approval.id);
+    }
+  }
+
+  /** Null: no such question. Not decided: the answer came too late, or another gateway's caller waits for it; the approval says which. */
+  async decide(
+    id: string,
+    verdict: "allow" | "deny",
+    actor: string,
+  ): Promise<{ readonly approval: Approval; readonly decided: boolean } | null> {
+    const waiting = this.#waiting.has(id);
+    const decided =
+      waiting && (await this.#store.decideApproval(id, { verdict, actor, at: this.#clock.wall() }));
+    // A row without anybody waiting must not say that something was allowed: nothing would be executed.
+    if (!waiting) await this.#expireForgotten(id);
+    const approval = await this.#store.getApproval(id);
+    if (approval === null) return null;
+    this.#tell(approval);
+    return { approval, decided };
+  }
+
+  listPending(): Promise<readonly Approval[]> {
+    return this.#store.listApprovals({ pending: true });
+  }
+
+  get(id: string): Promise<Approval | null> {
+    return this.#store.getApproval(id);
+  }
+
+  /** Its rows have expired with it; those who wait are told. */
+  async sessionClosed(sessionId: string): Promise<void> {
+    const ids = [...this.#waiting].filter(([, each]) => each.sessionId === sessionId).map(([id]) => id);
+    await this.#expire(ids, "session closed");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#expire([...this.#waiting.keys()], "gateway stopped");
+  }
+
+  /** What a former process of this gateway left. Returns how many. */
+  async expireLeftBehind(): Promise<number> {
+    const left = await this.#store.listApprovals({
+      pending: true,
+      gatewayInstanceId: this.#gatewayInstanceId,
+    });
+    const ids = left.map(({ id }) => id).filter((id) => !this.#waiting.has(id));
+    return (await this.#store.expireApprovals(ids, "gateway restarted", this.#clock.wall())).length;
+  }
+
+  async #expireForgotten(id: string): Promise<void> {
+    const approval = await this.#store.getApproval(id);
+    if (approval?.decision !== null || approval.gatewayInstanceId !== this.#gatewayInstanceId) return;
+    await this.#store.expireApprovals([id], "nobody waits for it", this.#clock.wall());
+  }
+
+  /** Never rejects: whoever waits gets an answer also when it cannot be recorded. The row then expires at the next start. */
+  async #expire(ids: readonly string[], actor: string): Promise<void> {
+    if (ids.length === 0) return;
+    const at = this.#clock.wall();
+    try {
+      await this.#store.expireApprovals(ids, actor, at);
+      for (const id of ids) {
+        const approval = await this.#store.getApproval(id);
+        if (approval !== null) this.#tell(approval);
+      }
+    } catch (cause) {
+      this.#onProblem(
+        `approvals ${ids.join(", ")} expired (${actor}), which could not be recorded; nothing is executed`,
+        cause,
+      );
+    }
+    for (const id of ids) this.#answer(id, { verdict: "expired", actor, at });
+  }
+
+  #tell(approval: Approval): void {
+    const { id, decision } = approval;
+    if (decision !== null && this.#answer(id, decision)) this.#onNews(approval);
+  }
+
+  /** Once. Nobody waits from here on, not only when the one who did has woken up. */
+  #answer(id: string, decision: ApprovalDecision): boolean {
+    const waiting = this.#waiting.get(id);
+    waiting?.answer.resolve(decision);
+    return this.#waiting.delete(id);
+  }
+
+  /** Arguments may be secrets, and so may parts of paths. */
+  #describe(sessionId: string, { executable, argv, cwd, rule }: Question): NewApproval {
+    const askedAt = this.#clock.wall();
+    return {
+      id: newApprovalId(),
+      sessionId,
+      gatewayInstanceId: this.#gatewayInstanceId,
+      executable: redactArguments([executable]).join(""),
+      command: displayCommand(argv),
+      cwd: redactArguments([cwd]).join(""),
+      rule,
+      askedAt,
+      expiresAt: askedAt + this.#waitMs,
+    };
+  }
+}
+
+/** For a gateway that starts: nobody waits any more for what its former process asked. */
+export async function openApprovals(parts: ApprovalsParts): Promise<Approvals> {
+  const approvals = new Approvals(parts);
+  await approvals.expireLeftBehind();
+  return approvals;
+}

@@ -1,0 +1,56 @@
+import type { SessionRow, Visibility } from "../store/session-record.js";
+
+/** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
+export interface A2aPolicy {
+  readonly enabled: boolean;
+  readonly allow: readonly { readonly from: string; readonly to: string }[];
+}
+
+export interface SightRequest {
+  readonly row: Pick<SessionRow, "id" | "agentId" | "lineage">;
+  readonly requester: Pick<SessionRow, "id" | "agentId">;
+  readonly visibility: Visibility;
+  readonly a2aPolicy: A2aPolicy;
+  readonly sandboxed: boolean;
+}
+
+/** The rule is for the operator's log; to the requester, forbidden and missing look the same. */
+export type Sight =
+  | { readonly visible: true; readonly rule: "self" | "lineage" | "same-agent" | "a2a" }
+  | {
+      readonly visible: false;
+      readonly rule:
+        | "visibility-self"
+        | "visibility-tree"
+        | "visibility-agent"
+        | "sandboxed"
+        | "a2a-disabled"
+        | "a2a-no-rule";
+    };
+
+/**
+ * The one answer to whether a session sees another: each level adds to the one before.
+ *
+ *     self ──▶ tree (its descendants) ──▶ agent (the same agent's) ──▶ all (what the a2a policy allows)
+ *
+ * Descendants are told by ids: a key that is used again inherits nothing.
+ */
+export function canSeeSessionRow({ row, requester, visibility, a2aPolicy, sandboxed }: SightRequest): Sight {
+  if (row.id === requester.id) return { visible: true, rule: "self" };
+  if (visibility === "self") return { visible: false, rule: "visibility-self" };
+  if (row.lineage.includes(requester.id)) return { visible: true, rule: "lineage" };
+  if (visibility === "tree") return { visible: false, rule: "visibility-tree" };
+  // A sandbox is a clamp to `tree`: from here on there is only more to see.
+  if (sandboxed) return { visible: false, rule: "sandboxed" };
+  // Two sessions without an agent are not of the same one.
+  if (row.agentId !== null && row.agentId === requester.agentId) return { visible: true, rule: "same-agent" };
+  if (visibility === "agent") return { visible: false, rule: "visibility-agent" };
+  if (!a2aPolicy.enabled) return { visible: false, rule: "a2a-disabled" };
+  return a2aPolicy.allow.some(({ from, to }) => covers(from, requester.agentId) && covers(to, row.agentId))
+    ? { visible: true, rule: "a2a" }
+    : { visible: false, rule: "a2a-no-rule" };
+}
+
+function covers(pattern: string, agentId: string | null): boolean {
+  return pattern === "*" || pattern === agentId;
+}

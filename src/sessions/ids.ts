@@ -1,0 +1,16 @@
+import { randomCharacters } from "../supervisor/ids.js";
+
+const CHARACTERS = 12;
+
+export function newSessionId(): string {
+  return `ses_${randomCharacters(CHARACTERS)}`;
+}
+
+/** A key of this shape would be taken for an id. */
+export function looksLikeSessionId(text: string): boolean {
+  return /^ses_[0-9a-z]{12}$/.test(text);
+}
+
+export function newApprovalId(): string {
+  return `apr_${randomCharacters(CHARACTERS)}`;
+}

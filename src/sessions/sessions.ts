@@ -1,0 +1,171 @@
+import { BadInput, SessionTaken } from "../errors.js";
+import type {
+  ExecRule,
+  InteractionMode,
+  NewSession,
+  SessionRow,
+  Visibility,
+} from "../store/session-record.js";
+import type { SessionFilter, SessionStore } from "../store/session-store.js";
+import { systemClock, type Clock } from "../supervisor/clock.js";
+import type { Approvals } from "./approvals.js";
+import { canSeeSessionRow, type A2aPolicy, type Sight } from "./can-see.js";
+import { looksLikeSessionId, newSessionId } from "./ids.js";
+import { lineageOf } from "./lineage.js";
+import { hashToken, isToken, newToken } from "./token.js";
+
+/** What a caller may say of a session. The rules come from a schema (exec-rule-schema.ts) at every entrance. */
+export interface SessionOptions {
+  readonly agentId?: string;
+  readonly ownerSessionKey?: string;
+  readonly spawnedBy?: string;
+  readonly parentSessionKey?: string;
+  readonly backend?: string;
+  readonly interactionMode?: InteractionMode;
+  readonly sandboxed?: boolean;
+  readonly visibility?: Visibility;
+  readonly execRules?: readonly ExecRule[];
+}
+
+export interface SessionsParts {
+  readonly store: SessionStore;
+  readonly approvals: Pick<Approvals, "sessionClosed">;
+  readonly gatewayInstanceId: string;
+  readonly a2aPolicy: A2aPolicy;
+  /** Of sessions that say nothing themselves. */
+  readonly visibility?: Visibility;
+  readonly execRules?: readonly ExecRule[];
+  readonly clock?: Clock;
+}
+
+/** The session that a token acts for, as it was when the token was shown. */
+export type Requester = SessionRow;
+
+/** Its own and what it started: enough for an agent to look after its helpers, and nobody else's. */
+const DEFAULT_VISIBILITY: Visibility = "tree";
+
+export class Sessions {
+  readonly #store: SessionStore;
+  readonly #approvals: Pick<Approvals, "sessionClosed">;
+  readonly #clock: Clock;
+  readonly #a2aPolicy: A2aPolicy;
+  readonly #unsaid: Pick<NewSession, "gatewayInstanceId" | "visibility" | "execRules">;
+
+  constructor(parts: SessionsParts) {
+    this.#store = parts.store;
+    this.#approvals = parts.approvals;
+    this.#clock = parts.clock ?? systemClock;
+    this.#a2aPolicy = parts.a2aPolicy;
+    this.#unsaid = {
+      gatewayInstanceId: parts.gatewayInstanceId,
+      visibility: parts.visibility ?? DEFAULT_VISIBILITY,
+      execRules: parts.execRules ?? [],
+    };
+  }
+
+  /**
+   * The open session of this key, made if there is none. Rejects with SessionTaken when there is one that differs in
+   * anything the caller said. On behalf of a session, say whose the new one is: so nobody gets another's by its key.
+   */
+  async open(
+    key: string,
+    options: SessionOptions = {},
+  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+    checkKey("key", key);
+    const wanted = await this.#describe(key, options);
+    const answer = await this.#store.createSession(wanted);
+    if (!answer.created) requireSame(answer.session, wanted, options);
+    return answer;
+  }
+
+  /** Its tokens are dead and its questions expired. False: it was not open. */
+  async close(id: string, actor: string): Promise<boolean> {
+    const closed = await this.#store.closeSession(id, actor, this.#clock.wall());
+    await this.#approvals.sessionClosed(id);
+    return closed;
+  }
+
+  /** Shown once, kept as a hash. Null: the session is not open. */
+  async issueToken(id: string): Promise<string | null> {
+    const token = newToken();
+    return (await this.#store.issueToken(id, hashToken(token), this.#clock.wall())) ? token : null;
+  }
+
+  async revokeToken(token: string): Promise<boolean> {
+    return isToken(token) && (await this.#store.revokeToken(hashToken(token)));
+  }
+
+  async authenticate(token: string): Promise<Requester | null> {
+    return isToken(token) ? this.#store.resolveToken(hashToken(token)) : null;
+  }
+
+  requesterSees(requester: Requester, row: Pick<SessionRow, "id" | "agentId" | "lineage">): Sight {
+    const { visibility, sandboxed } = requester;
+    return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
+  }
+
+  get(id: string): Promise<SessionRow | null> {
+    return this.#store.getSession(id);
+  }
+
+  getByKey(key: string): Promise<SessionRow | null> {
+    return this.#store.getSessionByKey(key);
+  }
+
+  list(filter: SessionFilter = {}): Promise<readonly SessionRow[]> {
+    return this.#store.listSessions(filter);
+  }
+
+  async #describe(key: string, options: SessionOptions): Promise<NewSession> {
+    const { ownerSessionKey = null, spawnedBy = null, parentSessionKey = null } = options;
+    const nearest = await this.#named({ ownerSessionKey, spawnedBy, parentSessionKey });
+    return {
+      ...this.#unsaid,
+      id: newSessionId(),
+      key,
+      agentId: options.agentId ?? null,
+      ownerSessionKey,
+      spawnedBy,
+      parentSessionKey,
+      lineage: lineageOf(nearest),
+      backend: options.backend ?? null,
+      interactionMode: options.interactionMode ?? "interactive",
+      // Whatever is started from a sandbox is in it: its starter can read its token.
+      sandboxed: options.sandboxed === true || nearest.some(({ sandboxed }) => sandboxed),
+      visibility: options.visibility ?? this.#unsaid.visibility,
+      execRules: options.execRules ?? this.#unsaid.execRules,
+      createdAt: this.#clock.wall(),
+    };
+  }
+
+  /** A key that names no open session stays a name: a session that takes it later is no ancestor. */
+  async #named(keys: Readonly<Record<string, string | null>>): Promise<readonly SessionRow[]> {
+    const rows: SessionRow[] = [];
+    for (const [field, key] of Object.entries(keys)) {
+      if (key === null) continue;
+      checkKey(field, key);
+      const row = await this.#store.getSessionByKey(key);
+      if (row !== null) rows.push(row);
+    }
+    return rows;
+  }
+}
+
+const KEY = /^[^\s\p{C}](?:[^\p{C}]{0,198}[^\s\p{C}])?$/u;
+
+function checkKey(field: string, key: string): void {
+  if (!KEY.test(key))
+    throw new BadInput(field, "a session key is 1 to 200 printable characters, without blanks at its ends");
+  if (looksLikeSessionId(key))
+    throw new BadInput(field, `${key} has the form of a session id and cannot be a session key`);
+}
+
+/** What the caller left unsaid may be as it is. */
+function requireSame(found: SessionRow, wanted: NewSession, said: SessionOptions): void {
+  for (const field of Object.keys(said) as (keyof SessionOptions)[])
+    if (said[field] !== undefined && JSON.stringify(found[field]) !== JSON.stringify(wanted[field]))
+      throw new SessionTaken(wanted.key, `an open session has it, with another ${field}`);
+  // The same keys may be other sessions by now.
+  if (!wanted.lineage.every((id) => found.lineage.includes(id)))
+    throw new SessionTaken(wanted.key, "an open session has it, with other ancestors");
+}

@@ -1,0 +1,58 @@
+import type { Approval, ApprovalDecision, NewApproval } from "./approval-record.js";
+import type { NewSession, SessionRow } from "./session-record.js";
+
+export interface SessionFilter {
+  /** Leave tombstones out, or show nothing else. */
+  readonly open?: boolean;
+  readonly agentId?: string;
+  /** All that ever had this key. */
+  readonly key?: string;
+  /** Newest first. */
+  readonly limit?: number;
+}
+
+export interface ApprovalFilter {
+  readonly pending?: boolean;
+  readonly sessionId?: string;
+  readonly gatewayInstanceId?: string;
+  /** Oldest first: it expires first. */
+  readonly limit?: number;
+}
+
+/** Sessions, the tokens that act for them, and what they asked leave for. */
+export interface SessionStore {
+  /** Idempotent per key: an open session of the same key is answered as it is, and nothing is written. */
+  createSession(session: NewSession): Promise<{ readonly session: SessionRow; readonly created: boolean }>;
+  getSession(id: string): Promise<SessionRow | null>;
+  /** The open one of this key. */
+  getSessionByKey(key: string): Promise<SessionRow | null>;
+  listSessions(filter: SessionFilter): Promise<readonly SessionRow[]>;
+  /**
+   * In one transaction: a tombstone from now on, its tokens dead, its pending approvals expired.
+   * False, and nothing written, when it is closed already or was never there.
+   */
+  closeSession(id: string, actor: string, at: number): Promise<boolean>;
+  /**
+   * Forget those closed before, with their approvals. Kept are those that something still refers to:
+   * a run by their key, a session that stays by its lineage. Returns how many went.
+   */
+  forgetSessions(closedBefore: number): Promise<number>;
+
+  /** Only the hash of a token is ever known here. False when the session is not open. */
+  issueToken(sessionId: string, hash: string, at: number): Promise<boolean>;
+  /** The open session that the token acts for. */
+  resolveToken(hash: string): Promise<SessionRow | null>;
+  /** False when there was none. */
+  revokeToken(hash: string): Promise<boolean>;
+
+  /** False, and nothing written, when the session is not open: nobody may act for it any more. */
+  insertApproval(approval: NewApproval): Promise<boolean>;
+  /** Exactly once: false, and nothing written, when it is decided already or was never there. */
+  decideApproval(id: string, decision: ApprovalDecision): Promise<boolean>;
+  /** Those of them that were still pending; the others keep what was decided. Which have expired is the caller's clock's business. */
+  expireApprovals(ids: readonly string[], actor: string, at: number): Promise<readonly string[]>;
+  getApproval(id: string): Promise<Approval | null>;
+  listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]>;
+  /** Forget decided ones. Returns how many. */
+  forgetApprovals(decidedBefore: number): Promise<number>;
+}

@@ -1,0 +1,72 @@
+/** What each column means is said where the records are defined. */
+export const sql = `
+create table sessions (
+  id                  text primary key not null,
+  key                 text not null,
+  agent_id            text,
+  owner_session_key   text,
+  spawned_by          text,
+  parent_session_key  text,
+  lineage             text not null check (json_type(lineage) = 'array'),
+  backend             text,
+  gateway_instance_id text not null,
+  interaction_mode    text not null check (interaction_mode in ('run', 'interactive')),
+  sandboxed           integer not null check (sandboxed in (0, 1)),
+  visibility          text not null check (visibility in ('self', 'tree', 'agent', 'all')),
+  exec_rules          text not null check (json_type(exec_rules) = 'array'),
+  created_at          integer not null,
+  closed_at           integer
+) strict;
+
+-- A key is free again once its session is closed.
+create unique index sessions_open on sessions (key) where closed_at is null;
+
+-- Newest first, for people.
+create index sessions_by_age on sessions (created_at, id);
+
+-- Whose a session is decides who sees it: not to be rewritten, by whatever mistake.
+create trigger sessions_ownership_is_final
+before update of id, key, agent_id, owner_session_key, spawned_by, parent_session_key, lineage, created_at on sessions
+begin
+  select raise(abort, 'whose a session is never changes');
+end;
+create trigger sessions_closed_is_final before update on sessions when old.closed_at is not null
+begin
+  select raise(abort, 'a closed session never changes');
+end;
+
+create table session_tokens (
+  hash       text primary key not null,
+  session_id text not null references sessions (id) on delete cascade,
+  created_at integer not null
+) strict;
+create index session_tokens_of_session on session_tokens (session_id);
+
+create table approvals (
+  id                  text primary key not null,
+  session_id          text not null references sessions (id) on delete cascade,
+  gateway_instance_id text not null,
+  executable          text not null,
+  command             text not null,
+  cwd                 text not null,
+  rule                integer,
+  asked_at            integer not null,
+  expires_at          integer not null,
+  verdict             text check (verdict in ('allow', 'deny', 'expired')),
+  actor               text,
+  decided_at          integer,
+  check ((verdict is null) = (actor is null) and (verdict is null) = (decided_at is null))
+) strict;
+create index approvals_of_session on approvals (session_id);
+
+-- Few are pending at once, many are decided.
+create index approvals_pending on approvals (asked_at) where verdict is null;
+
+create trigger approvals_decided_is_final before update on approvals when old.verdict is not null
+begin
+  select raise(abort, 'a decided approval never changes');
+end;
+
+-- What refers to a tombstone, and the runs of one session.
+create index runs_of_session on runs (session_key) where session_key is not null;
+`;

@@ -1,0 +1,70 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { toApproval } from "../approval-columns.js";
+import type { Approval } from "../approval-record.js";
+import type { Schema } from "../schema.js";
+import type { SessionRow } from "../session-record.js";
+import type { ApprovalFilter, SessionFilter } from "../session-store.js";
+import { toSessionRow } from "../session-columns.js";
+
+/** Literals, not parameters: only so can the partial indexes serve. */
+const open = sql<boolean>`closed_at is null`;
+const closed = sql<boolean>`closed_at is not null`;
+const pending = sql<boolean>`verdict is null`;
+const decided = sql<boolean>`verdict is not null`;
+
+export async function getSession(db: Kysely<Schema>, id: string): Promise<SessionRow | null> {
+  const row = await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
+  return row === undefined ? null : toSessionRow(row);
+}
+
+export async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<SessionRow | null> {
+  const row = await db
+    .selectFrom("sessions")
+    .selectAll()
+    .where("key", "=", key)
+    .where(open)
+    .executeTakeFirst();
+  return row === undefined ? null : toSessionRow(row);
+}
+
+export async function listSessions(
+  db: Kysely<Schema>,
+  filter: SessionFilter,
+): Promise<readonly SessionRow[]> {
+  let query = db.selectFrom("sessions").selectAll().orderBy("created_at", "desc").orderBy("id", "desc");
+  if (filter.open !== undefined) query = query.where(filter.open ? open : closed);
+  if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
+  if (filter.key !== undefined) query = query.where("key", "=", filter.key);
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toSessionRow);
+}
+
+export async function resolveToken(db: Kysely<Schema>, hash: string): Promise<SessionRow | null> {
+  const row = await db
+    .selectFrom("session_tokens")
+    .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
+    .selectAll("sessions")
+    .where("session_tokens.hash", "=", hash)
+    .where(open)
+    .executeTakeFirst();
+  return row === undefined ? null : toSessionRow(row);
+}
+
+export async function getApproval(db: Kysely<Schema>, id: string): Promise<Approval | null> {
+  const row = await db.selectFrom("approvals").selectAll().where("id", "=", id).executeTakeFirst();
+  return row === undefined ? null : toApproval(row);
+}
+
+export async function listApprovals(
+  db: Kysely<Schema>,
+  filter: ApprovalFilter,
+): Promise<readonly Approval[]> {
+  let query = db.selectFrom("approvals").selectAll().orderBy("asked_at").orderBy("id");
+  if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
+  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
+  if (filter.gatewayInstanceId !== undefined)
+    query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toApproval);
+}

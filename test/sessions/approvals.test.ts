@@ -1,0 +1,255 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { TooManyApprovals } from "../../src/errors.js";
+import { Approvals, openApprovals, type Question } from "../../src/sessions/approvals.js";
+import type { Approval, ApprovalDecision } from "../../src/store/approval-record.js";
+import type { SessionRow } from "../../src/store/session-record.js";
+import type { SessionStore } from "../../src/store/session-store.js";
+import { openWorld, type SessionWorld } from "./open-sessions.js";
+
+let world: SessionWorld;
+let approvals: Approvals;
+let session: SessionRow;
+let news: Approval[];
+
+beforeEach(async () => {
+  news = [];
+  world = await openWorld({ onNews: (approval) => news.push(approval) });
+  ({ approvals } = world);
+  ({ session } = await world.sessions.open("main"));
+});
+
+afterEach(() => world[Symbol.asyncDispose]());
+
+const push: Question = { executable: "/usr/bin/git", argv: ["git", "push"], cwd: "/work", rule: 2 };
+
+/** Asked, and the row that the operator sees of it. */
+async function ask(
+  question: Question = push,
+  options: { readonly signal?: AbortSignal } = {},
+): Promise<{ readonly id: string; readonly answer: Promise<ApprovalDecision> }> {
+  const answer = approvals.ask(session, question, options);
+  answer.catch(() => undefined);
+  await new Promise(setImmediate);
+  const { id = "" } = (await approvals.listPending()).at(-1) ?? {};
+  return { id, answer };
+}
+
+test("a question is on record, for the operator to see, before anybody answers", async () => {
+  await ask();
+  expect(await approvals.listPending()).toEqual([
+    {
+      id: expect.stringMatching(/^apr_[0-9a-z]{12}$/),
+      sessionId: session.id,
+      gatewayInstanceId: "in_gateway",
+      executable: "/usr/bin/git",
+      command: "git push",
+      cwd: "/work",
+      rule: 2,
+      askedAt: world.clock.wallTime,
+      expiresAt: world.clock.wallTime + defaults.approvalMs,
+      decision: null,
+    },
+  ]);
+  expect(news).toEqual(await approvals.listPending());
+});
+
+test.each(["allow", "deny"] as const)("%s reaches who asked, and the record", async (verdict) => {
+  const { id, answer } = await ask();
+  const decision = { verdict, actor: "cli:ada", at: world.clock.wallTime };
+  expect(await approvals.decide(id, verdict, "cli:ada")).toMatchObject({
+    decided: true,
+    approval: { decision },
+  });
+  expect(await answer).toEqual(decision);
+  expect((await approvals.get(id))?.decision).toEqual(decision);
+  expect(await approvals.listPending()).toEqual([]);
+  expect(news.map((each) => each.decision)).toEqual([null, decision]);
+  expect(world.clock.timers).toBe(0);
+});
+
+test("of two answers at once one counts, and both are told which", async () => {
+  const { id, answer } = await ask();
+  const both = await Promise.all([
+    approvals.decide(id, "allow", "cli:ada"),
+    approvals.decide(id, "deny", "cli:bob"),
+  ]);
+  expect(both.filter((each) => each?.decided)).toHaveLength(1);
+  const truth = await answer;
+  for (const each of both) expect(each?.approval.decision).toEqual(truth);
+  expect(news).toHaveLength(2);
+});
+
+test("nobody's answer within the time is an answer", async () => {
+  const { id, answer } = await ask();
+  world.clock.pass(defaults.approvalMs - 1);
+  expect((await approvals.get(id))?.decision).toBeNull();
+  world.clock.pass(1);
+  expect(await answer).toMatchObject({ verdict: "expired" });
+  expect((await approvals.get(id))?.decision).toEqual(await answer);
+  expect(await approvals.decide(id, "allow", "cli:ada")).toMatchObject({
+    decided: false,
+    approval: { decision: { verdict: "expired" } },
+  });
+});
+
+test("a wall clock that is set expires nothing and delays nothing", async () => {
+  const { id, answer } = await ask();
+  world.clock.wallTime += 100 * defaults.approvalMs;
+  expect((await approvals.get(id))?.decision).toBeNull();
+  world.clock.wallTime = 0;
+  world.clock.pass(defaults.approvalMs);
+  expect((await answer).verdict).toBe("expired");
+});
+
+test("secrets in a command are not stored", async () => {
+  const token = `hft_${"a1B2".repeat(11)}`;
+  const argv = ["curl", "--token", "hunter2", `https://u:hunter2@x.org/${token}`];
+  const { id } = await ask({ ...push, argv, executable: `/opt/${token}/curl`, cwd: `/tmp/${token}` });
+  const text = JSON.stringify(await approvals.get(id));
+  expect(text).not.toContain("hunter2");
+  expect(text).not.toContain(token);
+  expect(text).toContain("curl");
+});
+
+describe("a question whose caller is gone", () => {
+  test("expires at once", async () => {
+    const caller = new AbortController();
+    const { id, answer } = await ask(push, { signal: caller.signal });
+    caller.abort();
+    expect(await answer).toMatchObject({ verdict: "expired", actor: "caller gone" });
+    expect((await approvals.get(id))?.decision).toEqual(await answer);
+    expect(world.clock.timers).toBe(0);
+  });
+
+  test("also when it was gone before", async () => {
+    expect(await approvals.ask(session, push, { signal: AbortSignal.abort() })).toMatchObject({
+      verdict: "expired",
+    });
+    expect(await approvals.listPending()).toEqual([]);
+  });
+});
+
+test("closing the session answers its questions and nobody else's", async () => {
+  const bystander = (await world.sessions.open("bystander")).session;
+  const innocent = approvals.ask(bystander, push);
+  const { answer } = await ask();
+  await world.sessions.close(session.id, "cli:ada");
+  expect(await answer).toMatchObject({ verdict: "expired", actor: "cli:ada" });
+  const [left, ...others] = await approvals.listPending();
+  expect(others).toEqual([]);
+  expect(left?.sessionId).toBe(bystander.id);
+  await approvals.decide(left?.id ?? "", "allow", "cli:ada");
+  expect((await innocent).verdict).toBe("allow");
+});
+
+test("a closed session can ask nothing", async () => {
+  await world.sessions.close(session.id, "cli:ada");
+  expect(await approvals.ask(session, push)).toMatchObject({ verdict: "expired" });
+  expect(await world.store.listApprovals({})).toEqual([]);
+});
+
+test("a session that asks too much is refused, others are not", async () => {
+  const answers = Array.from({ length: defaults.approvalsPending }, () => approvals.ask(session, push));
+  await expect(approvals.ask(session, push)).rejects.toBeInstanceOf(TooManyApprovals);
+  const other = (await world.sessions.open("other")).session;
+  answers.push(approvals.ask(other, push));
+  await new Promise(setImmediate);
+  world.clock.pass(defaults.approvalMs);
+  expect(new Set((await Promise.all(answers)).map(({ verdict }) => verdict))).toEqual(new Set(["expired"]));
+  expect((await ask()).id).not.toBe("");
+});
+
+describe("a gateway that is gone", () => {
+  test("leaves questions that expire at its next start", async () => {
+    const { id } = await ask();
+    const { store, clock } = world;
+    const onProblem = (): never => expect.fail("a problem");
+    await openApprovals({ store, clock, gatewayInstanceId: "in_another", onProblem });
+    expect((await store.getApproval(id))?.decision).toBeNull();
+    await openApprovals({ store, clock, gatewayInstanceId: "in_gateway", onProblem });
+    expect((await store.getApproval(id))?.decision).toMatchObject({
+      verdict: "expired",
+      actor: "gateway restarted",
+    });
+  });
+
+  test("answers those who wait when it stops in an orderly way", async () => {
+    const { answer } = await ask();
+    await approvals[Symbol.asyncDispose]();
+    expect(await answer).toMatchObject({ verdict: "expired", actor: "gateway stopped" });
+  });
+
+  test("never says that something was allowed which nobody waited for", async () => {
+    const { id } = await ask();
+    const { store, clock } = world;
+    const later = new Approvals({
+      store,
+      clock,
+      gatewayInstanceId: "in_gateway",
+      onProblem: () => undefined,
+    });
+    expect(await later.decide(id, "allow", "cli:ada")).toMatchObject({
+      decided: false,
+      approval: { decision: { verdict: "expired" } },
+    });
+  });
+
+  test("does not answer for another gateway", async () => {
+    const { id } = await ask();
+    const { store, clock } = world;
+    const another = new Approvals({
+      store,
+      clock,
+      gatewayInstanceId: "in_another",
+      onProblem: () => undefined,
+    });
+    expect(await another.decide(id, "allow", "cli:ada")).toMatchObject({
+      decided: false,
+      approval: { decision: null },
+    });
+  });
+});
+
+test("there is nothing to decide about what was never asked", async () => {
+  expect(await approvals.decide("apr_none", "allow", "cli:ada")).toBeNull();
+});
+
+describe("with a store that fails", () => {
+  test("a question that cannot be recorded is not asked", async () => {
+    const store = broken(world.store, "insertApproval");
+    const failing = new Approvals({ store, gatewayInstanceId: "in_gateway", onProblem: () => undefined });
+    await expect(failing.ask(session, push)).rejects.toThrow("disk");
+    expect(await approvals.listPending()).toEqual([]);
+  });
+
+  test("whoever waits is told in time all the same, and a late answer cannot allow anything", async () => {
+    const problems: string[] = [];
+    const { clock } = world;
+    const store = broken(world.store, "expireApprovals");
+    const failing = new Approvals({
+      store,
+      clock,
+      gatewayInstanceId: "in_gateway",
+      onProblem: (message) => problems.push(message),
+    });
+    const answer = failing.ask(session, push);
+    await new Promise(setImmediate);
+    const [{ id } = { id: "" }] = await failing.listPending();
+    clock.pass(defaults.approvalMs);
+    expect((await answer).verdict).toBe("expired");
+    expect(problems).toEqual([expect.stringContaining(id)]);
+    await expect(failing.decide(id, "allow", "cli:ada")).rejects.toThrow("disk");
+    expect((await world.store.getApproval(id))?.decision).toBeNull();
+  });
+});
+
+function broken(store: SessionStore, method: keyof SessionStore): SessionStore {
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === method) return () => Promise.reject(new Error("the disk is full"));
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}

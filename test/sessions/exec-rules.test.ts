@@ -1,0 +1,137 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { execRuleSchema, execRulesSchema } from "../../src/sessions/exec-rule-schema.js";
+import { decideExec } from "../../src/sessions/exec-rules.js";
+import type { ExecRule } from "../../src/store/session-record.js";
+
+const git = (...args: string[]) => ({ executable: "/usr/bin/git", argv: ["git", ...args], cwd: "/work/app" });
+const effect = "allow";
+
+test.each<[Omit<ExecRule, "effect">, string[], boolean]>([
+  [{}, ["push"], true],
+  [{ executable: "/usr/bin/git" }, ["push"], true],
+  [{ executable: "/usr/bin/gi" }, [], false],
+  [{ executable: "/usr/bin/git2" }, [], false],
+  [{ executable: "/usr/bin/" }, [], true],
+  [{ executable: "/usr/" }, [], true],
+  [{ executable: "/" }, [], true],
+  [{ executable: "/usr/b/" }, [], false],
+  [{ executable: "/usr/bin" }, [], false],
+  [{ executable: "git" }, [], true],
+  [{ executable: "it" }, [], false],
+  [{ calledAs: "git" }, [], true],
+  [{ calledAs: "sh" }, [], false],
+  [{ cwd: "/work" }, [], true],
+  [{ cwd: "/work/app" }, [], true],
+  [{ cwd: "/" }, [], true],
+  [{ cwd: "/work/ap" }, [], false],
+  [{ cwd: "/work/app/src" }, [], false],
+  [{ args: [] }, [], true],
+  [{ args: [] }, ["x"], false],
+  [{ args: ["status"] }, ["status"], true],
+  [{ args: ["status"] }, ["status", "-s"], false],
+  [{ args: ["status"] }, [], false],
+  [{ args: ["stat"] }, ["status"], false],
+  [{ args: ["..."] }, [], true],
+  [{ args: ["..."] }, ["a", "b"], true],
+  [{ args: ["log", "..."] }, ["log"], true],
+  [{ args: ["log", "..."] }, ["log", "-p", "x"], true],
+  [{ args: ["log", "..."] }, ["-p", "log"], false],
+  [{ args: ["show", "*"] }, ["show", "HEAD"], true],
+  [{ args: ["show", "*"] }, ["show"], false],
+  [{ args: ["show", "*"] }, ["show", ""], true],
+  [{ args: ["show", "*"] }, ["show", "a", "b"], false],
+  [{ args: ["*", "x", "..."] }, ["-C", "x"], true],
+  [{ args: ["add", "\\*"] }, ["add", "*"], true],
+  [{ args: ["add", "\\*"] }, ["add", "x"], false],
+  [{ args: ["diff", "\\..."] }, ["diff", "..."], true],
+  [{ args: ["diff", "\\..."] }, ["diff", "a", "b"], false],
+  [{ args: ["\\\\n"] }, ["\\n"], true],
+  [{ args: ["a*"] }, ["ab"], false],
+  [{ executable: "git", args: ["push"], cwd: "/home" }, ["push"], false],
+])("%o on `git` with %o: %s", (parts, args, matches) => {
+  const rule = execRuleSchema.parse({ effect, ...parts });
+  expect(decideExec([rule], git(...args))).toEqual(
+    matches ? { effect, rule: 0 } : { effect: "ask", rule: null },
+  );
+});
+
+describe("several rules", () => {
+  const rules: ExecRule[] = [
+    { effect: "deny", executable: "git", args: ["push", "..."] },
+    { effect: "ask", args: ["commit", "..."] },
+    { effect: "allow", executable: "/usr/bin/" },
+  ];
+
+  test("the first that matches decides, and is named", () => {
+    expect(decideExec(rules, git("push", "-f"))).toEqual({ effect: "deny", rule: 0 });
+    expect(decideExec(rules, git("commit"))).toEqual({ effect: "ask", rule: 1 });
+    expect(decideExec(rules, git("status"))).toEqual({ effect: "allow", rule: 2 });
+  });
+
+  test("what none of them matches is asked, or as the operator says", () => {
+    const request = { executable: "/tmp/x", argv: ["x"], cwd: "/" };
+    expect(decideExec(rules, request)).toEqual({ effect: "ask", rule: null });
+    expect(decideExec(rules, request, "deny")).toEqual({ effect: "deny", rule: null });
+  });
+
+  test("the file decides, not the name it was called by", () => {
+    const disguised = { executable: "/tmp/evil", argv: ["/usr/bin/git", "status"], cwd: "/" };
+    expect(decideExec([{ effect: "allow", executable: "git" }], disguised).effect).toBe("ask");
+  });
+
+  test("one file that is many programs is told apart by what it was called as", () => {
+    const busybox: ExecRule = { effect: "allow", executable: "/bin/busybox", calledAs: "ls" };
+    const call = (name: string) => ({ executable: "/bin/busybox", argv: [name], cwd: "/" });
+    expect(decideExec([busybox], call("/bin/ls")).effect).toBe("allow");
+    expect(decideExec([busybox], call("sh")).effect).toBe("ask");
+  });
+});
+
+test("later rules never change what an earlier one decided", () => {
+  const word = fc.constantFrom("a", "b", "*", "...", "\\*");
+  const rule = fc.record(
+    {
+      effect: fc.constantFrom("allow" as const, "ask" as const, "deny" as const),
+      executable: fc.constantFrom("git", "/usr/bin/", "/usr/bin/git", "/opt/"),
+      args: fc.array(word, { maxLength: 3 }),
+    },
+    { requiredKeys: ["effect"] },
+  );
+  fc.assert(
+    fc.property(fc.array(rule), fc.array(rule), fc.array(word), (rules, more, words) => {
+      const before = decideExec(rules, git(...words));
+      if (before.rule !== null) expect(decideExec([...rules, ...more], git(...words))).toEqual(before);
+    }),
+  );
+});
+
+test("the longest rules and commands are decided at once", () => {
+  const rules: ExecRule[] = Array.from({ length: 256 }, () => ({
+    effect: "deny",
+    args: [...Array.from({ length: 254 }, () => "*"), "b", "..."],
+  }));
+  const request = git(...Array.from({ length: 100_000 }, () => "a"));
+  const began = performance.now();
+  expect(decideExec(rules, request).rule).toBeNull();
+  expect(performance.now() - began).toBeLessThan(500);
+});
+
+test.each<[string, unknown]>([
+  ["no effect", {}],
+  ["an unknown effect", { effect: "maybe" }],
+  ["an unknown part", { effect, argv: ["x"] }],
+  ["a relative path", { effect, executable: "bin/git" }],
+  ["a path with ..", { effect, executable: "/usr/../bin/git" }],
+  ["a doubled slash", { effect, executable: "/usr//bin/git" }],
+  ["a pattern for a name", { effect, executable: "gi*" }],
+  ["an empty name", { effect, executable: "" }],
+  ["a NUL", { effect, executable: "/bin/a\0" }],
+  ["a path for what it is called as", { effect, calledAs: "/bin/ls" }],
+  ["a rest that is not last", { effect, args: ["...", "x"] }],
+  ["a relative directory", { effect, cwd: "work" }],
+  ["words that are none", { effect, args: [1] }],
+])("refused: %s", (_, rule) => {
+  expect(execRuleSchema.safeParse(rule).success).toBe(false);
+  expect(execRulesSchema.safeParse([rule]).success).toBe(false);
+});

@@ -1,0 +1,198 @@
+import { readFile, readdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { BadInput, SessionTaken } from "../../src/errors.js";
+import { lineageOf } from "../../src/sessions/lineage.js";
+import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
+import type { SessionRow } from "../../src/store/session-record.js";
+import { openWorld, type SessionWorld } from "./open-sessions.js";
+
+let world: SessionWorld;
+let sessions: Sessions;
+
+beforeEach(async () => {
+  world = await openWorld();
+  ({ sessions } = world);
+});
+
+afterEach(() => world[Symbol.asyncDispose]());
+
+async function open(key: string, options?: SessionOptions): Promise<SessionRow> {
+  return (await sessions.open(key, options)).session;
+}
+
+describe("opening", () => {
+  test("a session that says nothing sees its tree, may be asked about everything, and descends from nobody", async () => {
+    expect(await open("main")).toEqual({
+      id: expect.stringMatching(/^ses_[0-9a-z]{12}$/),
+      key: "main",
+      agentId: null,
+      ownerSessionKey: null,
+      spawnedBy: null,
+      parentSessionKey: null,
+      lineage: [],
+      backend: null,
+      gatewayInstanceId: "in_gateway",
+      interactionMode: "interactive",
+      sandboxed: false,
+      visibility: "tree",
+      execRules: [],
+      createdAt: world.clock.wallTime,
+      closedAt: null,
+    });
+  });
+
+  test("a session is what its caller said", async () => {
+    const said = {
+      agentId: "codex",
+      ownerSessionKey: "nobody",
+      backend: "acp",
+      interactionMode: "run",
+      sandboxed: true,
+      visibility: "all",
+      execRules: [{ effect: "allow", executable: "git" }],
+    } as const;
+    expect(await open("child", said)).toMatchObject(said);
+  });
+
+  test("again is the same session", async () => {
+    const options = { agentId: "codex", execRules: [{ effect: "allow" }] } as const;
+    const first = await sessions.open("main", options);
+    expect(first.created).toBe(true);
+    expect(await sessions.open("main", options)).toEqual({ session: first.session, created: false });
+    expect(await sessions.open("main")).toEqual({ session: first.session, created: false });
+  });
+
+  test.each<SessionOptions>([
+    { agentId: "claude" },
+    { ownerSessionKey: "boss" },
+    { visibility: "all" },
+    { sandboxed: true },
+    { execRules: [{ effect: "allow" }] },
+  ])("again with %o is refused, and nothing changes", async (other) => {
+    const first = await open("main", { agentId: "codex" });
+    await expect(sessions.open("main", other)).rejects.toBeInstanceOf(SessionTaken);
+    expect(await sessions.list()).toEqual([first]);
+  });
+
+  test.each(["", " a", "a ", "a\nb", "a\u202eb", "\u001b[2J", "x".repeat(201), "ses_0123456789ab"])(
+    "%j is no key",
+    async (key) => {
+      await expect(sessions.open(key)).rejects.toBeInstanceOf(BadInput);
+      await expect(sessions.open("ok", { parentSessionKey: key })).rejects.toBeInstanceOf(BadInput);
+      expect(await sessions.list()).toEqual([]);
+    },
+  );
+});
+
+describe("lineage", () => {
+  test("names owner, spawner, parent and all of their ancestors, by id", async () => {
+    const top = await open("top");
+    const owner = await open("owner", { parentSessionKey: "top" });
+    const spawner = await open("spawner", { parentSessionKey: "top" });
+    const parent = await open("parent");
+    const child = await open("child", {
+      ownerSessionKey: "owner",
+      spawnedBy: "spawner",
+      parentSessionKey: "parent",
+    });
+    expect(new Set(child.lineage)).toEqual(new Set([top.id, owner.id, spawner.id, parent.id]));
+    expect(child.lineage).toHaveLength(4);
+  });
+
+  test("leaves out a key that names nobody, and whoever takes it later", async () => {
+    const child = await open("child", { ownerSessionKey: "later" });
+    expect(child).toMatchObject({ lineage: [], ownerSessionKey: "later" });
+    const later = await open("later", { visibility: "all" });
+    expect(sessions.requesterSees(later, child).visible).toBe(false);
+  });
+
+  test("a key used again inherits nothing: no child, no token", async () => {
+    const first = await open("main");
+    const token = (await sessions.issueToken(first.id)) ?? expect.fail("no token");
+    const child = await open("child", { ownerSessionKey: "main" });
+    await sessions.close(first.id, "cli:ada");
+    const second = await open("main");
+    expect(second.id).not.toBe(first.id);
+    expect(sessions.requesterSees(second, child).visible).toBe(false);
+    expect(await sessions.authenticate(token)).toBeNull();
+    const again = sessions.open("child", { ownerSessionKey: "main" });
+    await expect(again).rejects.toBeInstanceOf(SessionTaken);
+  });
+
+  test("contains each ancestor once, and every nearest one", () => {
+    const id = fc.constantFrom("a", "b", "c", "d");
+    fc.assert(
+      fc.property(fc.array(fc.record({ id, lineage: fc.array(id) })), (nearest) => {
+        const lineage = lineageOf(nearest);
+        expect(new Set(lineage).size).toBe(lineage.length);
+        for (const each of nearest)
+          expect(lineage).toEqual(expect.arrayContaining([each.id, ...each.lineage]));
+      }),
+    );
+  });
+});
+
+test("whatever is started from a sandbox is in it", async () => {
+  await open("box", { sandboxed: true });
+  const child = await open("child", { spawnedBy: "box", sandboxed: false, visibility: "all" });
+  expect(child.sandboxed).toBe(true);
+  expect((await open("grandchild", { ownerSessionKey: "child" })).sandboxed).toBe(true);
+  expect((await open("stranger")).sandboxed).toBe(false);
+});
+
+describe("tokens", () => {
+  test("act for their session until it is closed", async () => {
+    const session = await open("main", { agentId: "codex" });
+    const token = (await sessions.issueToken(session.id)) ?? expect.fail("no token");
+    expect(token).toMatch(/^hft_[\w-]{43}$/);
+    expect(await sessions.authenticate(token)).toEqual(session);
+    expect(await sessions.close(session.id, "cli:ada")).toBe(true);
+    expect(await sessions.close(session.id, "cli:ada")).toBe(false);
+    expect(await sessions.authenticate(token)).toBeNull();
+    expect(await sessions.issueToken(session.id)).toBeNull();
+  });
+
+  test("are revoked one by one", async () => {
+    const { id } = await open("main");
+    const [one, two] = [await sessions.issueToken(id), await sessions.issueToken(id)];
+    expect(one).not.toBe(two);
+    expect(await sessions.revokeToken(one ?? "")).toBe(true);
+    expect(await sessions.authenticate(one ?? "")).toBeNull();
+    expect(await sessions.authenticate(two ?? "")).toMatchObject({ id });
+    expect(await sessions.revokeToken("nonsense")).toBe(false);
+  });
+
+  test("that nobody issued act for nobody", async () => {
+    const { id } = await open("main");
+    const token = (await sessions.issueToken(id)) ?? expect.fail("no token");
+    const wrong = ["", "hft_", id, "main", token.slice(0, -1), `${token}x`, token.toUpperCase(), ` ${token}`];
+    for (const each of wrong) expect(await sessions.authenticate(each)).toBeNull();
+  });
+
+  test("are nowhere on disk", async () => {
+    const { id } = await open("main");
+    const token = (await sessions.issueToken(id)) ?? expect.fail("no token");
+    const directory = dirname(world.path);
+    for (const file of await readdir(directory)) {
+      const bytes = await readFile(join(directory, file), "latin1");
+      expect(bytes).not.toContain(token.slice(4));
+    }
+  });
+});
+
+test("who sees whom is by the requester's level and sandbox, and the gateway's policy", async () => {
+  await using open2 = await openWorld({
+    a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },
+    visibility: "all",
+  });
+  const make = async (key: string, options: SessionOptions): Promise<SessionRow> =>
+    (await open2.sessions.open(key, options)).session;
+  const codex = await make("codex", { agentId: "codex" });
+  const boxed = await make("boxed", { agentId: "codex", sandboxed: true });
+  const claude = await make("claude", { agentId: "claude" });
+  expect(open2.sessions.requesterSees(codex, claude)).toEqual({ visible: true, rule: "a2a" });
+  expect(open2.sessions.requesterSees(boxed, claude)).toEqual({ visible: false, rule: "sandboxed" });
+  expect(open2.sessions.requesterSees(claude, codex)).toEqual({ visible: false, rule: "a2a-no-rule" });
+});

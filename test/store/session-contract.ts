@@ -1,0 +1,236 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Store } from "../../src/store/store.js";
+import { LEASE_MS, newRun } from "./samples.js";
+import { AT, newApproval, newSession } from "./session-samples.js";
+
+export interface TestSessionDatabase extends AsyncDisposable {
+  open(): Promise<Store>;
+}
+
+const allowed = { verdict: "allow", actor: "cli:ada", at: AT + 5 } as const;
+const denied = { verdict: "deny", actor: "cli:bob", at: AT + 6 } as const;
+
+/** What every store promises of sessions, whatever the database. */
+export function sessionContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+  describe(`${name} store`, () => {
+    let database: TestSessionDatabase;
+    let store: Store;
+    let other: Store;
+
+    beforeEach(async () => {
+      database = await createDatabase();
+      store = await database.open();
+      other = await database.open();
+    });
+
+    afterEach(async () => {
+      await store[Symbol.asyncDispose]();
+      await other[Symbol.asyncDispose]();
+      await database[Symbol.asyncDispose]();
+    });
+
+    test("a session is there, complete, for everybody as soon as it was created", async () => {
+      for (const session of [
+        newSession(),
+        newSession({
+          agentId: null,
+          ownerSessionKey: null,
+          spawnedBy: null,
+          parentSessionKey: null,
+          lineage: [],
+          backend: null,
+          interactionMode: "run",
+          sandboxed: false,
+          visibility: "self",
+          execRules: [],
+        }),
+      ]) {
+        const row = { ...session, closedAt: null };
+        expect(await store.createSession(session)).toEqual({ session: row, created: true });
+        expect(await other.getSession(session.id)).toEqual(row);
+        expect(await other.getSessionByKey(session.key)).toEqual(row);
+      }
+    });
+
+    test("a key has one open session: the second creation gets the first, unchanged", async () => {
+      const first = newSession({ key: "main" });
+      await store.createSession(first);
+      const answer = await other.createSession(newSession({ key: "main", visibility: "all" }));
+      expect(answer).toEqual({ session: { ...first, closedAt: null }, created: false });
+      expect(await store.listSessions({})).toHaveLength(1);
+    });
+
+    test("a closed session leaves its key, and its row as a tombstone", async () => {
+      const first = newSession({ key: "main" });
+      await store.createSession(first);
+      expect(await store.closeSession(first.id, "cli:ada", AT + 1)).toBe(true);
+      expect(await other.getSessionByKey("main")).toBeNull();
+      expect(await other.getSession(first.id)).toEqual({ ...first, closedAt: AT + 1 });
+      const second = newSession({ key: "main" });
+      expect(await other.createSession(second)).toMatchObject({ created: true, session: { id: second.id } });
+    });
+
+    test("a session is closed once; the first time stands", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      expect(await store.closeSession(session.id, "a", AT + 1)).toBe(true);
+      expect(await other.closeSession(session.id, "b", AT + 2)).toBe(false);
+      expect(await store.closeSession("ses_none", "b", AT + 2)).toBe(false);
+      expect((await store.getSession(session.id))?.closedAt).toBe(AT + 1);
+    });
+
+    test("sessions are listed newest first, by state, agent and key", async () => {
+      const old = newSession({ key: "k", createdAt: AT });
+      await store.createSession(old);
+      await store.closeSession(old.id, "a", AT + 1);
+      const young = newSession({ key: "k", createdAt: AT + 2 });
+      const stranger = newSession({ agentId: "claude", createdAt: AT + 1 });
+      await store.createSession(young);
+      await store.createSession(stranger);
+      const ids = async (filter: Parameters<Store["listSessions"]>[0]): Promise<string[]> =>
+        (await other.listSessions(filter)).map(({ id }) => id);
+      expect(await ids({})).toEqual([young.id, stranger.id, old.id]);
+      expect(await ids({ limit: 1 })).toEqual([young.id]);
+      expect(await ids({ open: true })).toEqual([young.id, stranger.id]);
+      expect(await ids({ open: false })).toEqual([old.id]);
+      expect(await ids({ agentId: "claude" })).toEqual([stranger.id]);
+      expect(await ids({ key: "k" })).toEqual([young.id, old.id]);
+    });
+
+    test("a tombstone stays while a run or a session that stays refers to it", async () => {
+      const parent = newSession({ lineage: [] });
+      const child = newSession({ lineage: [parent.id] });
+      const withRun = newSession({ key: "with run", lineage: [] });
+      const open = newSession({ lineage: [] });
+      for (const each of [parent, child, withRun, open]) await store.createSession(each);
+      await store.insertRun(newRun({ sessionKey: "with run" }), LEASE_MS);
+      await store.closeSession(parent.id, "a", AT + 1);
+      await store.closeSession(withRun.id, "a", AT + 1);
+      expect(await store.forgetSessions(AT + 10)).toBe(0);
+      await store.closeSession(child.id, "a", AT + 11);
+      expect(await store.forgetSessions(AT + 10)).toBe(0);
+      expect(await other.forgetSessions(AT + 12)).toBe(2);
+      const left = (await store.listSessions({})).map(({ id }) => id);
+      expect(new Set(left)).toEqual(new Set([withRun.id, open.id]));
+    });
+
+    test("a token acts for its session until it is revoked", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      expect(await store.issueToken(session.id, "hash-1", AT)).toBe(true);
+      expect(await store.issueToken(session.id, "hash-2", AT)).toBe(true);
+      expect(await other.resolveToken("hash-1")).toEqual({ ...session, closedAt: null });
+      expect(await other.revokeToken("hash-1")).toBe(true);
+      expect(await other.revokeToken("hash-1")).toBe(false);
+      expect(await store.resolveToken("hash-1")).toBeNull();
+      expect((await store.resolveToken("hash-2"))?.id).toBe(session.id);
+      expect(await store.resolveToken("hash-3")).toBeNull();
+    });
+
+    test("tokens die with their session, and a later session of the same key does not revive them", async () => {
+      const session = newSession({ key: "main" });
+      await store.createSession(session);
+      await store.issueToken(session.id, "hash", AT);
+      await other.closeSession(session.id, "a", AT + 1);
+      await store.createSession(newSession({ key: "main" }));
+      expect(await store.resolveToken("hash")).toBeNull();
+      expect(await store.issueToken(session.id, "another", AT)).toBe(false);
+      expect(await store.issueToken("ses_none", "another", AT)).toBe(false);
+      expect(await store.revokeToken("hash")).toBe(false);
+    });
+
+    test("an approval is pending, complete, as soon as it was asked for", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      for (const approval of [newApproval(session.id), newApproval(session.id, { rule: null })]) {
+        expect(await store.insertApproval(approval)).toBe(true);
+        expect(await other.getApproval(approval.id)).toEqual({ ...approval, decision: null });
+      }
+      expect(await store.getApproval("apr_none")).toBeNull();
+      expect(await store.insertApproval(newApproval("ses_none"))).toBe(false);
+    });
+
+    test("an approval is decided exactly once", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      const approval = newApproval(session.id);
+      await store.insertApproval(approval);
+      const [first, second] = await Promise.all([
+        store.decideApproval(approval.id, allowed),
+        other.decideApproval(approval.id, denied),
+      ]);
+      expect(first).not.toBe(second);
+      const decision = first ? allowed : denied;
+      expect(await store.expireApprovals([approval.id], "time", AT + 9)).toEqual([]);
+      expect(await store.getApproval(approval.id)).toEqual({ ...approval, decision });
+      expect(await store.decideApproval("apr_none", allowed)).toBe(false);
+    });
+
+    test("only pending approvals expire, and a decision that comes later is refused", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      const [late, decided] = [newApproval(session.id), newApproval(session.id)];
+      await store.insertApproval(late);
+      await store.insertApproval(decided);
+      await store.decideApproval(decided.id, denied);
+      const expired = await other.expireApprovals([late.id, decided.id, "apr_none"], "time", AT + 9);
+      expect(expired).toEqual([late.id]);
+      expect(await store.decideApproval(late.id, allowed)).toBe(false);
+      expect((await store.getApproval(late.id))?.decision).toEqual({
+        verdict: "expired",
+        actor: "time",
+        at: AT + 9,
+      });
+      expect((await store.getApproval(decided.id))?.decision).toEqual(denied);
+    });
+
+    test("closing a session expires what it asked and lets it ask no more", async () => {
+      const [session, bystander] = [newSession(), newSession()];
+      for (const each of [session, bystander]) await store.createSession(each);
+      const [asked, decided] = [newApproval(session.id), newApproval(session.id)];
+      const innocent = newApproval(bystander.id);
+      for (const each of [asked, decided, innocent]) await store.insertApproval(each);
+      await store.decideApproval(decided.id, allowed);
+      await store.closeSession(session.id, "cli:ada", AT + 7);
+      expect((await other.getApproval(asked.id))?.decision).toEqual({
+        verdict: "expired",
+        actor: "cli:ada",
+        at: AT + 7,
+      });
+      expect((await other.getApproval(decided.id))?.decision).toEqual(allowed);
+      expect((await other.getApproval(innocent.id))?.decision).toBeNull();
+      expect(await store.insertApproval(newApproval(session.id))).toBe(false);
+    });
+
+    test("approvals are listed oldest first, by state, session and gateway, and forgotten when decided", async () => {
+      const [one, two] = [newSession(), newSession()];
+      for (const each of [one, two]) await store.createSession(each);
+      const a = newApproval(one.id, { askedAt: AT + 2 });
+      const b = newApproval(two.id, { askedAt: AT + 1, gatewayInstanceId: "in_2" });
+      const c = newApproval(two.id, { askedAt: AT });
+      for (const each of [a, b, c]) await store.insertApproval(each);
+      await store.decideApproval(c.id, allowed);
+      const ids = async (filter: Parameters<Store["listApprovals"]>[0]): Promise<string[]> =>
+        (await other.listApprovals(filter)).map(({ id }) => id);
+      expect(await ids({})).toEqual([c.id, b.id, a.id]);
+      expect(await ids({ pending: true })).toEqual([b.id, a.id]);
+      expect(await ids({ pending: false })).toEqual([c.id]);
+      expect(await ids({ sessionId: two.id })).toEqual([c.id, b.id]);
+      expect(await ids({ gatewayInstanceId: "in_2" })).toEqual([b.id]);
+      expect(await ids({ limit: 1 })).toEqual([c.id]);
+      expect(await store.forgetApprovals(allowed.at)).toBe(0);
+      expect(await store.forgetApprovals(allowed.at + 1)).toBe(1);
+      expect(await ids({})).toEqual([b.id, a.id]);
+    });
+
+    test("what a session asked goes with it", async () => {
+      const session = newSession({ lineage: [] });
+      await store.createSession(session);
+      const approval = newApproval(session.id);
+      await store.insertApproval(approval);
+      await store.closeSession(session.id, "a", AT + 1);
+      expect(await store.forgetSessions(AT + 2)).toBe(1);
+      expect(await store.getApproval(approval.id)).toBeNull();
+    });
+  });
+}

@@ -1,0 +1,42 @@
+import { randomBytes } from "node:crypto";
+import type { NewApproval } from "../../src/store/approval-record.js";
+import type { NewSession } from "../../src/store/session-record.js";
+
+export const AT = 1_700_000_000_000;
+
+/** A session with every field filled in, so that a column that gets lost is noticed. */
+export function newSession(change: Partial<NewSession> = {}): NewSession {
+  const id = `ses_${randomBytes(6).toString("hex")}`;
+  return {
+    id,
+    key: `key of ${id}`,
+    agentId: "codex",
+    ownerSessionKey: "owner",
+    spawnedBy: "spawner",
+    parentSessionKey: "parent",
+    lineage: ["ses_a", "ses_b"],
+    backend: "acp",
+    gatewayInstanceId: "in_1",
+    interactionMode: "interactive",
+    sandboxed: true,
+    visibility: "agent",
+    execRules: [{ effect: "deny", executable: "/bin/rm", args: ["-rf", "..."] }, { effect: "allow" }],
+    createdAt: AT,
+    ...change,
+  };
+}
+
+export function newApproval(sessionId: string, change: Partial<NewApproval> = {}): NewApproval {
+  return {
+    id: `apr_${randomBytes(6).toString("hex")}`,
+    sessionId,
+    gatewayInstanceId: "in_1",
+    executable: "/usr/bin/git",
+    command: "git push",
+    cwd: "/work",
+    rule: 3,
+    askedAt: AT,
+    expiresAt: AT + 1_000,
+    ...change,
+  };
+}
