@@ -29,8 +29,8 @@ const mayImportTypes = { store: ["anchor"] };
 /** Files at the root of src that every folder may import, and that import no folder. */
 const forAll = ["errors.ts", "defaults.ts"];
 
-/** The anchor's code alone starts processes; but stty(1), which sets our own terminal, is no process of a run. */
-const startsProcesses = ["anchor/", "cli/foreground/terminal.ts"];
+/** The anchor's code alone starts processes; but stty(1), which sets our own terminal, and a gateway are no processes of a run. */
+const startsProcesses = ["anchor/", "cli/foreground/terminal.ts", "gateway/start.ts"];
 const restricted = { "node:child_process": startsProcesses, child_process: startsProcesses };
 
 const root = resolve(process.argv[2] ?? "src");

@@ -65,8 +65,54 @@ export const defaults = {
   followBytes: 256 * 1024,
   /** One WRITE frame: half of what a frame may be. */
   stdinFrameBytes: 64 * 1024,
+  /** exec: when to stop waiting for the end and let the run go on in the background, and how long it may run at all. As the field has it. */
+  execYieldMs: 10_000,
+  execTimeoutMs: 1_800_000,
+  /** Of each stream in one answer; what agents are given elsewhere. */
+  execOutputChars: 200_000,
+  /** A request to the gateway: an environment of a megabyte and as much input fit. */
+  requestBytes: 4 * 1024 * 1024,
+  /** From one caller: far above what a person or an agent does, far below what holds the others up. */
+  requestsPerSecond: 500,
+  requestBurst: 2_000,
+  /** Connections at a time: a thousand followers, and then some. */
+  connections: 2_048,
+  /** A caller that has not finished saying what it wants by then never will. */
+  requestMs: 30_000,
+  /** A gateway listens within half a second of its start; this is a loaded machine with many runs to take up. */
+  gatewayReadyMs: 30_000,
+  /** The gateway's log: five files of ten megabytes hold weeks. */
+  logBytes: 10 * 1024 * 1024,
+  logFiles: 5,
   /** Of a command line, kept for display: enough to recognise any of them, little enough for a table and a record. */
   displayCommandChars: 500,
+  /** Lines above a screen that are kept for who attaches: what people scroll back to. 80 columns of them are 1 MB. */
+  scrollbackLines: 1_000,
+  /** A larger terminal is shown cut to this: larger than any monitor's, and 1,400 lines of 500 cells are 8 MB. */
+  screenMaxRows: 400,
+  screenMaxCols: 500,
+  /** A title is one line of a list; a longer one is no title. */
+  titleChars: 1_000,
+  /** Answers that nobody takes: a program asks once at its start, a few dozen bytes. */
+  screenRepliesBytes: 4 * 1024,
+  /** Output given to a screen that it has not drawn yet: a few reads of a follower. Who does not wait meets this. */
+  screenPendingBytes: 4 * 1024 * 1024,
+  /** One read of a log: a segment of a spool has many, and a page of 200 lines fits in one. */
+  logChunkBytes: 64 * 1024,
+  /** Of a line, shown: far beyond what people write in one, so only data and loops are cut. */
+  logLineBytes: 16 * 1024,
+  /** Of a page, shown: what a client holds with ease, and 60 of the longest lines. */
+  logPageBytes: 1024 * 1024,
+  /** Lines of a page: empty ones cost, too. */
+  logPageLines: 10_000,
+  /** Silence after which a program that shows no prompt may still be waiting for input: builds and tests pause less. */
+  waitingIdleMs: 15_000,
+  /** Silence after a prompt: a program that goes on by itself does so at once. */
+  waitingPromptIdleMs: 1_000,
+  /** A person who is asked has this long to answer: an agent waits meanwhile, and its own request must not hang for ever. */
+  approvalMs: 300_000,
+  /** Questions of one session that wait at the same time: more than an agent's parallel tools, few enough for a person to read. */
+  approvalsPending: 32,
 } as const;
 
 /**

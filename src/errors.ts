@@ -151,3 +151,65 @@ export class NotOurs extends HoldfastError {
     this.pid = pid;
   }
 }
+
+/** What was asked for is not there; or the one who asks may not see it, which looks the same. */
+export class NotFound extends HoldfastError {
+  constructor(what: string) {
+    super("NOT_FOUND", `there is no ${what}`);
+  }
+}
+
+export class Unauthorized extends HoldfastError {
+  constructor(why: string) {
+    super("UNAUTHORIZED", `${why}; nothing was done`);
+  }
+}
+
+export class TooLarge extends HoldfastError {
+  readonly limit: number;
+  constructor(limit: number) {
+    super("TOO_LARGE", `the request is larger than ${limit} bytes; nothing was done`);
+    this.limit = limit;
+  }
+}
+
+export class TooManyRequests extends HoldfastError {
+  constructor() {
+    super("TOO_MANY_REQUESTS", "too many requests from one caller; nothing was done, try again in a moment");
+  }
+}
+
+/** No gateway answers, and this command needs one. */
+export class GatewayUnreachable extends HoldfastError {
+  constructor(why: string, options?: ErrorOptions) {
+    super("GATEWAY_UNREACHABLE", why, options);
+  }
+}
+
+/** The key belongs to an open session that is not the one asked for. */
+export class SessionTaken extends HoldfastError {
+  readonly key: string;
+  constructor(key: string, why: string) {
+    super("SESSION_TAKEN", `session key ${key} is taken: ${why}; no session was opened`);
+    this.key = key;
+  }
+}
+
+/** The session has as many questions waiting for an answer as it may. */
+export class TooManyApprovals extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string, limit: number) {
+    super(
+      "TOO_MANY_APPROVALS",
+      `session ${sessionId} already waits for ${limit} approvals; this one was not asked for and nothing was started`,
+    );
+    this.sessionId = sessionId;
+  }
+}
+
+/** A session may not execute that: by a rule, or by the person who was asked. */
+export class ExecDenied extends HoldfastError {
+  constructor(why: string) {
+    super("EXEC_DENIED", `the command was not allowed: ${why}; nothing was started`);
+  }
+}

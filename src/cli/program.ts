@@ -2,6 +2,13 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { addGatewayCommand } from "./commands/gateway.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
+import {
+  addAttachCommand,
+  addEventsCommand,
+  addLogsCommand,
+  addProcessCommand,
+  addScreenCommand,
+} from "./commands/process.js";
 import { addRunCommand } from "./commands/run.js";
 import { addRunsCommand } from "./commands/runs.js";
 import { line } from "./complain.js";
@@ -41,6 +48,11 @@ function buildProgram(finish: Finish): Command {
     .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
   addRunCommand(program, finish);
   addRunsCommand(program, finish);
+  addLogsCommand(program, finish);
+  addAttachCommand(program, finish);
+  addScreenCommand(program, finish);
+  addProcessCommand(program, finish);
+  addEventsCommand(program, finish);
   addWhoCommand(program, finish);
   addGatewayCommand(program, finish);
   addForeignCommand(program, finish);

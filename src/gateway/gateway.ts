@@ -5,7 +5,9 @@ import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisor } from "../supervisor/open.js";
+import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
+import type { StopPolicy } from "./stop.js";
 
 /** What a gateway has to say, for a log. */
 export type GatewayNews =
@@ -40,13 +42,16 @@ export interface Gateway {
   readonly supervisor: Supervisor;
   /** Resolves after the first rounds: what a former gateway or a dead supervisor left has been looked at. Never rejects. */
   readonly ready: Promise<void>;
-  /** Let go of everything. Runs stay with their anchors; the next gateway of this state directory goes on with them. */
-  stop(): Promise<void>;
+  /** Resolves when somebody has asked it to stop, over the API. */
+  readonly asked: Promise<void>;
+  /** See to the runs as told, then let go of everything. What is left stays with its anchors, for the next gateway. */
+  stop(policy?: StopPolicy): Promise<void>;
 }
 
 /** Rejects when another gateway of this state directory lives. */
 export async function openGateway({ home: chosen, onNews }: GatewayOptions): Promise<Gateway> {
-  const { home } = await openStateDirectory(chosen ?? resolveHome());
+  const startedAt = Date.now();
+  const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
@@ -59,6 +64,7 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
+  const office = await openOffice({ home, storePath, supervisor, startedAt, problem });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const reconcile = async (): Promise<void> => {
@@ -87,11 +93,14 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     instanceId,
     supervisor,
     ready,
-    stop: async () => {
+    asked: office.asked,
+    stop: async (policy = { runs: "leave", waitMs: 0 }) => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
       stopped = true;
       const ended = rounds.end();
+      await office.settle(policy);
       const left = await held();
+      await office[Symbol.asyncDispose]();
       await supervisor.close({ leaveRuns: true });
       await ended;
       onNews({ type: "down", left });

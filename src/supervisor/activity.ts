@@ -6,16 +6,24 @@ export class Activity {
   readonly #clock: Clock;
   readonly #note: (at: number) => void;
   readonly #since: number;
+  #last: number;
   #lastAt = 0;
   #timer: Timer | null = null;
 
   constructor(clock: Clock, note: (at: number) => void) {
     this.#clock = clock;
     this.#since = clock.now();
+    this.#last = this.#since;
     this.#note = note;
   }
 
+  /** How long nothing has come. */
+  get idleMs(): number {
+    return this.#clock.now() - this.#last;
+  }
+
   output(): void {
+    this.#last = this.#clock.now();
     this.#lastAt = this.#clock.wall();
     if (this.#timer !== null) return;
     this.#timer = this.#clock.after(defaults.outputHeartbeatMs, () => {

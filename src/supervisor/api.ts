@@ -13,6 +13,8 @@ export type CommandInput =
 export interface SpawnOptions {
   /** Defaults to this process's. Injection variables set here are refused unless listed in `allowEnv`. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Start from this environment instead of this process's: a caller's own, which may hold what `env` may not set. */
+  readonly inherit?: Readonly<Record<string, string>>;
   /** True: start from an empty environment instead of this process's. */
   readonly clearEnv?: boolean;
   readonly allowEnv?: readonly string[];
@@ -77,9 +79,15 @@ export interface Run {
   readonly runId: string;
   readonly state: RunStateName;
   readonly rootPid: number | null;
+  /** Of its terminal, as far as it is known here; null: it has none, or nobody has said. */
+  readonly size: TerminalSize | null;
   /** The first stop asked for, as the anchor holds it. */
   readonly firstStop: FirstStop | null;
   readonly survivors: readonly Survivor[];
+  /** How long it has written nothing. */
+  readonly idleMs: number;
+  /** Resolves when there is output at or after one of these offsets, or there will be none. */
+  changed(from: Readonly<Record<StreamName, number>>): Promise<void>;
   /** Resolves with the terminal record, once it is committed. */
   wait(): Promise<RunRecord>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
@@ -144,6 +152,12 @@ export interface Retained {
   readonly outputs: number;
 }
 
+/** What became of a run that was to be stopped. `unknown`: no anchor answers, and nothing was signalled. */
+export interface Stopped {
+  readonly outcome: "gone" | "ended-before" | "survivors" | "unknown";
+  readonly survivors: readonly Survivor[];
+}
+
 export interface Supervisor extends AsyncDisposable {
   readonly instanceId: string;
   readonly home: string;
@@ -156,7 +170,11 @@ export interface Supervisor extends AsyncDisposable {
   reconcile(scope?: ReconcileScope): Promise<Reconciliation>;
   /** Forget ended runs that are older or more than is kept, and their output. */
   retain(limits?: Partial<Retention>): Promise<Retained>;
+  /** Stop any run of this state directory, held here or not, and say what became of it. */
+  stop(runId: string, options?: CancelOptions): Promise<Stopped>;
   getRun(runId: string): Promise<RunRecord | null>;
+  /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
+  readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
   /** Cancel everything (`shutdown`) and wait, or with `leaveRuns` just let go. */

@@ -1,5 +1,5 @@
 import type { AnchorHost } from "../anchor/host.js";
-import type { Store } from "../store/store.js";
+import type { RunStore } from "../store/store.js";
 import type { Problem } from "./api.js";
 import type { Clock } from "./clock.js";
 import type { Leases } from "./leases.js";
@@ -15,7 +15,7 @@ export interface Closing {
 /** What every run of one supervisor shares. */
 export interface Context {
   readonly clock: Clock;
-  readonly store: Store;
+  readonly store: RunStore;
   readonly host: AnchorHost;
   readonly instanceId: string;
   /** Named when nobody else is. */

@@ -13,7 +13,7 @@ const LEASE_CHARACTERS = 16;
 const pool = Buffer.alloc(4096);
 let used = pool.length;
 
-function random(characters: number): string {
+export function randomCharacters(characters: number): string {
   if (used + characters > pool.length) {
     randomFillSync(pool);
     used = 0;
@@ -25,24 +25,24 @@ function random(characters: number): string {
 }
 
 export function newInstanceId(): string {
-  return `in_${random(INSTANCE_CHARACTERS)}`;
+  return `in_${randomCharacters(INSTANCE_CHARACTERS)}`;
 }
 
 export function newRunId(): string {
-  return `run_${random(RUN_CHARACTERS)}`;
+  return `run_${randomCharacters(RUN_CHARACTERS)}`;
 }
 
 export function newLeaseId(): string {
-  return `lease_${random(LEASE_CHARACTERS)}`;
+  return `lease_${randomCharacters(LEASE_CHARACTERS)}`;
 }
 
 export function newRequestId(): string {
-  return `req_${random(RUN_CHARACTERS)}`;
+  return `req_${randomCharacters(RUN_CHARACTERS)}`;
 }
 
 /** One per process that opens an instance: tells a restarted supervisor from the one before. */
 export function newIncarnation(): string {
-  return random(LEASE_CHARACTERS);
+  return randomCharacters(LEASE_CHARACTERS);
 }
 
 /** An instance id becomes part of paths, of cgroups too. */

@@ -1,7 +1,7 @@
 import { LeaseLost, RunNotFound } from "../errors.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
-import type { Lease, RunChange, Store } from "../store/store.js";
+import type { Lease, RunChange, RunStore } from "../store/store.js";
 import { deferred, type Deferred } from "./deferred.js";
 import type { StoreGate } from "./store-gate.js";
 
@@ -24,7 +24,7 @@ export interface JournalWatcher {
  * for the store, and its end is never forgotten because the disk was full for a while.
  */
 export class Journal {
-  readonly #store: Store;
+  readonly #store: RunStore;
   readonly #gate: StoreGate;
   readonly #watcher: JournalWatcher;
   readonly #trouble = deferred<void>();
@@ -33,7 +33,7 @@ export class Journal {
   #writing = false;
   #closed: Error | null = null;
 
-  constructor(store: Store, gate: StoreGate, lease: Lease, watcher: JournalWatcher) {
+  constructor(store: RunStore, gate: StoreGate, lease: Lease, watcher: JournalWatcher) {
     this.#store = store;
     this.#gate = gate;
     this.#lease = lease;

@@ -1,9 +1,9 @@
 import { defaults } from "../defaults.js";
-import type { Store } from "../store/store.js";
+import type { RunStore } from "../store/store.js";
 import type { Clock, Timer } from "./clock.js";
 
 export interface LeasesOptions {
-  readonly store: Store;
+  readonly store: RunStore;
   readonly clock: Clock;
   readonly instanceId: string;
   /** How many leases there are to renew. */

@@ -1,4 +1,4 @@
-import type { StreamName } from "../anchor/host.js";
+import type { AnchorHost, RunAddress, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { FollowOptions, OutputChunk, ReadOptions } from "./api.js";
@@ -9,14 +9,15 @@ import { releaseOutput } from "./release-output.js";
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 export async function readOutput(
-  live: LiveRun,
+  host: AnchorHost,
+  run: RunAddress,
   stream: StreamName,
   options: ReadOptions = {},
 ): Promise<OutputChunk> {
   const { offset = 0, maxBytes = defaults.followBytes } = options;
   checkOffset("offset", offset);
   checkOffset("maxBytes", maxBytes);
-  const slice = await live.context.host.readOutput(live.facts.address, stream, offset, maxBytes);
+  const slice = await host.readOutput(run, stream, offset, maxBytes);
   return { stream, ...slice };
 }
 

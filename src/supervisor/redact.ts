@@ -9,6 +9,7 @@ const hidden = "***";
 const tokenShapes = new RegExp(
   [
     "-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\\s\\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)",
+    "\\bhft_[\\w-]{16,}", // Holdfast's own
     "(?<![\\w-])eyJ[\\w-]{8,}\\.[\\w-]{8,}(?:\\.[\\w-]*)?", // JSON web token
     "\\bsk-[\\w-]{16,}", // OpenAI, Anthropic and many after them
     "\\b(?:sk|rk|whsec)_(?:live_|test_)?\\w{16,}", // Stripe

@@ -29,12 +29,27 @@ class SupervisedRun implements Run {
     return this.#live.state.root?.pid ?? null;
   }
 
+  get size(): TerminalSize | null {
+    return this.#live.size;
+  }
+
   get firstStop(): FirstStop | null {
     return this.#live.firstStop;
   }
 
   get survivors(): readonly Survivor[] {
     return this.#live.state.name === "exiting" ? this.#live.state.survivors : [];
+  }
+
+  get idleMs(): number {
+    return this.#live.activity.idleMs;
+  }
+
+  async changed(from: Readonly<Record<StreamName, number>>): Promise<void> {
+    const { ranges } = this.#live;
+    const news = (): boolean =>
+      ranges.ended || ranges.range("stdout").end > from.stdout || ranges.range("stderr").end > from.stderr;
+    for (let { version } = ranges; !news(); version = ranges.version) await ranges.changed(version);
   }
 
   async wait(): Promise<RunRecord> {
@@ -73,7 +88,8 @@ class SupervisedRun implements Run {
   }
 
   read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
-    return readOutput(this.#live, stream, options);
+    const { context, facts } = this.#live;
+    return readOutput(context.host, facts.address, stream, options);
   }
 
   follow(options?: FollowOptions): AsyncIterable<OutputChunk> {

@@ -77,7 +77,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     }),
     start: (runId, leaseId) => {
       const env = buildEnvironment({
-        base: process.env,
+        base: options.inherit ?? process.env,
         set: options.env ?? {},
         clear: options.clearEnv ?? false,
         allow: options.allowEnv ?? [],

@@ -1,34 +1,41 @@
-import type { AnchorHost } from "../anchor/host.js";
+import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { SupervisorClosed } from "../errors.js";
+import { RunNotFound, SupervisorClosed } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
-import type { EventFilter, RunFilter, Store } from "../store/store.js";
+import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
+  CancelOptions,
   CommandInput,
+  OutputChunk,
   Problem,
+  ReadOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
   Retention,
   Run,
   SpawnOptions,
+  Stopped,
   Supervisor,
 } from "./api.js";
 import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
 import { Leases } from "./leases.js";
+import { readOutput } from "./output.js";
 import { Left } from "./reconcile/left.js";
+import { addressOf } from "./reconcile/look.js";
 import { OPEN, reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
 import { missed } from "./regain.js";
 import { retain } from "./retain.js";
 import { runOf } from "./run.js";
 import { StoreGate } from "./store-gate.js";
 import { spawn } from "./spawn.js";
+import { stop } from "./stop.js";
 
 export interface SupervisorParts {
-  readonly store: Store;
+  readonly store: RunStore;
   readonly host: AnchorHost;
   readonly clock?: Clock;
   readonly instanceId: string;
@@ -140,8 +147,21 @@ class ComposedSupervisor implements Supervisor {
     return tracked(this.#work, retain(this.#context, limits));
   }
 
+  async stop(runId: string, options?: CancelOptions): Promise<Stopped> {
+    this.#mustBeOpen("nothing was stopped");
+    return stop(this.#context, runId, options);
+  }
+
   async getRun(runId: string): Promise<RunRecord | null> {
     return this.#context.store.getRun(runId);
+  }
+
+  async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
+    const live = this.#context.live.get(runId);
+    if (live !== undefined) return readOutput(this.#context.host, live.facts.address, stream, options);
+    const record = await this.#context.store.getRun(runId);
+    if (record === null) throw new RunNotFound(runId);
+    return readOutput(this.#context.host, addressOf(record), stream, options);
   }
 
   async listRuns(filter: RunFilter = {}): Promise<readonly RunRecord[]> {

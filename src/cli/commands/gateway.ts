@@ -1,4 +1,6 @@
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
+import { parseDuration } from "../duration.js";
+import { optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 
 const examples = `
@@ -15,6 +17,17 @@ Examples:
   holdfast gateway run --json | jq 'select(.type == "decision")'
 `;
 
+const stopExamples = `
+leave      the runs go on under their anchors; a task is ended there when its
+           owner-loss time (two minutes) is over and no gateway has come back
+drain      wait for the tasks to end, then as leave; services are left
+terminate  stop every run, and wait until it is gone
+
+Examples:
+  holdfast gateway stop
+  holdfast gateway stop --runs drain --wait 10m
+`;
+
 export function addGatewayCommand(program: Command, finish: Finish): void {
   const gateway = program
     .command("gateway")
@@ -25,9 +38,54 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .summary("look after runs, in the foreground, until told to stop")
     .description("Look after the runs of this state directory, in the foreground, until told to stop.")
     .option("--json", "what happens, one JSON object per line, on stdout")
+    .option("--quiet", "say nothing; the log has it")
     .addHelpText("after", examples)
-    .action(async ({ json }: { readonly json?: true }) => {
+    .action(async ({ json, quiet }: { readonly json?: true; readonly quiet?: true }) => {
       const { runGateway } = await import("../gateway/run.js");
-      finish(await runGateway(json === true));
+      finish(await runGateway({ json: json === true, quiet: quiet === true }));
+    });
+  gateway
+    .command("start")
+    .summary("the same, in the background")
+    .description("Start a gateway in the background, and wait until it answers. Does nothing when one runs.")
+    .option("--json", "how it is, as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
+      const { startInBackground } = await import("../gateway/control.js");
+      finish(await startInBackground(json === true));
+    });
+  gateway
+    .command("stop")
+    .summary("stop it; the runs are left, drained or terminated")
+    .description("Stop the gateway. Its runs stay with their anchors unless told otherwise.")
+    .addOption(
+      new Option("--runs <policy>", "what becomes of the runs")
+        .choices(["leave", "drain", "terminate"])
+        .default("leave"),
+    )
+    .option("--wait <duration>", "with drain: how long to wait for tasks", optionValue(parseDuration), 60_000)
+    .option("--json", "what was done, as JSON")
+    .addHelpText("after", stopExamples)
+    .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {
+      const { stopInBackground } = await import("../gateway/control.js");
+      finish(await stopInBackground({ runs: flags.runs, waitMs: flags.wait }, flags.json === true));
+    });
+  gateway
+    .command("restart")
+    .summary("stop it, start it; its runs go on")
+    .description("Stop the gateway and start it again. Its runs go on meanwhile.")
+    .action(async () => {
+      const { restartInBackground } = await import("../gateway/control.js");
+      finish(await restartInBackground());
+    });
+  gateway
+    .command("status")
+    .summary("whether one runs, and how it is")
+    .description(
+      "Whether a gateway runs for this state directory, and how it is. Only reads. Exit status 1 when none does.",
+    )
+    .option("--json", "as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
+      const { showStatus } = await import("../gateway/control.js");
+      finish(await showStatus(json === true));
     });
 }

@@ -1,15 +1,26 @@
 import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
+import { logNews, openLog } from "../../gateway/log.js";
+import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { print } from "../runs/print.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Until told to stop; told twice, at once. */
-export async function runGateway(json: boolean): Promise<number> {
+export async function runGateway({ json, quiet }: { json: boolean; quiet: boolean }): Promise<number> {
   const told = stopRequested();
-  const gateway = await openGateway({ onNews: json ? asJson : asText });
-  await told;
-  if (!json) say("letting go of the runs; once more to leave at once", "dim");
+  const { home } = await openStateDirectory(resolveHome());
+  const log = openLog(home);
+  const show = json ? asJson : quiet ? () => {} : asText;
+  const gateway = await openGateway({
+    home,
+    onNews: (news) => {
+      logNews(log, news);
+      show(news);
+    },
+  });
+  await Promise.race([told, gateway.asked]);
+  if (!json && !quiet) say("letting go of the runs; once more to leave at once", "dim");
   void stopRequested().then(() => process.exit(0));
   await gateway.stop();
   return 0;

@@ -1,0 +1,228 @@
+import { InvalidArgumentError, Option, type Command } from "commander";
+import { parseDuration } from "../duration.js";
+import { optionValue, wholeNumber } from "../option-value.js";
+import type { Finish } from "../program.js";
+
+const keysExamples = `
+Keys: C-c, M-x, C-M-x, S-Tab, Enter, Tab, BSpace, Escape, Space, Up, Down,
+Left, Right, Home, End, PageUp, PageDown, Insert, Delete, F1 to F12, with C-,
+M- and S- in front; hex:1b5b41 for bytes, literal:text for text. They are sent
+as the program's terminal modes want them.
+
+Examples:
+  holdfast process send-keys 4k2m C-c
+  holdfast process send-keys 4k2m literal:yes Enter
+  holdfast process send-keys 4k2m --literal "ls -l"
+`;
+
+/** What is done to a run that is there. */
+export function addProcessCommand(program: Command, finish: Finish): void {
+  const process = program
+    .command("process")
+    .summary("steer a run: poll, write, keys, paste, resize, kill")
+    .description("Steer a run. Needs a gateway that holds it, except to read and to stop.");
+  const run = "its id, or the beginning of it";
+
+  process
+    .command("poll")
+    .summary("wait for news of it")
+    .description(
+      "Output since an offset, whether it seems to wait for input, how it ended. Consumes nothing.",
+    )
+    .argument("<run>", run)
+    .option("--wait <duration>", "wait this long for news, at most 30s", optionValue(parseDuration), 0)
+    .option("--stdout <offset>", "only what stdout has from this byte on", offset, 0)
+    .option("--stderr <offset>", "the same for stderr", offset, 0)
+    .option("--json", "as JSON")
+    .action(async (wanted: string, flags: { wait: number; stdout: number; stderr: number; json?: true }) => {
+      const { pollProcess } = await import("../process/act.js");
+      const { wait, stdout, stderr } = flags;
+      finish(
+        await pollProcess({
+          wanted,
+          waitMs: Math.min(wait, 30_000),
+          stdout,
+          stderr,
+          json: flags.json === true,
+        }),
+      );
+    });
+
+  process
+    .command("write")
+    .summary("bytes for its input")
+    .description("Write text, or what comes on stdin, to the run's input.")
+    .argument("<run>", run)
+    .argument("[text]", "left out: what comes on stdin")
+    .option("--close", "no more input after this")
+    .action(async (wanted: string, text: string | undefined, flags: { close?: true }) => {
+      const { writeProcess } = await import("../process/act.js");
+      finish(
+        await writeProcess(
+          wanted,
+          flags.close === true && text === undefined ? "" : (text ?? null),
+          flags.close === true,
+        ),
+      );
+    });
+
+  process
+    .command("send-keys")
+    .summary("press keys in its terminal")
+    .description("Press keys in the run's terminal.")
+    .argument("<run>", run)
+    .argument("<key...>", "names of keys")
+    .option("--literal", "the words are text, not names of keys")
+    .addHelpText("after", keysExamples)
+    .action(async (wanted: string, keys: string[], flags: { literal?: true }) => {
+      const { sendKeys } = await import("../process/act.js");
+      finish(await sendKeys(wanted, keys, flags.literal === true));
+    });
+
+  process
+    .command("paste")
+    .summary("paste text, bracketed when the program asked for it")
+    .description("Paste text, or what comes on stdin, into the run's terminal.")
+    .argument("<run>", run)
+    .argument("[text]", "left out: what comes on stdin")
+    .option("--submit", "press Enter afterwards")
+    .action(async (wanted: string, text: string | undefined, flags: { submit?: true }) => {
+      const { pasteProcess } = await import("../process/act.js");
+      finish(await pasteProcess(wanted, text ?? null, flags.submit === true));
+    });
+
+  process
+    .command("submit")
+    .summary("paste a line and press Enter")
+    .description("Paste text into the run's terminal and press Enter.")
+    .argument("<run>", run)
+    .argument("<text>", "the line")
+    .action(async (wanted: string, text: string) => {
+      const { pasteProcess } = await import("../process/act.js");
+      finish(await pasteProcess(wanted, text, true));
+    });
+
+  process
+    .command("resize")
+    .summary("change its terminal's size")
+    .description("Change the size of the run's terminal.")
+    .argument("<run>", run)
+    .argument("<rows>", "lines", wholeNumber)
+    .argument("<cols>", "columns", wholeNumber)
+    .action(async (wanted: string, rows: number, cols: number) => {
+      const { resizeProcess } = await import("../process/act.js");
+      finish(await resizeProcess(wanted, rows, cols));
+    });
+
+  process
+    .command("kill")
+    .summary("stop it; answers gone, or who is left")
+    .description(
+      "Stop a run and wait until it is gone; answers with the survivors when some cannot be killed.",
+    )
+    .argument("<run>", run)
+    .option("--grace <duration>", "from asking to terminate to killing", optionValue(parseDuration))
+    .option("--json", "as JSON")
+    .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
+      const { killProcess } = await import("../process/act.js");
+      finish(await killProcess(wanted, flags.grace ?? null, flags.json === true));
+    });
+
+  process
+    .command("remove")
+    .summary("hide it; stop it if it is running")
+    .description(
+      "Hide a run from lists at once, and stop it if it is running. Its record stays until it is proven empty.",
+    )
+    .argument("<run>", run)
+    .action(async (wanted: string) => {
+      const { removeProcess } = await import("../process/act.js");
+      finish(await removeProcess(wanted));
+    });
+}
+
+export function addScreenCommand(program: Command, finish: Finish): void {
+  program
+    .command("screen")
+    .summary("what a run's terminal shows now")
+    .description("What a run's terminal shows now, as text.")
+    .argument("<run>", "its id, or the beginning of it")
+    .option("--json", "with cursor, title and modes, as JSON")
+    .action(async (wanted: string, { json }: { readonly json?: true }) => {
+      const { showScreen } = await import("../process/act.js");
+      finish(await showScreen(wanted, json === true));
+    });
+}
+
+export function addAttachCommand(program: Command, finish: Finish): void {
+  program
+    .command("attach")
+    .summary("be a run's terminal, live")
+    .description("Show a run live and type into it. Several can; C-] detaches, and the run goes on.")
+    .argument("<run>", "its id, or the beginning of it")
+    .option("--read-only", "only watch")
+    .action(async (wanted: string, { readOnly }: { readonly readOnly?: true }) => {
+      const { attachTo } = await import("../process/attach.js");
+      finish(await attachTo(wanted, readOnly === true));
+    });
+}
+
+export function addLogsCommand(program: Command, finish: Finish): void {
+  program
+    .command("logs")
+    .summary("a run's output")
+    .description("The last lines of a run's output; with -f, also what comes, until it ends.")
+    .argument("<run>", "its id, or the beginning of it")
+    .option("-f, --follow", "go on until the run has ended")
+    .option("-n, --lines <n>", "so many lines of each stream", wholeNumber, 200)
+    .addOption(new Option("--stream <name>", "only this one").choices(["stdout", "stderr"]))
+    .option("--raw", "as it came, escape sequences and all")
+    .option("--json", "pieces with offsets, one JSON object per line")
+    .action(
+      async (
+        wanted: string,
+        flags: { follow?: true; lines: number; stream?: "stdout" | "stderr"; raw?: true; json?: true },
+      ) => {
+        const { showLogs } = await import("../process/logs.js");
+        finish(
+          await showLogs({
+            wanted,
+            streams: flags.stream === undefined ? ["stdout", "stderr"] : [flags.stream],
+            lines: flags.lines,
+            follow: flags.follow === true,
+            raw: flags.raw === true,
+            json: flags.json === true,
+          }),
+        );
+      },
+    );
+}
+
+export function addEventsCommand(program: Command, finish: Finish): void {
+  program
+    .command("events")
+    .summary("what happened, in order")
+    .description("What happened to all runs, or to one, in order. Only reads.")
+    .option("-f, --follow", "go on with what happens")
+    .option("--run <id>", "only of this run")
+    .option("--after <seq>", "only those after this number", offset, 0)
+    .option("--limit <n>", "at most the newest so many", wholeNumber, 100)
+    .option("--json", "one JSON object per line")
+    .action(async (flags: { follow?: true; run?: string; after: number; limit: number; json?: true }) => {
+      const { showEvents } = await import("../process/events.js");
+      finish(
+        await showEvents({
+          run: flags.run ?? null,
+          after: flags.after,
+          limit: flags.limit,
+          follow: flags.follow === true,
+          json: flags.json === true,
+        }),
+      );
+    });
+}
+
+function offset(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Write a whole number, 0 or more.");
+  return Number(text);
+}

@@ -1,0 +1,50 @@
+import type { StreamName } from "../../anchor/host.js";
+import { sanitizeText } from "../../output/sanitize.js";
+import { needGateway } from "../gateway/connect.js";
+import { print } from "../runs/print.js";
+import { fullRunId } from "./act.js";
+
+export interface LogsRequest {
+  readonly wanted: string;
+  readonly streams: readonly StreamName[];
+  readonly lines: number;
+  readonly follow: boolean;
+  readonly raw: boolean;
+  readonly json: boolean;
+}
+
+/** The last lines of a run's output, and then, if asked for, what comes. */
+export async function showLogs({ wanted, streams, lines, follow, raw, json }: LogsRequest): Promise<number> {
+  const connection = await needGateway();
+  const { client } = connection;
+  const runId = await fullRunId(connection, wanted);
+  const show = (piece: {
+    readonly stream: StreamName;
+    readonly offset: number;
+    readonly text: string;
+  }): void => {
+    if (piece.text === "") return;
+    print(json ? `${JSON.stringify(piece)}\n` : raw ? piece.text : sanitizeText(piece.text));
+  };
+  const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
+  for (const stream of streams) {
+    const page = await client.log({
+      params: { runId },
+      query: { stream, lines, ...(raw || json ? { raw: "1" } : {}) },
+    });
+    show(page);
+    from[stream] = page.nextOffset;
+  }
+  while (follow) {
+    const { run, output } = await client.poll({
+      params: { runId },
+      query: { ...from, waitMs: 30_000, maxChars: 1_000_000 },
+    });
+    for (const piece of output) {
+      if (streams.includes(piece.stream)) show(piece);
+      from[piece.stream] = piece.nextOffset;
+    }
+    if (run.state === "exited" && output.every(({ text }) => text === "")) break;
+  }
+  return 0;
+}

@@ -1,0 +1,108 @@
+import { request as httpRequest } from "node:http";
+import { GatewayUnreachable, HoldfastError } from "../errors.js";
+import { contract, type AnswerOf, type AskedOf, type Verb } from "./contract/contract.js";
+import type { ErrorAnswer } from "./server/error-answer.js";
+
+export interface ClientOptions {
+  /** The gateway's socket: `gateway.sock` in the state directory. */
+  readonly socketPath: string;
+  readonly token: string;
+}
+
+/** What a caller may leave out. */
+type Question<V extends Verb> = Partial<AskedOf<V>>;
+export type GatewayClient = {
+  readonly [V in Verb]: (question?: Question<V>, signal?: AbortSignal) => Promise<AnswerOf<V>>;
+};
+
+/** An error that the gateway answered with: its code and fields are those of the class it was there. */
+export class GatewayError extends HoldfastError {
+  readonly fields: Readonly<Record<string, unknown>>;
+  constructor({ code, message, ...fields }: ErrorAnswer["error"]) {
+    super(code, message);
+    this.fields = fields;
+  }
+}
+
+/** Everything a gateway can be asked, as functions. */
+export function createClient(options: ClientOptions): GatewayClient {
+  const verbs = Object.keys(contract) as Verb[];
+  return Object.fromEntries(
+    verbs.map((verb) => [
+      verb,
+      (question: Question<Verb> = {}, signal?: AbortSignal) => ask(options, verb, question, signal),
+    ]),
+  ) as GatewayClient;
+}
+
+async function ask(
+  options: ClientOptions,
+  verb: Verb,
+  question: Question<Verb>,
+  signal: AbortSignal | undefined,
+): Promise<unknown> {
+  const { method, path } = contract[verb];
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(String((question.params as Record<string, unknown> | undefined)?.[name] ?? "")),
+  );
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(question.query ?? {}))
+    if (value !== undefined) search.set(name, String(value));
+  const target = search.size === 0 ? filled : `${filled}?${search.toString()}`;
+  const body = method === "POST" ? JSON.stringify(question.body ?? {}) : null;
+  const { status, text } = await send(options, method, target, body, signal);
+  const answer = parse(text);
+  if (status >= 200 && status < 300) return answer;
+  const error = (answer as Partial<ErrorAnswer> | null)?.error;
+  throw new GatewayError(error ?? { code: "INTERNAL", message: `the gateway answered ${status}` });
+}
+
+function send(
+  { socketPath, token }: ClientOptions,
+  method: string,
+  path: string,
+  body: string | null,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const asking = httpRequest(
+      {
+        socketPath,
+        method,
+        path,
+        ...(signal === undefined ? {} : { signal }),
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(body === null
+            ? {}
+            : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
+        },
+      },
+      (response) => {
+        const parts: Buffer[] = [];
+        response.on("data", (part: Buffer) => parts.push(part));
+        response.on("error", reject);
+        response.on("end", () =>
+          resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
+        );
+      },
+    );
+    asking.on("error", (cause: NodeJS.ErrnoException) => {
+      if (signal?.aborted === true) return reject(cause);
+      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
+      const why = nobody
+        ? `no gateway listens on ${socketPath}`
+        : `the gateway on ${socketPath} broke off: ${cause.message}`;
+      reject(new GatewayUnreachable(why, { cause }));
+    });
+    asking.end(body ?? undefined);
+  });
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,37 @@
+import { exec } from "./exec.js";
+import { events, status, stop } from "./gateway.js";
+import { heartbeat, kill, log, paste, poll, remove, resize, screen, sendKeys, write } from "./process.js";
+import type { Asked, Answered, Heard } from "./route.js";
+import { getRun, listRuns } from "./runs.js";
+import { closeSession, decideApproval, listApprovals, listSessions, openSession } from "./sessions.js";
+
+/** Everything that can be asked of a gateway, by the verb that the client, the server and the command line all use. */
+export const contract = {
+  status,
+  stop,
+  events,
+  listRuns,
+  getRun,
+  exec,
+  poll,
+  log,
+  screen,
+  write,
+  sendKeys,
+  paste,
+  resize,
+  heartbeat,
+  kill,
+  remove,
+  openSession,
+  listSessions,
+  closeSession,
+  listApprovals,
+  decideApproval,
+} as const;
+
+export type Contract = typeof contract;
+export type Verb = keyof Contract;
+export type AskedOf<V extends Verb> = Asked<Contract[V]>;
+export type HeardOf<V extends Verb> = Heard<Contract[V]>;
+export type AnswerOf<V extends Verb> = Answered<Contract[V]>;

@@ -1,0 +1,86 @@
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import { nothing, outputPiece } from "./common.js";
+import { route } from "./route.js";
+import { runShape } from "./run-shape.js";
+
+const words = z.record(z.string(), z.string());
+const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096);
+
+/** What to run and how. Exactly one of `argv` and `command`. */
+export const execBody = z
+  .strictObject({
+    argv: z.array(z.string()).min(1).max(65_536).optional(),
+    /** Verbatim to `shell -c`, on a PTY. */
+    command: z.string().min(1).max(131_072).optional(),
+    shell: bounded("is empty").optional(),
+    pty: z.boolean().default(false),
+    /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. */
+    ptyFallback: z.boolean().default(false),
+    /** The whole environment; left out: the gateway's. */
+    environment: words.optional(),
+    /** On top of it. */
+    env: words.default({}),
+    allowEnv: z.array(z.string()).max(64).default([]),
+    cwd: bounded("is empty").optional(),
+    umask: z.int().min(0).max(0o777).optional(),
+    labels: words.default({}),
+    sessionKey: bounded("is empty").optional(),
+    agentId: bounded("is empty").optional(),
+    kind: z.enum(["task", "service"]).default("task"),
+    onEscape: z.enum(["fail", "sweep"]).optional(),
+    timeoutMs: z.number().min(0).default(defaults.execTimeoutMs),
+    noOutputTimeoutMs: z.number().min(0).default(0),
+    graceMs: z.number().min(0).max(600_000).optional(),
+    merge: z.boolean().default(false),
+    stdin: z.enum(["pipe", "null"]).default("null"),
+    /** All of the input, at once. */
+    input: z.string().max(1_048_576).optional(),
+    rows: z.int().min(1).max(1_000).optional(),
+    cols: z.int().min(1).max(2_000).optional(),
+    /** Return at once; the run goes on. */
+    background: z.boolean().default(false),
+    /** Wait this long for the end, then return; the run goes on. */
+    yieldMs: z.number().min(10).max(120_000).default(defaults.execYieldMs),
+    /** Of each stream, the newest so many characters. */
+    maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
+  })
+  .refine(({ argv, command }) => (argv === undefined) !== (command === undefined), {
+    message: "say what to run: argv, or command (for a shell, on a PTY), not both",
+    path: ["argv"],
+  });
+
+/** Why a run that has ended did not succeed; null: it did, or it goes on. */
+export const failureKind = z
+  .enum([
+    "not-found",
+    "not-executable",
+    "spawn-error",
+    "overall-timeout",
+    "no-output-timeout",
+    "signal",
+    "exit-code",
+    "cancelled",
+    "escape",
+    "lost",
+  ])
+  .nullable();
+
+export const exec = route({
+  method: "POST",
+  path: "/v1/exec",
+  summary: "Run a command; wait for its end, or for a while",
+  audience: "session",
+  params: nothing,
+  query: nothing,
+  body: execBody,
+  answer: z.object({
+    run: runShape,
+    /** It goes on in the background. */
+    running: z.boolean(),
+    failure: failureKind,
+    output: z.array(outputPiece),
+    /** A PTY was asked for and could not be had. */
+    ptyFellBack: z.boolean(),
+  }),
+});

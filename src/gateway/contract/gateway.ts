@@ -1,0 +1,68 @@
+import { z } from "zod";
+import { count, flag, nothing } from "./common.js";
+import { route } from "./route.js";
+
+export const status = route({
+  method: "GET",
+  path: "/v1/gateway",
+  summary: "How the gateway is",
+  audience: "session",
+  params: nothing,
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    instanceId: z.string(),
+    version: z.string(),
+    pid: z.int(),
+    home: z.string(),
+    startedAt: z.number(),
+    runs: z.int(),
+    tier: z.string().nullable(),
+  }),
+});
+
+export const stop = route({
+  method: "POST",
+  path: "/v1/gateway/stop",
+  summary: "Stop the gateway",
+  audience: "operator",
+  params: nothing,
+  query: nothing,
+  body: z.strictObject({
+    /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
+    runs: z.enum(["leave", "drain", "terminate"]).default("leave"),
+    waitMs: z.number().min(0).max(86_400_000).default(60_000),
+  }),
+  answer: z.object({ left: z.int(), ended: z.int(), terminated: z.int() }),
+});
+
+/** Not followed: one page. Followed: the same objects, one per line, until the caller leaves. */
+export const events = route({
+  method: "GET",
+  path: "/v1/events",
+  summary: "What happened, in order; replayable by sequence number",
+  audience: "session",
+  params: nothing,
+  query: z.strictObject({
+    after: count.default(0),
+    run: z.string().optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    follow: flag.optional(),
+  }),
+  body: nothing,
+  answer: z.object({
+    events: z.array(
+      z.object({
+        seq: z.int(),
+        runId: z.string(),
+        at: z.number(),
+        type: z.string(),
+        rootPid: z.int().nullable(),
+        descendants: z.int(),
+        data: z.record(z.string(), z.unknown()),
+      }),
+    ),
+    /** Ask from here for what comes next. */
+    after: z.int(),
+  }),
+});

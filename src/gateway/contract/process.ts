@@ -1,0 +1,162 @@
+import { z } from "zod";
+import { count, flag, nothing, outputPiece, runParams, stream, survivor } from "./common.js";
+import { route } from "./route.js";
+import { runShape } from "./run-shape.js";
+
+/** News of a run: what it wrote since, whether it waits, how it ended. Waits for some, up to 30 s; consumes nothing. */
+export const poll = route({
+  method: "GET",
+  path: "/v1/runs/{runId}/poll",
+  summary: "Wait for news of a run",
+  audience: "session",
+  params: runParams,
+  query: z.strictObject({
+    /** Byte offsets from which output is news; left out: everything kept. */
+    stdout: count.optional(),
+    stderr: count.optional(),
+    waitMs: z.coerce.number().min(0).max(30_000).default(0),
+    maxChars: z.coerce.number().int().min(0).max(1_000_000).default(20_000),
+  }),
+  body: nothing,
+  answer: z.object({
+    run: runShape,
+    output: z.array(outputPiece),
+    idleMs: z.number(),
+    waitingForInput: z.object({ seems: z.boolean(), because: z.string() }),
+    survivors: z.array(survivor),
+  }),
+});
+
+export const log = route({
+  method: "GET",
+  path: "/v1/runs/{runId}/log",
+  summary: "A page of a run's output",
+  audience: "session",
+  params: runParams,
+  query: z.strictObject({
+    stream: stream.default("stdout"),
+    /** In bytes; left out: by lines. */
+    offset: count.optional(),
+    maxBytes: z.coerce.number().int().min(1).max(1_048_576).default(65_536),
+    /** The newest so many lines. */
+    lines: z.coerce.number().int().min(1).max(100_000).default(200),
+    raw: flag.optional(),
+  }),
+  body: nothing,
+  answer: outputPiece,
+});
+
+export const write = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/write",
+  summary: "Bytes for a run's input",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z
+    .strictObject({
+      text: z.string().max(1_048_576).optional(),
+      base64: z.base64().max(1_398_104).optional(),
+      /** No more input after this. */
+      close: z.boolean().default(false),
+    })
+    .refine(({ text, base64, close }) => close || (text === undefined) !== (base64 === undefined), {
+      message: "say what to write: text or base64, or close",
+      path: ["text"],
+    }),
+  answer: nothing,
+});
+
+export const sendKeys = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/keys",
+  summary: "Press keys in a run's terminal",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z.strictObject({ keys: z.array(z.string().max(4_096)).min(1).max(1_000) }),
+  answer: nothing,
+});
+
+export const paste = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/paste",
+  summary: "Paste text, bracketed when the program asked for it",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z.strictObject({
+    text: z.string().max(1_048_576),
+    /** Press Enter afterwards. */
+    submit: z.boolean().default(false),
+  }),
+  answer: z.object({ bracketed: z.boolean() }),
+});
+
+export const resize = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/resize",
+  summary: "Change a run's terminal size",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z.strictObject({ rows: z.int().min(1).max(1_000), cols: z.int().min(1).max(2_000) }),
+  answer: nothing,
+});
+
+export const screen = route({
+  method: "GET",
+  path: "/v1/runs/{runId}/screen",
+  summary: "What a PTY program shows now",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    rows: z.array(z.string()),
+    cols: z.int(),
+    cursor: z.object({ x: z.int(), y: z.int(), visible: z.boolean() }),
+    title: z.string(),
+    alternate: z.boolean(),
+  }),
+});
+
+export const kill = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/kill",
+  summary: "Stop a run; answers when it is gone, or with who is left",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z.strictObject({
+    graceMs: z.number().min(0).max(600_000).optional(),
+    reason: z.string().max(200).optional(),
+  }),
+  answer: z.object({
+    outcome: z.enum(["gone", "ended-before", "survivors", "unknown"]),
+    survivors: z.array(survivor),
+    run: runShape,
+  }),
+});
+
+export const heartbeat = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/heartbeat",
+  summary: "Vouch that a silent run is making progress",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: nothing,
+  answer: nothing,
+});
+
+export const remove = route({
+  method: "DELETE",
+  path: "/v1/runs/{runId}",
+  summary: "Hide a run; stop it if it is running",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: nothing,
+  answer: nothing,
+});

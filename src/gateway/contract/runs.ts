@@ -1,0 +1,33 @@
+import { z } from "zod";
+import { flag, nothing, runParams } from "./common.js";
+import { route } from "./route.js";
+import { runShape } from "./run-shape.js";
+
+export const listRuns = route({
+  method: "GET",
+  path: "/v1/runs",
+  summary: "Runs, newest first",
+  audience: "session",
+  params: nothing,
+  query: z.strictObject({
+    all: flag.optional(),
+    session: z.string().optional(),
+    agent: z.string().optional(),
+    /** `key=value`; several are separated by commas. */
+    label: z.string().optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
+  body: nothing,
+  answer: z.object({ runs: z.array(runShape) }),
+});
+
+export const getRun = route({
+  method: "GET",
+  path: "/v1/runs/{runId}",
+  summary: "One run's record",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: nothing,
+  answer: runShape,
+});

@@ -1,0 +1,62 @@
+import { resolve } from "node:path";
+import { ExecDenied } from "../errors.js";
+import type { Approvals } from "../sessions/approvals.js";
+import { decideExec } from "../sessions/exec-rules.js";
+import { resolveExecutable } from "../sessions/resolve-executable.js";
+import type { Sessions } from "../sessions/sessions.js";
+import type { SessionRow } from "../store/session-record.js";
+import type { ExecIdentity, ExecQuestion } from "./handlers/handlers.js";
+import type { Asking } from "./server/app.js";
+
+export interface ExecGate {
+  readonly sessions: Sessions;
+  readonly approvals: Approvals;
+}
+
+/** What a run for this requester is marked with. Rejects with ExecDenied when a rule, or the person who was asked, says no. */
+export async function mayExec(
+  { sessions, approvals }: ExecGate,
+  { requester, gone }: Asking,
+  question: ExecQuestion,
+  wantedSession: string | undefined,
+): Promise<ExecIdentity> {
+  if (requester.kind === "operator") {
+    if (wantedSession === undefined) return {};
+    const { session } = await sessions.open(wantedSession);
+    return identityOf(sessions, session);
+  }
+  const session = await sessions.get(requester.sessionId);
+  if (session === null || session.closedAt !== null) throw new ExecDenied("its session has been closed");
+  await allowed(approvals, session, question, gone);
+  return identityOf(sessions, session);
+}
+
+async function allowed(
+  approvals: Approvals,
+  session: SessionRow,
+  { argv, cwd, env }: ExecQuestion,
+  gone: AbortSignal,
+): Promise<void> {
+  const where = resolve(cwd ?? process.cwd());
+  const executable = await resolveExecutable(argv[0] ?? "", { path: env["PATH"], cwd: where });
+  // What nobody can name cannot be judged. If it is simply not there, the run would fail anyway.
+  if (executable === null)
+    throw new ExecDenied(`${argv[0] ?? ""} is nothing that can be executed, or cannot be told from here`);
+  const request = { executable, argv, cwd: where };
+  const { effect, rule } = decideExec(session.execRules, request);
+  if (effect === "allow") return;
+  if (effect === "deny") throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
+  const { verdict, actor } = await approvals.ask(session, { ...request, rule }, { signal: gone });
+  if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : `${actor}`);
+}
+
+/** The run acts for its session: its token is in its environment, and in that of everything it starts. */
+async function identityOf(sessions: Sessions, session: SessionRow): Promise<ExecIdentity> {
+  const token = await sessions.issueToken(session.id);
+  if (token === null) throw new ExecDenied("its session has been closed");
+  return {
+    sessionKey: session.key,
+    ...(session.agentId === null ? {} : { agentId: session.agentId }),
+    env: { HOLDFAST_TOKEN: token },
+  };
+}

@@ -1,0 +1,157 @@
+import { constants } from "node:os";
+import type { StreamName } from "../../anchor/host.js";
+import { SpawnFailed } from "../../errors.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { AnswerOf, HeardOf } from "../contract/contract.js";
+import type { Asking } from "../server/app.js";
+import { textFrom } from "./text-output.js";
+
+type ExecBody = HeardOf<"exec">["body"];
+type Failure = AnswerOf<"exec">["failure"];
+
+/** Run a command for a caller: to its end, for a while, or at once in the background. */
+export async function execFor(
+  supervisor: Supervisor,
+  body: ExecBody,
+  asking: Asking,
+  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+): Promise<AnswerOf<"exec">> {
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
+  if (run === null) {
+    const record = await mustHave(supervisor, failed.runId);
+    return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
+  }
+  if (body.input !== undefined) await run.write(body.input).catch(() => {});
+  if (body.stdin === "pipe" && body.input !== undefined) await run.closeStdin().catch(() => {});
+  const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
+  const now = record ?? (await mustHave(supervisor, run.runId));
+  const ended = record !== null;
+  const streams: readonly StreamName[] = ["stdout", "stderr"];
+  const output = await Promise.all(
+    streams.map((stream) =>
+      textFrom(
+        (name, options) => supervisor.readOutput(run.runId, name, options),
+        stream,
+        0,
+        body.maxChars,
+        ended,
+      ),
+    ),
+  );
+  return { run: now, running: !ended, failure: ended ? failureOf(now) : null, output, ptyFellBack };
+}
+
+type Spawned =
+  | { readonly run: Run; readonly ptyFellBack: boolean; readonly failed: null }
+  | { readonly run: null; readonly ptyFellBack: boolean; readonly failed: SpawnFailed };
+
+async function spawn(
+  supervisor: Supervisor,
+  body: ExecBody,
+  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+): Promise<Spawned> {
+  const options = spawnOptions(body, identity);
+  const pty = body.pty || body.command !== undefined;
+  try {
+    return { run: await supervisor.spawn(inputOf(body, pty), options), ptyFellBack: false, failed: null };
+  } catch (error) {
+    if (!(error instanceof SpawnFailed)) throw error;
+    if (!(pty && body.ptyFallback && error.step === "pty"))
+      return { run: null, ptyFellBack: false, failed: error };
+  }
+  try {
+    return { run: await supervisor.spawn(inputOf(body, false), options), ptyFellBack: true, failed: null };
+  } catch (error) {
+    if (!(error instanceof SpawnFailed)) throw error;
+    return { run: null, ptyFellBack: true, failed: error };
+  }
+}
+
+function inputOf({ argv, command, shell }: ExecBody, pty: boolean): CommandInput {
+  if (argv !== undefined) return pty ? { io: "pty", argv } : { io: "pipe", argv };
+  const ptyCommand = command ?? "";
+  if (!pty) return { io: "pipe", argv: [shell ?? "/bin/sh", "-c", ptyCommand] };
+  return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
+}
+
+function spawnOptions(
+  body: ExecBody,
+  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+): SpawnOptions {
+  const { environment, cwd, umask, onEscape, graceMs, rows, cols, sessionKey, agentId } = body;
+  return {
+    ...(environment === undefined ? {} : { inherit: environment }),
+    allowEnv: body.allowEnv,
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(umask === undefined ? {} : { umask }),
+    labels: body.labels,
+    kind: body.kind,
+    ...(onEscape === undefined ? {} : { onEscape }),
+    timeoutMs: body.kind === "service" ? 0 : body.timeoutMs,
+    noOutputTimeoutMs: body.noOutputTimeoutMs,
+    ...(graceMs === undefined ? {} : { graceMs }),
+    merge: body.merge,
+    stdin: body.input === undefined ? body.stdin : "pipe",
+    ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
+    ...(sessionKey === undefined ? {} : { sessionKey }),
+    ...(agentId === undefined ? {} : { agentId }),
+    ...identity,
+    env: { ...body.env, ...identity.env },
+  };
+}
+
+/** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
+async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking): Promise<RunRecord | null> {
+  let timer: NodeJS.Timeout | undefined;
+  let left = (): void => {};
+  const yielded = new Promise<"yield">((resolve) => {
+    timer = setTimeout(() => resolve("yield"), yieldMs);
+  });
+  const vanished = new Promise<"gone">((resolve) => {
+    left = () => resolve("gone");
+    gone.addEventListener("abort", left, { once: true });
+    if (gone.aborted) left();
+  });
+  try {
+    const first = await Promise.race([run.wait(), yielded, vanished]);
+    if (first === "yield") return null;
+    if (first !== "gone") return first;
+    await run.cancel({ actor: `${requester.actor} (left)` });
+    return await run.wait();
+  } finally {
+    clearTimeout(timer);
+    gone.removeEventListener("abort", left);
+  }
+}
+
+async function mustHave(supervisor: Supervisor, runId: string): Promise<RunRecord> {
+  const record = await supervisor.getRun(runId);
+  if (record === null) throw new Error(`run ${runId} has no record`);
+  return record;
+}
+
+/** Why a run that has ended did not succeed. */
+export function failureOf({ exit }: RunRecord): Failure {
+  if (exit === null) return null;
+  switch (exit.reason) {
+    case "exit":
+      return exit.code === 0 ? null : "exit-code";
+    case "signal":
+      return "signal";
+    case "spawn-error":
+      if (exit.errno === constants.errno.ENOENT) return "not-found";
+      return exit.errno === constants.errno.EACCES ? "not-executable" : "spawn-error";
+    case "overall-timeout":
+    case "no-output-timeout":
+      return exit.reason;
+    case "manual-cancel":
+    case "shutdown":
+      return "cancelled";
+    case "ownership-escape":
+      return "escape";
+    case "owner-lost":
+    case "lost":
+      return "lost";
+  }
+}

@@ -1,0 +1,192 @@
+import type { Supervisor } from "../../supervisor/api.js";
+import type { RunFilter } from "../../store/store.js";
+import { BadInput, NotFound } from "../../errors.js";
+import { mayExec, type ExecGate } from "../exec-gate.js";
+import type { Handlers } from "../server/app.js";
+import type { Requester } from "../server/requester.js";
+import { execFor } from "./exec.js";
+import { pollRun } from "./poll.js";
+import { steered } from "./steered.js";
+import { logOf } from "./log.js";
+import { keysFor, pasteFor, screenshot, seemsToWait } from "./terminal.js";
+import { visibleRun, type Sees } from "./visible.js";
+import type { StopPolicy, Stopping } from "../stop.js";
+
+export interface Desk {
+  readonly supervisor: Supervisor;
+  readonly sees: Sees;
+  readonly gate: ExecGate;
+  readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
+  readonly stop: (policy: StopPolicy) => Promise<Stopping>;
+  /** Runs that were removed: hidden from lists, on record until proven empty. */
+  readonly hidden: Set<string>;
+}
+
+export interface ExecQuestion {
+  readonly argv: readonly string[];
+  readonly cwd: string | undefined;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface ExecIdentity {
+  readonly sessionKey?: string;
+  readonly agentId?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** One function for each verb of the contract. */
+export function createHandlers(desk: Desk): Handlers {
+  const { supervisor, sees, hidden } = desk;
+  const { sessions, approvals } = desk.gate;
+  const visible = (requester: Requester, runId: string) => visibleRun(supervisor, sees, requester, runId);
+  return {
+    status: () => desk.about(),
+    stop: ({ body }) => desk.stop(body),
+
+    events: async ({ query }, { requester }) => {
+      const { after, limit, run } = query;
+      const found = await supervisor.listEvents({
+        after,
+        limit,
+        ...(run === undefined ? {} : { runId: run }),
+      });
+      const events = [];
+      for (const event of found) {
+        const record = await supervisor.getRun(event.runId);
+        if (requester.kind === "operator" || (record !== null && (await sees(requester, record))))
+          events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
+      }
+      return { events, after: found.at(-1)?.seq ?? after };
+    },
+
+    listRuns: async ({ query }, { requester }) => {
+      const { all, session, agent, label, limit } = query;
+      const filter: RunFilter = {
+        ...(all === true ? {} : { states: ["starting", "running", "exiting"] }),
+        ...(session === undefined ? {} : { sessionKey: session }),
+        ...(agent === undefined ? {} : { agentId: agent }),
+        ...(label === undefined ? {} : { labels: pairs(label) }),
+        limit,
+      };
+      const runs = [];
+      for (const record of await supervisor.listRuns(filter))
+        if (!hidden.has(record.runId) && (await sees(requester, record))) runs.push(record);
+      return { runs };
+    },
+
+    getRun: ({ params }, { requester }) => visible(requester, params.runId),
+
+    exec: async ({ body }, asking) => {
+      const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
+      const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
+      const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body.sessionKey);
+      return execFor(supervisor, body, asking, identity);
+    },
+
+    poll: async ({ params, query }, asking) =>
+      pollRun(supervisor, await visible(asking.requester, params.runId), query, asking, seemsToWait),
+
+    log: async ({ params, query }, { requester }) =>
+      logOf(supervisor, await visible(requester, params.runId), query),
+
+    screen: async ({ params }, { requester }) => {
+      const { rows, ...rest } = await screenshot(supervisor, await visible(requester, params.runId));
+      return { ...rest, rows: [...rows] };
+    },
+
+    write: async ({ params, body }, { requester }) => {
+      const run = steered(supervisor, await visible(requester, params.runId));
+      if (body.text !== undefined) await run.write(body.text);
+      if (body.base64 !== undefined) await run.write(Buffer.from(body.base64, "base64"));
+      if (body.close) await run.closeStdin();
+      return {};
+    },
+
+    sendKeys: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      const run = steered(supervisor, record);
+      await run.write(await keysFor(supervisor, record, body.keys));
+      return {};
+    },
+
+    paste: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      const run = steered(supervisor, record);
+      const { bytes, bracketed } = await pasteFor(supervisor, record, body.text);
+      await run.write(bytes);
+      if (body.submit) await run.write("\r");
+      return { bracketed };
+    },
+
+    resize: async ({ params, body }, { requester }) => {
+      steered(supervisor, await visible(requester, params.runId)).resize(body);
+      return {};
+    },
+
+    heartbeat: async ({ params }, { requester }) => {
+      steered(supervisor, await visible(requester, params.runId)).heartbeat();
+      return {};
+    },
+
+    kill: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      const { graceMs } = body;
+      const { outcome, survivors } = await supervisor.stop(record.runId, {
+        actor: requester.actor,
+        ...(graceMs === undefined ? {} : { graceMs }),
+      });
+      return { outcome, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
+    },
+
+    remove: async ({ params }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      hidden.add(record.runId);
+      if (record.state !== "exited")
+        void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
+      return {};
+    },
+
+    openSession: async ({ body: { key, ...options } }) => {
+      const { session, created } = await sessions.open(key, defined(options));
+      const token = await sessions.issueToken(session.id);
+      if (token === null) throw new NotFound(`open session ${key}`);
+      return { session, created, token };
+    },
+
+    listSessions: async ({ query: { all, limit } }, { requester }) => {
+      const found = await sessions.list({ limit, ...(all === true ? {} : { open: true }) });
+      if (requester.kind === "operator") return { sessions: [...found] };
+      const self = await sessions.get(requester.sessionId);
+      if (self === null) return { sessions: [] };
+      return { sessions: found.filter((row) => sessions.requesterSees(self, row).visible) };
+    },
+
+    closeSession: async ({ params }, { requester }) => ({
+      closed: await sessions.close(params.id, requester.actor),
+    }),
+
+    listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
+
+    decideApproval: async ({ params, body }, { requester }) => {
+      const answer = await approvals.decide(params.id, body.verdict, requester.actor);
+      if (answer === null) throw new NotFound(`approval ${params.id}`);
+      return answer;
+    },
+  };
+}
+
+/** What was left out is not there, rather than undefined. */
+function defined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
+}
+
+function pairs(text: string): Record<string, string> {
+  return Object.fromEntries(
+    text.split(",").map((pair) => {
+      const equals = pair.indexOf("=");
+      if (equals < 1)
+        throw new BadInput("label", `${JSON.stringify(pair)} is not key=value; nothing was done`);
+      return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
+    }),
+  );
+}

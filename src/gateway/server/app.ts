@@ -1,0 +1,150 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { z } from "zod";
+import { defaults } from "../../defaults.js";
+import { BadInput, NotFound, TooLarge, TooManyRequests, Unauthorized } from "../../errors.js";
+import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/contract.js";
+import type { Route } from "../contract/route.js";
+import { answerFor, statusFor } from "./error-answer.js";
+import { Budget } from "./budget.js";
+import { matchPath } from "./match-path.js";
+import type { Requester } from "./requester.js";
+
+/** What a handler gets beside the question. `gone` aborts when the caller has left. */
+export interface Asking {
+  readonly requester: Requester;
+  readonly gone: AbortSignal;
+}
+
+export type Handlers = {
+  readonly [V in Verb]: (heard: HeardOf<V>, asking: Asking) => Promise<AnswerOf<V>>;
+};
+
+/** Answers that are no JSON object, or that go on: written by hand. True: it has answered. */
+export type Special = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  url: URL,
+  asking: Asking,
+) => Promise<boolean>;
+
+export interface AppOptions {
+  readonly handlers: Handlers;
+  readonly special: Special;
+  readonly authenticate: (token: string) => Promise<Requester | null>;
+  /** Hosts that may be named; null: any (a local socket has none). */
+  readonly hosts: ReadonlySet<string> | null;
+  readonly failed: (error: unknown, what: string) => void;
+}
+
+/** The gateway's answers, whatever they come in through. */
+export function createApp(options: AppOptions): (request: IncomingMessage, response: ServerResponse) => void {
+  const budget = new Budget(defaults.requestsPerSecond, defaults.requestBurst);
+  return (request, response) => {
+    const gone = new AbortController();
+    response.once("close", () => gone.abort());
+    answer(options, budget, request, response, gone.signal).catch((error: unknown) => {
+      if (statusFor(error) >= 500) options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
+      if (response.headersSent || response.destroyed) response.destroy();
+      else sendJson(response, statusFor(error), answerFor(error));
+    });
+  };
+}
+
+async function answer(
+  options: AppOptions,
+  budget: Budget,
+  request: IncomingMessage,
+  response: ServerResponse,
+  gone: AbortSignal,
+): Promise<void> {
+  mustBeLocal(options.hosts, request);
+  const requester = await requesterOf(options, request);
+  if (!budget.take(requester.actor)) throw new TooManyRequests();
+  const url = new URL(request.url ?? "/", "http://gateway");
+  const asking = { requester, gone };
+  if (await options.special(request, response, url, asking)) return;
+  const found = find(request.method ?? "", url.pathname);
+  if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
+  const { verb, route, params } = found;
+  // Not seen is not there: the same answer as for a path that does not exist.
+  if (route.audience === "operator" && requester.kind !== "operator")
+    throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
+  const heard = {
+    params: parse(route.params, params, "the path"),
+    query: parse(route.query, Object.fromEntries(url.searchParams), "the query"),
+    body: parse(route.body, route.method === "POST" ? await readBody(request) : {}, "the body"),
+  };
+  const handler = options.handlers[verb] as (heard: unknown, asking: Asking) => Promise<unknown>;
+  sendJson(response, 200, await handler(heard, asking));
+}
+
+/** A page in somebody's browser must not reach a gateway on loopback by any name it likes. */
+function mustBeLocal(hosts: ReadonlySet<string> | null, { headers }: IncomingMessage): void {
+  if (hosts === null) return;
+  const { host = "", origin } = headers;
+  const foreign =
+    !hosts.has(host) || (origin !== undefined && !hosts.has(origin.replace(/^https?:\/\//, "")));
+  if (foreign) throw new Unauthorized("this host or origin is not served");
+}
+
+/** Null: there is none, or it cannot be one. */
+export function bearerOf({ headers }: IncomingMessage): string | null {
+  return /^Bearer ([\w.~+/=-]{1,200})$/.exec(headers.authorization ?? "")?.[1] ?? null;
+}
+
+async function requesterOf({ authenticate }: AppOptions, request: IncomingMessage): Promise<Requester> {
+  const token = bearerOf(request);
+  const requester = token === null ? null : await authenticate(token);
+  if (requester === null) throw new Unauthorized("a valid token is needed");
+  return requester;
+}
+
+function find(
+  method: string,
+  path: string,
+): { readonly verb: Verb; readonly route: Route; readonly params: Record<string, string> } | null {
+  for (const verb of Object.keys(contract) as Verb[]) {
+    const route: Route = contract[verb];
+    const params = route.method === method ? matchPath(route.path, path) : null;
+    if (params !== null) return { verb, route, params };
+  }
+  return null;
+}
+
+function parse(shape: z.ZodType, value: unknown, where: string): unknown {
+  const parsed = shape.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const field = issue?.path.join(".") ?? "";
+  throw new BadInput(
+    field === "" ? where : field,
+    `${where} cannot be used${field === "" ? "" : `: ${field}`}: ${issue?.message ?? "it is not as agreed"}; nothing was done`,
+  );
+}
+
+async function readBody(request: IncomingMessage): Promise<unknown> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of request as AsyncIterable<Buffer>) {
+    size += part.length;
+    if (size > defaults.requestBytes) throw new TooLarge(defaults.requestBytes);
+    parts.push(part);
+  }
+  if (size === 0) return {};
+  try {
+    return JSON.parse(Buffer.concat(parts).toString("utf8")) as unknown;
+  } catch (error) {
+    throw new BadInput("body", `the body is not JSON (${(error as Error).message}); nothing was done`);
+  }
+}
+
+export function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  const text = Buffer.from(JSON.stringify(body));
+  response.writeHead(status, {
+    "content-type": "application/json",
+    "content-length": text.length,
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+  });
+  response.end(text);
+}

@@ -1,0 +1,114 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { WebSocketServer, type WebSocket } from "ws";
+import type { StreamName } from "../../anchor/host.js";
+import { HoldfastError } from "../../errors.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
+import { visibleRun, type Sees } from "../handlers/visible.js";
+import { frame, type FromViewer, type ToViewer } from "../attach-frames.js";
+import { matchPath } from "./match-path.js";
+import type { Requester } from "./requester.js";
+
+export const ATTACH_PATH = "/v1/runs/{runId}/attach";
+
+/** What a viewer has not read yet: beyond it, the next piece of output waits. */
+const BUFFERED = 1024 * 1024;
+
+export interface AttachParts {
+  readonly supervisor: Supervisor;
+  readonly sees: Sees;
+  readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
+}
+
+/**
+ * Live viewers of runs, over WebSocket: output as it comes, from the offsets asked for; input, size and stop from whoever
+ * may steer. Viewers come and go, several at a time, and the run does not notice.
+ */
+export class Attachments implements AsyncDisposable {
+  readonly #parts: AttachParts;
+  readonly #server = new WebSocketServer({
+    noServer: true,
+    maxPayload: 1024 * 1024,
+    perMessageDeflate: false,
+  });
+
+  constructor(parts: AttachParts) {
+    this.#parts = parts;
+  }
+
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on("error", () => socket.destroy());
+    this.#admit(request).then(
+      ({ run, url }) =>
+        this.#server.handleUpgrade(request, socket, head, (viewer) => {
+          void serve(run, viewer, url);
+        }),
+      (error: unknown) => {
+        const code = error instanceof HoldfastError ? error.code : "INTERNAL";
+        socket.end(
+          `HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n${JSON.stringify({ error: { code, message: error instanceof HoldfastError ? error.message : "" } })}`,
+        );
+      },
+    );
+  }
+
+  async #admit(request: IncomingMessage): Promise<{ readonly run: Run; readonly url: URL }> {
+    const { supervisor, sees, requesterOf } = this.#parts;
+    const requester = await requesterOf(request);
+    const url = new URL(request.url ?? "/", "http://gateway");
+    const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
+    const record = await visibleRun(supervisor, sees, requester, runId);
+    const run = supervisor.run(record.runId);
+    if (run === null)
+      throw new HoldfastError("NOT_STEERING", `run ${runId} has ended, or another supervisor holds it`);
+    return { run, url };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const viewer of this.#server.clients) viewer.close(1001, "the gateway stops");
+    this.#server.close();
+  }
+}
+
+async function serve(run: Run, viewer: WebSocket, url: URL): Promise<void> {
+  const left = new AbortController();
+  viewer.on("close", () => left.abort());
+  viewer.on("error", () => viewer.terminate());
+  const tell = (message: ToViewer): void => viewer.send(JSON.stringify(message));
+  viewer.on("message", (data: Buffer, binary: boolean) => {
+    obey(run, data, binary).catch((error: unknown) =>
+      tell({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
+    );
+  });
+  const offsets = Object.fromEntries(
+    (["stdout", "stderr"] as const).flatMap((stream) => {
+      const text = url.searchParams.get(stream);
+      return text !== null && /^\d{1,15}$/.test(text) ? [[stream, Number(text)] as const] : [];
+    }),
+  ) as Partial<Record<StreamName, number>>;
+  tell({ type: "attached", runId: run.runId, state: run.state, size: run.size });
+  for await (const { stream, offset, bytes } of run.follow({ offsets, signal: left.signal })) {
+    viewer.send(frame(stream, offset, bytes));
+    while (viewer.bufferedAmount > BUFFERED && !left.signal.aborted)
+      await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  if (left.signal.aborted) return;
+  const record = await run.wait().catch(() => null);
+  tell({ type: "ended", record });
+  viewer.close(1000);
+}
+
+async function obey(run: Run, data: Buffer, binary: boolean): Promise<void> {
+  if (binary) return run.write(data);
+  const message = JSON.parse(data.toString("utf8")) as FromViewer;
+  switch (message.type) {
+    case "resize":
+      return run.resize({ rows: message.rows, cols: message.cols });
+    case "eof":
+      return run.closeStdin();
+    case "stop":
+      return run.cancel(message.graceMs === undefined ? {} : { graceMs: message.graceMs });
+    case "ack":
+      return run.ack(message.stream, message.offset);
+  }
+}

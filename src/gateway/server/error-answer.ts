@@ -1,0 +1,43 @@
+import { HoldfastError } from "../../errors.js";
+
+/** The body of every answer that is not a success. */
+export interface ErrorAnswer {
+  readonly error: { readonly code: string; readonly message: string; readonly [field: string]: unknown };
+}
+
+/** HTTP's word for each code. A code that is not listed is a failure of ours. */
+const STATUS: Readonly<Record<string, number>> = {
+  BAD_INPUT: 400,
+  UNAUTHORIZED: 401,
+  EXEC_DENIED: 403,
+  RUN_NOT_FOUND: 404,
+  NOT_FOUND: 404,
+  NOT_OURS: 404,
+  RUN_EXISTS: 409,
+  LEASE_LOST: 409,
+  STALE_EPOCH: 409,
+  NOT_STEERING: 409,
+  STDIN_CLOSED: 409,
+  NOTHING_TO_ABANDON: 409,
+  INSTANCE_LOCKED: 409,
+  SESSION_TAKEN: 409,
+  TOO_LARGE: 413,
+  SPAWN_FAILED: 422,
+  TOO_MANY_REQUESTS: 429,
+  TOO_MANY_APPROVALS: 429,
+  STATE_UNUSABLE: 503,
+  ANCHOR_UNUSABLE: 503,
+  SUPERVISOR_CLOSED: 503,
+};
+
+export function statusFor(error: unknown): number {
+  return error instanceof HoldfastError ? (STATUS[error.code] ?? 500) : 500;
+}
+
+/** The code, the sentence and the error's own fields; never a stack, never a cause. */
+export function answerFor(error: unknown): ErrorAnswer {
+  if (!(error instanceof HoldfastError))
+    return { error: { code: "INTERNAL", message: "the gateway failed to answer; its log says why" } };
+  const { name: _name, cause: _cause, stack: _stack, code, message, ...fields } = error;
+  return { error: { ...fields, code, message } };
+}

@@ -1,0 +1,50 @@
+import { chmod, rm } from "node:fs/promises";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { join } from "node:path";
+import { defaults } from "../../defaults.js";
+import { StateUnusable } from "../../errors.js";
+
+export const gatewaySocket = (home: string): string => join(home, "gateway.sock");
+
+export interface Listening extends AsyncDisposable {
+  readonly server: Server;
+}
+
+/** On the state directory's own socket. Only for whoever holds the gateway's lock: a socket that is there is a dead one's. */
+export async function listenLocally(home: string, app: RequestListener): Promise<Listening> {
+  const path = gatewaySocket(home);
+  await rm(path, { force: true });
+  const server = bounded(app);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StateUnusable(path, `the gateway cannot listen on ${path}: ${cause.message}`, { cause })),
+    );
+    server.listen(path, resolve);
+  });
+  // The directory is private too; this is for the day somebody opens it up.
+  await chmod(path, 0o600);
+  return { server, [Symbol.asyncDispose]: () => close(server) };
+}
+
+/** Whoever is slow, silent or many holds up only himself. */
+function bounded(app: RequestListener): Server {
+  const server = createServer(
+    {
+      headersTimeout: defaults.requestMs,
+      requestTimeout: defaults.requestMs,
+      keepAliveTimeout: defaults.requestMs,
+      maxHeaderSize: 16 * 1024,
+      connectionsCheckingInterval: 5_000,
+    },
+    app,
+  );
+  server.maxConnections = defaults.connections;
+  server.maxRequestsPerSocket = 0;
+  return server;
+}
+
+async function close(server: Server): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeAllConnections();
+  await closed;
+}

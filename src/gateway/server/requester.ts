@@ -1,0 +1,30 @@
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { keptId } from "../../store/kept-id.js";
+
+/** On whose behalf something is asked. */
+export type Requester =
+  | { readonly kind: "operator"; readonly actor: string }
+  | { readonly kind: "session"; readonly actor: string; readonly sessionId: string };
+
+const FILE = "operator-token";
+
+/** Made once, 0600 in the private state directory: whoever can read it is the operator. */
+export async function operatorToken(home: string): Promise<string> {
+  return keptId(home, FILE, () => `hfo_${randomBytes(32).toString("base64url")}`);
+}
+
+/** For clients: makes nothing. */
+export async function readOperatorToken(home: string): Promise<string | null> {
+  return readFile(join(home, FILE), "utf8").then(
+    (text) => text.trim(),
+    () => null,
+  );
+}
+
+/** Compared by their hashes: those are of one length, and the time it takes tells nothing. */
+export function sameToken(one: string, other: string): boolean {
+  const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
+  return timingSafeEqual(hash(one), hash(other));
+}

@@ -1,0 +1,51 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { Supervisor } from "../../supervisor/api.js";
+import { contract } from "../contract/contract.js";
+import { tailEvents } from "../event-tail.js";
+import type { Sees } from "../handlers/visible.js";
+import type { Asking, Special } from "./app.js";
+import { sendJson } from "./app.js";
+import { openApi } from "./openapi.js";
+
+/** What is no question with one answer: streams, and the description of everything. */
+export function serveSpecial(supervisor: Supervisor, sees: Sees): Special {
+  return async (request, response, url, asking) => {
+    if (request.method !== "GET") return false;
+    if (url.pathname === "/openapi.json") {
+      sendJson(response, 200, openApi());
+      return true;
+    }
+    if (
+      url.pathname === contract.events.path &&
+      ["1", "true"].includes(url.searchParams.get("follow") ?? "")
+    ) {
+      await followEvents(supervisor, sees, response, url, asking);
+      return true;
+    }
+    return false;
+  };
+}
+
+/** One event per line, for as long as the caller reads; a slow reader is waited for, and nothing piles up. */
+async function followEvents(
+  supervisor: Supervisor,
+  sees: Sees,
+  response: ServerResponse,
+  url: URL,
+  { requester, gone }: Asking,
+): Promise<void> {
+  const after = Number(url.searchParams.get("after") ?? "0");
+  const runId = url.searchParams.get("run") ?? undefined;
+  response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
+  response.flushHeaders();
+  for await (const event of tailEvents(supervisor, Number.isSafeInteger(after) ? after : 0, runId, gone)) {
+    if (requester.kind !== "operator") {
+      const record = await supervisor.getRun(event.runId);
+      if (record === null || !(await sees(requester, record))) continue;
+    }
+    if (!response.write(`${JSON.stringify(event)}\n`))
+      await once(response, "drain", { signal: gone }).catch(() => undefined);
+  }
+  response.end();
+}

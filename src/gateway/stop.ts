@@ -1,0 +1,58 @@
+import type { RunRecord } from "../store/run-record.js";
+import type { Supervisor } from "../supervisor/api.js";
+
+export interface StopPolicy {
+  /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
+  readonly runs: "leave" | "drain" | "terminate";
+  /** How long to wait for tasks that are drained; the rest is left. */
+  readonly waitMs: number;
+}
+
+/** What was done about the runs. */
+export interface Stopping {
+  readonly left: number;
+  readonly ended: number;
+  readonly terminated: number;
+}
+
+/** See to the runs before the gateway leaves. Services are left in any case but `terminate`. */
+export async function settleRuns(supervisor: Supervisor, { runs, waitMs }: StopPolicy): Promise<Stopping> {
+  const held = (await openRuns(supervisor)).flatMap((record) => {
+    const run = supervisor.run(record.runId);
+    return run === null ? [] : [{ record, run }];
+  });
+  let ended = 0;
+  let terminated = 0;
+  if (runs === "terminate")
+    await Promise.all(
+      held.map(async ({ run }) => {
+        const { outcome } = await supervisor.stop(run.runId, { reason: "shutdown" });
+        if (outcome === "gone") terminated++;
+      }),
+    );
+  if (runs === "drain") {
+    const tasks = held.filter(({ record }) => record.kind === "task");
+    let timer: NodeJS.Timeout | undefined;
+    const enough = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, waitMs);
+    });
+    const all = Promise.all(
+      tasks.map(({ run }) =>
+        run.wait().then(
+          () => ended++,
+          () => undefined,
+        ),
+      ),
+    );
+    await Promise.race([all, enough]);
+    clearTimeout(timer);
+  }
+  return { left: held.length - ended - terminated, ended, terminated };
+}
+
+async function openRuns(supervisor: Supervisor): Promise<readonly RunRecord[]> {
+  return supervisor.listRuns({
+    ownerInstanceId: supervisor.instanceId,
+    states: ["starting", "running", "exiting"],
+  });
+}

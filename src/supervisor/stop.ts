@@ -1,0 +1,78 @@
+import type { AnchorLink, StopRequest, Survivor } from "../anchor/host.js";
+import { RunNotFound } from "../errors.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { CancelOptions, Stopped } from "./api.js";
+import { cancel } from "./cancel.js";
+import type { Context } from "./context.js";
+import { newRequestId } from "./ids.js";
+import type { LiveRun } from "./live-run.js";
+import { addressOf } from "./reconcile/look.js";
+
+/**
+ * Stop a run and see it through, whoever owns it: what is held here through its owner's connection, anything else by
+ * the key in its directory. Answers what became of it, never that it was asked for.
+ */
+export async function stop(context: Context, runId: string, options: CancelOptions = {}): Promise<Stopped> {
+  const live = context.live.get(runId);
+  if (live !== undefined) {
+    await cancel(live, options);
+    return outcomeOf(live);
+  }
+  const { store, host } = context;
+  const record = await store.getRun(runId);
+  if (record === null) throw new RunNotFound(runId);
+  if (record.state === "exited") return { outcome: "ended-before", survivors: [] };
+  const link = await host.attach(addressOf(record), 0);
+  if (link === null) return unanswered(context, record);
+  const {
+    reason = "manual-cancel",
+    actor = context.actor,
+    requestId = newRequestId(),
+    graceMs = null,
+  } = options;
+  const survivors = await seeThrough(link, { reason, actor, requestId, graceMs });
+  if (survivors === null) return unanswered(context, record);
+  return { outcome: survivors.length === 0 ? "gone" : "survivors", survivors };
+}
+
+/** Nobody answers: it had ended, or its anchor is dead. */
+async function unanswered({ host }: Context, record: RunRecord): Promise<Stopped> {
+  const { exit } = await host.remains(addressOf(record));
+  return { outcome: exit === null ? "unknown" : "ended-before", survivors: [] };
+}
+
+async function outcomeOf(live: LiveRun): Promise<Stopped> {
+  const ended = live.ended.promise.then(
+    () => "gone" as const,
+    // Somebody else owns it now, or this supervisor closes: nobody here can say.
+    () => "unknown" as const,
+  );
+  for (;;) {
+    const survivors = live.state.name === "exiting" ? live.state.survivors : [];
+    if (survivors.length > 0) return { outcome: "survivors", survivors };
+    const over = await Promise.race([ended, live.context.clock.pause(LOOK_MS, ended).then(() => null)]);
+    if (over !== null) return { outcome: over, survivors: [] };
+  }
+}
+
+/** Survivors are said at most once in `killReportMs`. */
+const LOOK_MS = 50;
+
+/** Who is left; nobody: it is gone. Null: its anchor said no more. */
+export async function seeThrough(
+  link: AnchorLink,
+  request: StopRequest,
+): Promise<readonly Survivor[] | null> {
+  try {
+    return await new Promise((resolve) => {
+      link.listen((event) => {
+        if (event.type === "exited") resolve([]);
+        if (event.type === "survivors" && event.survivors.length > 0) resolve(event.survivors);
+        if (event.type === "closed") resolve(null);
+      });
+      link.stop(request);
+    });
+  } finally {
+    link.close();
+  }
+}
