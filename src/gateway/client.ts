@@ -42,12 +42,11 @@ async function ask(
   signal: AbortSignal | undefined,
 ): Promise<unknown> {
   const { method, path } = contract[verb];
-  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
-    encodeURIComponent(String((question.params as Record<string, unknown> | undefined)?.[name] ?? "")),
-  );
+  const params: Readonly<Record<string, string>> = question.params ?? {};
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
   const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(question.query ?? {}))
-    if (value !== undefined) search.set(name, String(value));
+  const query = (question.query ?? {}) as Readonly<Record<string, string | number | undefined>>;
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
   const target = search.size === 0 ? filled : `${filled}?${search.toString()}`;
   const body = method === "POST" ? JSON.stringify(question.body ?? {}) : null;
   const { status, text } = await send(options, method, target, body, signal);

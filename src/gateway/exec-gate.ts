@@ -47,7 +47,7 @@ async function allowed(
   if (effect === "allow") return;
   if (effect === "deny") throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
   const { verdict, actor } = await approvals.ask(session, { ...request, rule }, { signal: gone });
-  if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : `${actor}`);
+  if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : actor);
 }
 
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */
