@@ -41,5 +41,6 @@ export type {
 } from "./store/run-record.js";
 export type { EventFilter, RunFilter } from "./store/store.js";
 export * from "./errors.js";
+export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./gateway/client.js";
 export { defaults, watchdogProfiles } from "./defaults.js";
 export { noOutputLimit, type WatchdogProfile } from "./supervisor/watchdog.js";
