@@ -112,13 +112,15 @@ async function authenticate(sessions: Sessions, operator: string, token: string)
 
 /** The operator sees everything; a session what its row and the run's session's row say. */
 function seesRuns(sessions: Sessions): Sees {
-  return async (requester, { sessionKey }) => {
+  return async (requester, { sessionKey, createdAt }) => {
     if (requester.kind === "operator") return true;
     const [self, row] = await Promise.all([
       sessions.get(requester.sessionId),
       sessionKey === null ? null : sessions.getByKey(sessionKey),
     ]);
-    return self !== null && row !== null && sessions.requesterSees(self, row).visible;
+    // A run is tied to its session by the key; one from before this session was another's of the same key.
+    const theirs = row !== null && createdAt >= row.createdAt;
+    return self !== null && theirs && sessions.requesterSees(self, row).visible;
   };
 }
 

@@ -21,6 +21,7 @@ interface RunFlags {
   readonly merge?: true;
   readonly onEscape: OnEscape;
   readonly buffer: number;
+  readonly detach?: true;
   readonly json?: true;
 }
 
@@ -41,6 +42,7 @@ Examples:
   holdfast run -- npm test
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
+  holdfast run --detach -- npm run dev
   holdfast run --label ticket=42 --env CI=1 --json -- make check
 `;
 
@@ -75,6 +77,7 @@ export function addRunCommand(program: Command, finish: Finish): void {
       optionValue(parseSize),
       defaults.spoolBytes,
     )
+    .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
     .configureHelp({
@@ -88,8 +91,12 @@ export function addRunCommand(program: Command, finish: Finish): void {
     })
     .addHelpText("after", examples)
     .action(async (argv: string[], flags: RunFlags) => {
-      const { runInForeground } = await import("../foreground/foreground.js");
       const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
+      if (flags.detach === true) {
+        const { runDetached } = await import("../process/detach.js");
+        return finish(await runDetached(input, spawnOptions(flags), flags.json === true));
+      }
+      const { runInForeground } = await import("../foreground/foreground.js");
       finish(
         await runInForeground({
           input,

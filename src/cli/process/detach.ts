@@ -1,0 +1,60 @@
+import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { exitCodes, spawnErrorCode } from "../exit-code.js";
+import { needGateway } from "../gateway/connect.js";
+import { print } from "../runs/print.js";
+import { say } from "../complain.js";
+
+/** Hand a command to the gateway, with the environment it would have here, and leave. Prints the run's id. */
+export async function runDetached(
+  input: CommandInput,
+  options: SpawnOptions,
+  json: boolean,
+): Promise<number> {
+  const { client } = await needGateway();
+  const {
+    cwd = process.cwd(),
+    umask,
+    labels = {},
+    env = {},
+    allowEnv = [],
+    graceMs,
+    onEscape,
+    merge = false,
+  } = options;
+  const inherited = options.clearEnv === true ? {} : ofNobody(process.env);
+  const { run, failure } = await client.exec({
+    body: {
+      ...("argv" in input ? { argv: [...input.argv] } : { command: input.ptyCommand }),
+      pty: input.io === "pty",
+      environment: inherited,
+      env: { ...env },
+      allowEnv: [...allowEnv],
+      cwd,
+      ...(umask === undefined ? {} : { umask }),
+      labels: { ...labels },
+      timeoutMs: options.timeoutMs ?? 0,
+      noOutputTimeoutMs: options.noOutputTimeoutMs ?? 0,
+      ...(graceMs === undefined ? {} : { graceMs }),
+      ...(onEscape === undefined ? {} : { onEscape }),
+      merge,
+      stdin: input.io === "pty" ? "pipe" : "null",
+      background: true,
+      maxChars: 0,
+    },
+  });
+  print(json ? `${JSON.stringify(run)}\n` : `${run.runId}\n`);
+  if (failure === null) return 0;
+  if (run.exit !== null) say(run.exit.detail ?? failure, "red");
+  return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;
+}
+
+/** The caller's environment, without what marks a run: the new one has marks of its own. */
+function ofNobody(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).filter(
+      (entry): entry is [string, string] =>
+        entry[1] !== undefined &&
+        !/^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/.test(entry[0]),
+    ),
+  );
+}
