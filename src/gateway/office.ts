@@ -9,6 +9,7 @@ import type { Sees } from "./handlers/visible.js";
 import { Unauthorized } from "../errors.js";
 import { bearerOf, createApp } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
+import { Metrics } from "./metrics.js";
 import { listenLocally } from "./server/listen.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
@@ -68,12 +69,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return done;
     },
   });
+  const metrics = new Metrics(supervisor);
+  await metrics.start();
   const operator = await operatorToken(home);
   const listening = await listenLocally(
     home,
     createApp({
       handlers,
-      special: serveSpecial(supervisor, sees),
+      special: serveSpecial(supervisor, sees, metrics),
       authenticate: (token) => authenticate(sessions, operator, token),
       hosts: null,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
@@ -94,6 +97,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     asked: asked.promise,
     settle,
     async [Symbol.asyncDispose]() {
+      await metrics[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();

@@ -4,14 +4,20 @@ import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
 import { tailEvents } from "../event-tail.js";
 import type { Sees } from "../handlers/visible.js";
+import type { Metrics } from "../metrics.js";
 import type { Asking, Special } from "./app.js";
 import { sendJson } from "./app.js";
 import { openApi } from "./openapi.js";
 
 /** What is no question with one answer: streams, and the description of everything. */
-export function serveSpecial(supervisor: Supervisor, sees: Sees): Special {
+export function serveSpecial(supervisor: Supervisor, sees: Sees, metrics: Metrics): Special {
   return async (request, response, url, asking) => {
     if (request.method !== "GET") return false;
+    if (url.pathname === "/metrics" && asking.requester.kind === "operator") {
+      response.writeHead(200, { "content-type": "text/plain; version=0.0.4", "cache-control": "no-store" });
+      response.end(await metrics.text());
+      return true;
+    }
     if (url.pathname === "/openapi.json") {
       sendJson(response, 200, openApi());
       return true;

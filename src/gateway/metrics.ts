@@ -1,0 +1,123 @@
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { RunEvent } from "../store/run-event.js";
+import type { Supervisor } from "../supervisor/api.js";
+import { tailEvents } from "./event-tail.js";
+
+const PREFIX = "holdfast_run_";
+
+/** What Prometheus is told, counted from the durable events of all supervisors of the state directory since this gateway's start. */
+export class Metrics implements AsyncDisposable {
+  readonly #registry = new Registry();
+  readonly #supervisor: Supervisor;
+  readonly #ended = new AbortController();
+  readonly #stops = new Map<string, number>();
+  #counting: Promise<void> = Promise.resolve();
+
+  readonly #spawned = this.#counter("spawn_total", "commands executed");
+  readonly #exited = this.#counter("exit_total", "runs ended, by reason", ["reason"]);
+  readonly #timedOut = this.#counter("timeout_total", "runs ended by a timeout", ["type"]);
+  readonly #cleaned = this.#counter("cleanup_kill_total", "processes ended besides the leader", ["mode"]);
+  readonly #orphans = this.#counter("reconcile_orphans_total", "runs found without an owner and seen to");
+  readonly #stolen = this.#counter("lease_steal_total", "leases taken from a dead or stuck owner");
+  readonly #escaped = this.#counter("ownership_escape_total", "runs that left detached processes behind");
+  readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
+  readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
+
+  constructor(supervisor: Supervisor) {
+    this.#supervisor = supervisor;
+    const live = new Gauge({
+      name: "holdfast_runs",
+      help: "open runs, by state",
+      labelNames: ["state"],
+      registers: [this.#registry],
+      collect: async () => {
+        const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
+        for (const state of ["starting", "running", "exiting"] as const)
+          live.set({ state }, open.filter((run) => run.state === state).length);
+      },
+    });
+  }
+
+  /** From the newest event there is. */
+  async start(): Promise<void> {
+    const [newest] = await this.#supervisor.listEvents({ newestFirst: true, limit: 1 });
+    this.#counting = this.#count(newest?.seq ?? 0);
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ended.abort();
+    await this.#counting;
+  }
+
+  async #count(after: number): Promise<void> {
+    // A store that cannot be read now is asked again from the same place.
+    for (let last = after; !this.#ended.signal.aborted;) {
+      try {
+        for await (const event of tailEvents(this.#supervisor, last, undefined, this.#ended.signal)) {
+          last = event.seq;
+          await this.#note(event);
+        }
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, 1_000).unref());
+      }
+    }
+  }
+
+  async #note(event: RunEvent): Promise<void> {
+    switch (event.type) {
+      case "spawn": {
+        this.#spawned.inc();
+        const record = await this.#supervisor.getRun(event.runId);
+        if (record !== null) this.#spawnSeconds.observe(Math.max(0, event.at - record.createdAt) / 1000);
+        return;
+      }
+      case "cancel":
+        this.#stops.set(event.runId, event.at);
+        return;
+      case "exit": {
+        const { reason } = event.data;
+        this.#exited.inc({ reason });
+        if (reason === "overall-timeout") this.#timedOut.inc({ type: "overall" });
+        if (reason === "no-output-timeout") this.#timedOut.inc({ type: "no_output" });
+        const stopped = this.#stops.get(event.runId);
+        if (stopped !== undefined) this.#stopSeconds.observe(Math.max(0, event.at - stopped) / 1000);
+        this.#stops.delete(event.runId);
+        return;
+      }
+      case "cleanup":
+        this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
+        return;
+      case "escape":
+        this.#escaped.inc();
+        return;
+      case "reconcile":
+        if (event.data.action !== "leave") this.#orphans.inc();
+        if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
+        return;
+      case "output":
+      case "attach":
+        return;
+    }
+  }
+
+  #counter<Label extends string = never>(
+    name: string,
+    help: string,
+    labelNames: Label[] = [],
+  ): Counter<Label> {
+    return new Counter({ name: `${PREFIX}${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #histogram(name: string, help: string): Histogram {
+    return new Histogram({
+      name: `${PREFIX}${name}`,
+      help,
+      buckets: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60],
+      registers: [this.#registry],
+    });
+  }
+}
