@@ -10,6 +10,7 @@ import {
   addScreenCommand,
 } from "./commands/process.js";
 import { addRunCommand } from "./commands/run.js";
+import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -57,6 +58,8 @@ function buildProgram(finish: Finish): Command {
   addGatewayCommand(program, finish);
   addForeignCommand(program, finish);
   addDoctorCommand(program, finish);
+  addServiceCommand(program, finish);
+  addConfigCommand(program, finish);
   return program;
 }
 

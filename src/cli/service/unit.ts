@@ -1,0 +1,42 @@
+/** What a user's systemd is told to keep a gateway running. */
+export interface UnitFacts {
+  readonly node: string;
+  readonly main: string;
+  readonly home: string;
+}
+
+/**
+ * `Delegate` gives each run a cgroup of its own; `KillMode=process` and `OOMPolicy=continue` leave the runs to their
+ * anchors when the gateway is stopped, restarted, or killed for want of memory.
+ */
+export function systemdUnit({ node, main, home }: UnitFacts): string {
+  return `[Unit]
+Description=Holdfast gateway
+StartLimitIntervalSec=60
+StartLimitBurst=10
+
+[Service]
+Type=exec
+ExecStart=${quoted(node)} ${quoted(main)} gateway run --quiet
+Environment=${quoted(`HOLDFAST_HOME=${home}`)}
+Restart=on-failure
+RestartSec=1
+Delegate=yes
+KillMode=process
+OOMPolicy=continue
+TimeoutStopSec=30
+
+[Install]
+WantedBy=default.target
+`;
+}
+
+/** systemd.syntax(7): C-style quotes; `%` begins a specifier, `$` a variable. */
+function quoted(word: string): string {
+  const safe = word
+    .replaceAll("\\", "\\\\")
+    .replaceAll('"', '\\"')
+    .replaceAll("%", "%%")
+    .replaceAll("$", "$$$$");
+  return `"${safe}"`;
+}

@@ -1,0 +1,49 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { systemdUnit } from "../../src/cli/service/unit.js";
+import { Stage } from "./stage.js";
+
+let stage: Stage;
+beforeEach(async () => {
+  stage = await Stage.open();
+});
+afterEach(() => stage[Symbol.asyncDispose]());
+
+test("the unit delegates cgroups and leaves the runs alone when the gateway goes", async () => {
+  const { code, stdout } = await stage.shell(`XDG_CONFIG_HOME=/nowhere holdfast service install --print`);
+  expect(code).toBe(0);
+  for (const line of ["Delegate=yes", "KillMode=process", "OOMPolicy=continue", "WantedBy=default.target"])
+    expect(stdout.split("\n")).toContain(line);
+  expect(stdout).toContain(`"HOLDFAST_HOME=${stage.home}"`);
+});
+
+test("it is written where systemd looks, and says what to do next", async () => {
+  const config = join(stage.home, "config");
+  const { code, stdout, stderr } = await stage.shell(`XDG_CONFIG_HOME='${config}' holdfast service install`);
+  const path = join(config, "systemd/user/holdfast.service");
+  expect({ code, stdout }).toEqual({ code: 0, stdout: `wrote ${path}\n` });
+  expect(stderr).toContain("systemctl --user");
+  expect(stderr).toContain("enable-linger");
+  expect(await readFile(path, "utf8")).toContain("gateway run --quiet");
+});
+
+test("odd paths reach systemd as they are", () => {
+  const unit = systemdUnit({ node: '/a "b"/node', main: "/50%/main.js", home: "/x\\y/$z" });
+  expect(unit).toContain('ExecStart="/a \\"b\\"/node" "/50%%/main.js" gateway run --quiet');
+  expect(unit).toContain('Environment="HOLDFAST_HOME=/x\\\\y/$$z"');
+});
+
+test("config check says what is wrong and where; show fills in what is not said", async () => {
+  await mkdir(stage.home, { recursive: true });
+  const path = join(stage.home, "config.toml");
+  await writeFile(path, '[[foreign]]\nname = "x"\nmarker = "X_ID"\n');
+  const good = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
+  expect(good).toMatchObject({ code: 0, stdout: `${path} can be used; foreign profiles: x\n` });
+  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show`);
+  expect(JSON.parse(shown.stdout)).toMatchObject({ path, foreign: [{ name: "x", owner: "orphaned" }] });
+  await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
+  const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
+  expect(bad.code).toBe(2);
+  expect(bad.stderr).toContain("foreign.0");
+});
