@@ -41,6 +41,8 @@ void put_facts(struct json *json, const struct member *member) {
   put_number(json, ",\"pgid\":", (uint64_t)member->pgid);
   put_number(json, ",\"sid\":", (uint64_t)member->sid);
   put_number(json, ",\"uid\":", member->uid);
+  put_number(json, ",\"cpuMs\":", member->cpu_ms);
+  put_number(json, ",\"rssKb\":", member->rss_kb);
   put_text(json, ",\"command\":", member->command);
 }
 

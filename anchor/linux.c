@@ -78,7 +78,7 @@ static bool write_at(int dir, const char *name, const char *text) {
 struct stat_line {
   pid_t ppid, pgid, sid;
   int threads;
-  uint64_t start;
+  uint64_t start, cpu_ms, rss_kb;
   char state;
   char command[COMMAND_SIZE];
 };
@@ -96,11 +96,14 @@ static bool read_stat(pid_t pid, struct stat_line *out) {
   if (open == NULL || close == NULL || close < open) return false;
   *close = 0;
   snprintf(out->command, sizeof out->command, "%s", open + 1);
-  unsigned long long start;
-  if (sscanf(close + 2, "%c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &out->state,
-             &out->ppid, &out->pgid, &out->sid, &out->threads, &start) != 6)
+  unsigned long long start, user, system;
+  long pages;
+  if (sscanf(close + 2, "%c %d %d %d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %d %*d %llu %*u %ld", &out->state,
+             &out->ppid, &out->pgid, &out->sid, &user, &system, &out->threads, &start, &pages) != 9)
     return false;
   out->start = start;
+  out->cpu_ms = (user + system) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+  out->rss_kb = pages < 0 ? 0 : (uint64_t)pages * (uint64_t)(sysconf(_SC_PAGESIZE) / 1024);
   return true;
 }
 
@@ -202,6 +205,8 @@ bool os_look(pid_t pid, struct member *out) {
   out->pgid = line.pgid;
   out->sid = line.sid;
   out->threads = line.threads;
+  out->cpu_ms = line.cpu_ms;
+  out->rss_kb = line.rss_kb;
   out->state = line.state;
   memcpy(out->command, line.command, sizeof out->command);
   char path[32];

@@ -26,6 +26,7 @@ struct member {
   int handle;
   pid_t ppid, pgid, sid;
   uid_t uid;
+  uint64_t cpu_ms, rss_kb;
   int threads; /* a zombie with more than one has only lost its first */
   char state;
   char command[COMMAND_SIZE];

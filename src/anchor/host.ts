@@ -241,6 +241,9 @@ export interface ProcessEvidence {
     readonly sessionId: number;
     readonly command: string;
     readonly state: string;
+    /** Used so far, and resident now. */
+    readonly cpuMs: number;
+    readonly rssKb: number;
   }[];
 }
 

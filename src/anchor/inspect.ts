@@ -106,6 +106,8 @@ function evidence(value: unknown): ProcessEvidence {
         sessionId: whole(descendant["sid"]),
         command: string(descendant["command"]),
         state: string(descendant["state"]),
+        cpuMs: whole(descendant["cpuMs"]),
+        rssKb: whole(descendant["rssKb"]),
       };
     }),
   };

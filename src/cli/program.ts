@@ -7,6 +7,7 @@ import {
   addEventsCommand,
   addLogsCommand,
   addProcessCommand,
+  addPsCommand,
   addScreenCommand,
 } from "./commands/process.js";
 import { addRunCommand } from "./commands/run.js";
@@ -49,6 +50,7 @@ function buildProgram(finish: Finish): Command {
     .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
   addRunCommand(program, finish);
   addRunsCommand(program, finish);
+  addPsCommand(program, finish);
   addLogsCommand(program, finish);
   addAttachCommand(program, finish);
   addScreenCommand(program, finish);

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../duration.js";
-import { optionValue, wholeNumber } from "../option-value.js";
+import { collectPairs, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 
 const keysExamples = `
@@ -151,6 +151,24 @@ export function addScreenCommand(program: Command, finish: Finish): void {
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
       const { showScreen } = await import("../process/act.js");
       finish(await showScreen(wanted, json === true));
+    });
+}
+
+export function addPsCommand(program: Command, finish: Finish): void {
+  program
+    .command("ps")
+    .summary("what is running, with processes, CPU and memory")
+    .description(
+      "Open runs with their live process trees, CPU time and memory. Only reads; needs no gateway.",
+    )
+    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs, {})
+    .option("-w, --watch", "again every two seconds")
+    .option("--json", "records and processes as JSON; with --watch one line each time")
+    .action(async (flags: { label: Record<string, string>; watch?: true; json?: true }) => {
+      const { showProcesses } = await import("../ps/ps.js");
+      finish(
+        await showProcesses({ labels: flags.label, watch: flags.watch === true, json: flags.json === true }),
+      );
     });
 }
 

@@ -45,6 +45,8 @@ describe("a run that lives", () => {
     sessionId,
     command,
     state,
+    cpuMs: 0,
+    rssKb: 0,
   });
 
   test("is shown with its whole tree, orphans and detached ones included", () => {

@@ -1,0 +1,121 @@
+import { setTimeout } from "node:timers/promises";
+import { isatty } from "node:tty";
+import type { ProcessEvidence } from "../../anchor/host.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
+import { openObservatory, type Observatory } from "../operator/observer.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { careOf, statusOf } from "../runs/status.js";
+import { table } from "../runs/table.js";
+import { formatSize } from "../size.js";
+
+export interface PsRequest {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly watch: boolean;
+  readonly json: boolean;
+}
+
+/** One open run, with the processes that live in it. */
+export interface Shown {
+  readonly record: RunRecord;
+  readonly care: string | null;
+  readonly processes: ProcessEvidence["descendants"];
+}
+
+const EVERY_MS = 2_000;
+
+/** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
+export async function showProcesses({ labels, watch, json }: PsRequest): Promise<number> {
+  await using observatory = await openObservatory();
+  await using store =
+    observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
+  for (;;) {
+    const shown = observatory === null || store === null ? [] : await look(observatory, store, labels);
+    if (json) print(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
+    else {
+      // Home and clear below: what is shown again does not scroll away.
+      if (watch && isatty(1)) print("\x1b[H\x1b[2J");
+      if (shown.length > 0)
+        print(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+      else say("nothing is running", "dim");
+    }
+    if (!watch) return 0;
+    await setTimeout(EVERY_MS);
+  }
+}
+
+async function look(
+  { host }: Observatory,
+  store: ReadStore,
+  labels: Readonly<Record<string, string>>,
+): Promise<readonly Shown[]> {
+  const records = await store.listRuns({ states: ["starting", "running", "exiting"], labels });
+  const now = await store.now();
+  const anchors = records.flatMap(({ anchor, bootId, pidNamespace }) =>
+    anchor !== null && bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace
+      ? [anchor]
+      : [],
+  );
+  const evidence = await host.inspect(anchors);
+  const byPid = new Map(anchors.map((anchor, at) => [anchor.pid, evidence[at]] as const));
+  return records.map((record) => {
+    const found = record.anchor === null ? undefined : byPid.get(record.anchor.pid);
+    const processes = found?.matches === true ? found.descendants : [];
+    return { record, care: careOf(record, host.machine, now), processes };
+  });
+}
+
+export function psLines(shown: readonly Shown[], now: number, width: number | null): string[] {
+  const rows = shown.flatMap(({ record, care, processes }) => [
+    [
+      record.runId,
+      [statusOf(record), care].filter((word) => word !== null).join(", "),
+      formatDuration(Math.max(0, now - (record.startedAt ?? record.createdAt))),
+      formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
+      formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
+      String(processes.length),
+      sanitizeLine(record.command),
+    ],
+    ...branches(processes, record.anchor?.pid ?? 0),
+  ]);
+  const [head, ...lines] = table(
+    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "COMMAND"], ...rows],
+    width,
+  );
+  return [paletteFor(1).bold(head ?? ""), ...lines];
+}
+
+/** Its processes, children under their parents. */
+function branches(processes: Shown["processes"], top: number): string[][] {
+  const children = new Map<number, Shown["processes"][number][]>();
+  for (const each of processes) children.set(each.parentPid, [...(children.get(each.parentPid) ?? []), each]);
+  const lines: string[][] = [];
+  const below = (parent: number, indent: string): void => {
+    const nodes = children.get(parent) ?? [];
+    children.delete(parent);
+    for (const [at, { identity, cpuMs, rssKb, command }] of nodes.entries()) {
+      const last = at === nodes.length - 1;
+      lines.push([
+        "",
+        "",
+        "",
+        formatDuration(cpuMs),
+        formatSize(rssKb * 1024),
+        String(identity.pid),
+        `${indent}${last ? "└─" : "├─"} ${sanitizeLine(command)}`,
+      ]);
+      below(identity.pid, `${indent}${last ? "   " : "│  "}`);
+    }
+  };
+  below(top, "");
+  return lines;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

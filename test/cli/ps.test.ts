@@ -1,0 +1,64 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { psLines } from "../../src/cli/ps/ps.js";
+import { sampleRecord } from "./sample-record.js";
+import { sees, Stage } from "./stage.js";
+
+let stage: Stage;
+beforeEach(async () => {
+  stage = await Stage.open();
+});
+afterEach(() => stage[Symbol.asyncDispose]());
+
+test("shows a run with the processes that live in it, detached ones included, and changes nothing", async () => {
+  const { child, finished } = stage.start(
+    "run",
+    "--label",
+    "a=b",
+    "--on-escape",
+    "sweep",
+    "--",
+    "sh",
+    "-c",
+    "setsid sleep 7051 & echo up; sleep 7052",
+  );
+  await sees(child.stdout, "up");
+  const { code, stdout } = await stage.holdfast("ps");
+  expect(code).toBe(0);
+  const [head, run, ...processes] = stdout.trimEnd().split("\n");
+  expect(head).toMatch(/^RUN +STATUS +TIME +CPU +MEMORY +PROCS +COMMAND$/);
+  expect(run).toMatch(/^run_\w+ +running +\S+ +\S+ +[\d.]+ [KM]iB +3 +sh -c /);
+  expect(processes).toHaveLength(3);
+  expect(processes.join("\n")).toContain("sleep");
+  const shown = JSON.parse((await stage.holdfast("ps", "--label", "a=b", "--json")).stdout) as {
+    processes: { rssKb: number }[];
+  }[];
+  expect(shown).toHaveLength(1);
+  expect(shown[0]?.processes.every(({ rssKb }) => rssKb > 0)).toBe(true);
+  expect((await stage.holdfast("ps", "--label", "a=c", "--json")).stdout).toBe("[]\n");
+  child.kill("SIGINT");
+  await finished;
+});
+
+test("without anything running says so, and creates nothing", async () => {
+  const { code, stdout, stderr } = await stage.holdfast("ps");
+  expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "", stderr: "holdfast: nothing is running\n" });
+});
+
+test("a process cannot forge a line", () => {
+  const record = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
+  const evil = { pid: 9, startTime: 1, uniqueId: null };
+  const processes = [
+    {
+      identity: evil,
+      parentPid: record.anchor?.pid ?? 0,
+      sessionId: 9,
+      command: "\x1b[2Jx\nrun_fake",
+      state: "S",
+      cpuMs: 0,
+      rssKb: 4,
+    },
+  ];
+  const lines = psLines([{ record, care: null, processes }], 62_000, null);
+  expect(lines).toHaveLength(3);
+  expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
+});
