@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
+import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import {
@@ -62,6 +63,7 @@ function buildProgram(finish: Finish): Command {
   addDoctorCommand(program, finish);
   addServiceCommand(program, finish);
   addConfigCommand(program, finish);
+  addCompletionCommand(program, finish);
   return program;
 }
 

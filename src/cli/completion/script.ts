@@ -1,0 +1,81 @@
+import type { Command } from "commander";
+
+/** The words that may follow a command, with what each is for. */
+interface Place {
+  /** `""` is `holdfast` itself, `"runs list"` a command of a command. */
+  readonly path: string;
+  readonly words: readonly { readonly word: string; readonly about: string }[];
+}
+
+/** From the program itself, so that no command or option is ever missing. Runs are not completed: that would need a look at the store for each key. */
+export function completionScript(program: Command, shell: "bash" | "zsh" | "fish"): string {
+  const places = placesOf(program, "");
+  switch (shell) {
+    case "bash":
+      return bash(places);
+    case "zsh":
+      return `#compdef holdfast\nautoload -U +X bashcompinit && bashcompinit\n${bash(places)}`;
+    case "fish":
+      return fish(places);
+  }
+}
+
+function placesOf(command: Command, path: string): Place[] {
+  const words = [
+    ...command.commands.map((each) => ({ word: each.name(), about: each.summary() })),
+    ...command.options.flatMap(({ long, description }) =>
+      long === undefined || long === null ? [] : [{ word: long, about: description }],
+    ),
+    { word: "--help", about: "print help" },
+  ];
+  return [
+    { path, words },
+    ...command.commands.flatMap((each) =>
+      placesOf(each, path === "" ? each.name() : `${path} ${each.name()}`),
+    ),
+  ];
+}
+
+function bash(places: readonly Place[]): string {
+  const cases = places.map(
+    ({ path, words }) => `    "${path}") words="${words.map(({ word }) => word).join(" ")}" ;;`,
+  );
+  return `_holdfast() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" path="" words="" word at
+  for ((at = 1; at < COMP_CWORD; at++)); do
+    word="\${COMP_WORDS[at]}"
+    # What comes after -- is the command's own.
+    [[ $word == -- ]] && return
+    [[ $word == -* ]] && continue
+    case " ${places.map(({ path }) => path.replaceAll(" ", "/")).join(" ")} " in
+      *" \${path:+$path/}$word "*) path="\${path:+$path/}$word" ;;
+    esac
+  done
+  case "\${path//\\// }" in
+${cases.join("\n")}
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}
+complete -o default -F _holdfast holdfast
+`;
+}
+
+function fish(places: readonly Place[]): string {
+  const lines = places.flatMap(({ path, words }) => {
+    const parts = path === "" ? [] : path.split(" ");
+    const condition =
+      parts.length === 0
+        ? "__fish_use_subcommand"
+        : parts.map((part) => `__fish_seen_subcommand_from ${part}`).join("; and ");
+    return words.map(({ word, about }) =>
+      word.startsWith("--")
+        ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)} -d ${quoted(about)}`
+        : `complete -c holdfast -n '${condition}' -f -a ${word} -d ${quoted(about)}`,
+    );
+  });
+  return `${lines.join("\n")}\n`;
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+}

@@ -1,0 +1,41 @@
+import { spawnSync } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { Stage } from "./stage.js";
+
+let stage: Stage;
+beforeEach(async () => {
+  stage = await Stage.open();
+});
+afterEach(() => stage[Symbol.asyncDispose]());
+
+/** What bash would offer after these words. */
+async function offered(words: readonly string[]): Promise<string[]> {
+  const { stdout } = await stage.holdfast("completion", "bash");
+  const script = join(stage.home, "completion.bash");
+  await writeFile(script, stdout);
+  const line = words.map((word) => `'${word}'`).join(" ");
+  const asked = `source '${script}'; COMP_WORDS=(holdfast ${line}); COMP_CWORD=${words.length}; _holdfast; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { stdout: answer, stderr } = spawnSync("bash", ["--norc", "-c", asked], { encoding: "utf8" });
+  expect(stderr).toBe("");
+  return answer.split("\n").filter((word) => word !== "");
+}
+
+test("bash completes commands, commands of commands, and options", async () => {
+  expect(await offered(["ga"])).toEqual(["gateway"]);
+  expect(await offered(["runs", "c"])).toEqual(["cancel", "cleanup"]);
+  expect(await offered(["runs", "list", "--st"])).toEqual(["--state"]);
+  expect(await offered(["run", "--", "ls", "--"])).toEqual([]);
+});
+
+test("every shell gets a script that it can read", async () => {
+  for (const shell of ["zsh", "fish"]) {
+    const { code, stdout } = await stage.holdfast("completion", shell);
+    expect(code).toBe(0);
+    expect(stdout).toContain("cleanup");
+    if (spawnSync(shell, ["-n", "-c", stdout]).error === undefined)
+      expect(spawnSync(shell, ["-n", "-c", stdout]).status).toBe(0);
+  }
+  expect(await stage.holdfast("completion", "tcsh")).toMatchObject({ code: 2, stdout: "" });
+});
