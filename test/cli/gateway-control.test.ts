@@ -30,7 +30,7 @@ describe.concurrent("gateway start", () => {
     const both = await Promise.all(
       [0, 1].map(() => resident.json<{ started: boolean; pid: number }>("gateway", "start")),
     );
-    expect(both.map(({ started }) => started).toSorted()).toEqual([false, true]);
+    expect(both.filter(({ started }) => started)).toHaveLength(1);
     expect(new Set(both.map(({ pid }) => pid)).size).toBe(1);
     await until("the other one has gone", async () => (await resident.processes()).length === 1);
   });

@@ -54,20 +54,31 @@ export class Resident extends Field {
 
   /** Until the run's terminal shows this. */
   async shows(runId: string, text: string): Promise<void> {
-    const client = await this.client();
-    await until(`${runId} shows ${text}`, async () => {
-      const { rows } = await client.screen({ params: { runId } });
-      return rows.join("\n").includes(text);
-    });
+    const { screen } = await this.client();
+    await this.#news(runId, text, async () => (await screen({ params: { runId } })).rows.join("\n"));
   }
 
   /** Until the run has written this. */
   async wrote(runId: string, text: string): Promise<void> {
-    const client = await this.client();
-    await until(`${runId} writes ${text}`, async () => {
-      const { output } = await client.poll({ params: { runId }, query: { waitMs: 0 } });
-      return output.some((piece) => piece.text.includes(text));
-    });
+    const { poll } = await this.client();
+    await this.#news(runId, text, async () =>
+      (await poll({ params: { runId } })).output.map((piece) => piece.text).join(""),
+    );
+  }
+
+  /** Looks when the run has written something, not all the time: there are few cores. */
+  async #news(runId: string, text: string, look: () => Promise<string>): Promise<void> {
+    const { poll } = await this.client();
+    const from = { stdout: 0, stderr: 0 };
+    const deadline = performance.now() + 15_000;
+    for (;;) {
+      const { output } = await poll({ params: { runId }, query: { ...from, waitMs: 200 } });
+      for (const { stream, nextOffset } of output) from[stream] = nextOffset;
+      const seen = await look();
+      if (seen.includes(text)) return;
+      if (performance.now() > deadline)
+        throw new Error(`${runId} has no ${JSON.stringify(text)}: ${JSON.stringify(seen)}`);
+    }
   }
 
   async status(): Promise<Status> {
