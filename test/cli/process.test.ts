@@ -201,6 +201,34 @@ describe.concurrent("logs", () => {
     });
   });
 
+  test("-f goes on over a restart of the gateway", async () => {
+    await using resident = await Resident.started();
+    await using gate = await Gate.make();
+    const runId = await resident.script(`echo up; read line <'${gate.path}'; echo after`);
+    const { child, finished } = resident.start("logs", "-f", runId);
+    await sees(child.stdout, "up");
+    await resident.holdfast("gateway", "restart");
+    await gate.open();
+    expect(await finished).toEqual({ code: 0, signal: null, stdout: "up\nafter\n", stderr: "" });
+  });
+
+  test("-f follows what another supervisor holds, and waits for its news", async () => {
+    await using resident = await Resident.started();
+    await using gate = await Gate.make();
+    const run = resident.start("run", "--", "sh", "-c", `echo up; read line <'${gate.path}'; echo after`);
+    await sees(run.child.stdout, "up");
+    const client = await resident.client();
+    const [{ runId } = { runId: "" }] = (await client.listRuns()).runs;
+    const before = performance.now();
+    await client.poll({ params: { runId }, query: { stdout: 3, waitMs: 300 } });
+    expect(performance.now() - before).toBeGreaterThan(250);
+    const { child, finished } = resident.start("logs", "-f", runId);
+    await sees(child.stdout, "up");
+    await gate.open();
+    expect(await finished).toMatchObject({ code: 0, stdout: "up\nafter\n", stderr: "" });
+    expect(await run.finished).toMatchObject({ code: 0 });
+  });
+
   test("--json gives pieces with their offsets, of one stream if asked", async () => {
     await using resident = await Resident.started();
     const runId = await resident.script("echo out; echo err >&2");
