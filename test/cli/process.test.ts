@@ -1,15 +1,21 @@
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
 import { until } from "../io/until.js";
 import { Gate } from "./field.js";
 import { Resident } from "./resident.js";
 import { sees } from "./stage.js";
 
+/** For all who do not mind each other's runs. */
+let shared: Resident;
+beforeAll(async () => {
+  shared = await Resident.started();
+});
+afterAll(() => shared[Symbol.asyncDispose]());
+
 describe.concurrent("process, on a shell's terminal", () => {
   test("send-keys presses keys, and says nothing", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
-    const typed = await resident.holdfast(
+    const runId = await shared.bash();
+    const typed = await shared.holdfast(
       "process",
       "send-keys",
       runId,
@@ -18,43 +24,41 @@ describe.concurrent("process, on a shell's terminal", () => {
       "Enter",
     );
     expect(typed).toEqual({ code: 0, signal: null, stdout: "", stderr: "" });
-    await resident.shows(runId, "\na2\n");
-    await resident.holdfast("process", "send-keys", runId, "--literal", "Enter C-c");
-    await resident.shows(runId, "ready> Enter C-c");
-    await resident.holdfast("process", "send-keys", runId, "C-u", "literal:exit 6", "Enter");
-    expect(await resident.ended(runId)).toMatchObject({ exit: { code: 6 } });
+    await shared.shows(runId, "\na2\n");
+    await shared.holdfast("process", "send-keys", runId, "--literal", "Enter C-c");
+    await shared.shows(runId, "ready> Enter C-c");
+    await shared.holdfast("process", "send-keys", runId, "C-u", "literal:exit 6", "Enter");
+    expect(await shared.ended(runId)).toMatchObject({ exit: { code: 6 } });
   });
 
   test("send-keys refuses keys it does not know, with a suggestion, and presses none", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
-    expect(await resident.holdfast("process", "send-keys", runId, "literal:unseen", "Entr")).toEqual({
+    const runId = await shared.bash();
+    expect(await shared.holdfast("process", "send-keys", runId, "literal:unseen", "Entr")).toEqual({
       code: 2,
       signal: null,
       stdout: "",
       stderr: 'holdfast: no key "Entr": did you mean Enter? To type it as text, write literal:…\n',
     });
-    await resident.holdfast("process", "submit", runId, "echo next$((1+1))");
-    await resident.shows(runId, "next2");
-    const { stdout } = await resident.holdfast("screen", runId);
+    await shared.holdfast("process", "submit", runId, "echo next$((1+1))");
+    await shared.shows(runId, "next2");
+    const { stdout } = await shared.holdfast("screen", runId);
     expect(stdout).toBe("ready> echo next$((1+1))\nnext2\nready>\n");
   });
 
   test("paste brackets several lines, submit enters one, screen shows what came of them", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
+    const runId = await shared.bash();
     const text = "echo one$((0+1))\necho two$((1+1))";
-    expect(await resident.holdfast("process", "paste", runId, text)).toMatchObject({ code: 0, stderr: "" });
-    await resident.shows(runId, "echo two");
+    expect(await shared.holdfast("process", "paste", runId, text)).toMatchObject({ code: 0, stderr: "" });
+    await shared.shows(runId, "echo two");
     // A bracketed paste is not entered before somebody does.
-    expect((await resident.holdfast("screen", runId)).stdout).not.toContain("one1");
-    await resident.holdfast("process", "send-keys", runId, "Enter");
-    await resident.shows(runId, "one1\ntwo2\nready>");
-    expect(await resident.holdfast("process", "submit", runId, "echo three$((1+2))")).toMatchObject({
+    expect((await shared.holdfast("screen", runId)).stdout).not.toContain("one1");
+    await shared.holdfast("process", "send-keys", runId, "Enter");
+    await shared.shows(runId, "one1\ntwo2\nready>");
+    expect(await shared.holdfast("process", "submit", runId, "echo three$((1+2))")).toMatchObject({
       code: 0,
     });
-    await resident.shows(runId, "three3\nready>");
-    expect(await resident.json("screen", runId)).toMatchObject({
+    await shared.shows(runId, "three3\nready>");
+    expect(await shared.json("screen", runId)).toMatchObject({
       cols: 80,
       cursor: { x: 7, visible: true },
       alternate: false,
@@ -63,81 +67,76 @@ describe.concurrent("process, on a shell's terminal", () => {
   });
 
   test("paste says when lines were entered as if typed, and takes them from stdin", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.background({ argv: ["cat"], pty: true });
-    const { child, finished } = resident.start("process", "paste", runId, "--submit");
+    const runId = await shared.background({ argv: ["cat"], pty: true });
+    const { child, finished } = shared.start("process", "paste", runId, "--submit");
     child.stdin.end("first\nsecond");
     expect(await finished).toMatchObject({
       code: 0,
       stderr: "holdfast: the program has not asked for bracketed paste: each line was entered as if typed\n",
     });
-    await resident.wrote(runId, "first\r\nsecond\r\n");
+    await shared.wrote(runId, "first\r\nsecond\r\n");
   });
 
   test("resize tells the program", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
-    expect(await resident.holdfast("process", "resize", runId, "31", "99")).toMatchObject({
+    const runId = await shared.bash();
+    expect(await shared.holdfast("process", "resize", runId, "31", "99")).toMatchObject({
       code: 0,
       stdout: "",
       stderr: "",
     });
-    await resident.holdfast("process", "submit", runId, "stty size");
-    await resident.shows(runId, "31 99");
-    expect(await resident.holdfast("process", "resize", runId, "0", "99")).toMatchObject({ code: 2 });
-    expect(await resident.holdfast("process", "resize", runId, "9999", "99")).toMatchObject({ code: 2 });
+    await shared.holdfast("process", "submit", runId, "stty size");
+    await shared.shows(runId, "31 99");
+    expect(await shared.holdfast("process", "resize", runId, "0", "99")).toMatchObject({ code: 2 });
+    expect(await shared.holdfast("process", "resize", runId, "9999", "99")).toMatchObject({ code: 2 });
   });
 
   test("is refused where there is none", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.background({ argv: ["cat"], stdin: "pipe" });
+    const runId = await shared.background({ argv: ["cat"], stdin: "pipe" });
     const refused = {
       code: 2,
       stdout: "",
       stderr: `holdfast: run ${runId} has no terminal; start it with a PTY\n`,
     };
-    expect(await resident.holdfast("screen", runId)).toMatchObject(refused);
-    expect(await resident.holdfast("process", "send-keys", runId, "Enter")).toMatchObject(refused);
-    expect(await resident.holdfast("process", "paste", runId, "x")).toMatchObject(refused);
-    expect(await resident.holdfast("process", "resize", runId, "9", "9")).toMatchObject(refused);
+    expect(await shared.holdfast("screen", runId)).toMatchObject(refused);
+    expect(await shared.holdfast("process", "send-keys", runId, "Enter")).toMatchObject(refused);
+    expect(await shared.holdfast("process", "paste", runId, "x")).toMatchObject(refused);
+    expect(await shared.holdfast("process", "resize", runId, "9", "9")).toMatchObject(refused);
   });
 });
 
 describe.concurrent("process, on a run", () => {
   test("write gives it input, poll tells what it said and how it ended, from an offset on", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.background({ argv: ["cat"], stdin: "pipe" });
-    expect(await resident.holdfast("process", "write", runId, "some\n")).toMatchObject({ code: 0 });
-    await resident.wrote(runId, "some");
-    const polled = await resident.json<AnswerOf<"poll">>("process", "poll", runId, "--stdout", "2");
+    const runId = await shared.background({ argv: ["cat"], stdin: "pipe" });
+    expect(await shared.holdfast("process", "write", runId, "some\n")).toMatchObject({ code: 0 });
+    await shared.wrote(runId, "some");
+    const polled = await shared.json<AnswerOf<"poll">>("process", "poll", runId, "--stdout", "2");
     expect(polled).toMatchObject({
       run: { runId, state: "running" },
       output: [{ stream: "stdout", offset: 2, nextOffset: 5, text: "me\n" }, { stream: "stderr" }],
       waitingForInput: { seems: false },
       survivors: [],
     });
-    const { child, finished } = resident.start("process", "write", runId, "--close");
+    const { child, finished } = shared.start("process", "write", runId, "--close");
     child.stdin.end();
     expect(await finished).toMatchObject({ code: 0, stderr: "" });
-    await resident.ended(runId);
-    const { stdout } = await resident.holdfast("process", "poll", runId, "--wait", "5s", "--stdout", "5");
+    await shared.ended(runId);
+    const { stdout } = await shared.holdfast("process", "poll", runId, "--wait", "5s", "--stdout", "5");
     expect(stdout).toMatch(new RegExp(`^${runId}: exit 0, `));
-    expect(await resident.holdfast("process", "write", runId, "late")).toMatchObject({
+    expect(await shared.holdfast("process", "write", runId, "late")).toMatchObject({
       code: 125,
       stderr: `holdfast: run ${runId}: it has ended; the input was not delivered\n`,
     });
   });
 
   test("kill answers gone, with the record as JSON", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.script("trap '' TERM; setsid sleep 7008 & sleep 7009 & echo up; wait; wait");
-    await resident.wrote(runId, "up");
-    expect(await resident.json("process", "kill", runId, "--grace", "50ms")).toMatchObject({
+    const runId = await shared.script("trap '' TERM; setsid sleep 7008 & sleep 7009 & echo up; wait; wait");
+    await shared.wrote(runId, "up");
+    expect(await shared.json("process", "kill", runId, "--grace", "50ms")).toMatchObject({
       outcome: "gone",
       survivors: [],
       run: { runId, state: "exited", exit: { reason: "manual-cancel", actor: "operator" } },
     });
-    expect(await resident.membersOf(runId)).toEqual([]);
+    expect(await shared.membersOf(runId)).toEqual([]);
   });
 
   test("remove hides it at once, and stops it", async () => {
@@ -170,7 +169,7 @@ describe.concurrent("process, on a run", () => {
     expect(several.stderr).toMatch(
       /^holdfast: "run_." is the beginning of several runs: run_\w+, run_\w+\n$/,
     );
-    for (const wanted of ["iiii", "run_000000000000", "../../etc", "run_\u001b[31m"])
+    for (const wanted of ["run_000000000000", "../../etc", "run_i\u001b[31m"])
       expect(await poll(wanted)).toMatchObject({
         code: 1,
         stdout: "",
@@ -188,14 +187,13 @@ describe.concurrent("logs", () => {
   const coloured = String.raw`printf '\033[31mred\033[0m\007\n'`;
 
   test("-f follows to the end, with nothing in it that a terminal obeys", async () => {
-    await using resident = await Resident.started();
     await using gate = await Gate.make();
-    const runId = await resident.script(`${coloured}; read line <'${gate.path}'; ${coloured}; exit 3`);
-    const { child, finished } = resident.start("logs", "-f", runId);
+    const runId = await shared.script(`${coloured}; read line <'${gate.path}'; ${coloured}; exit 3`);
+    const { child, finished } = shared.start("logs", "-f", runId);
     await sees(child.stdout, "red");
     await gate.open();
     expect(await finished).toEqual({ code: 0, signal: null, stdout: "red␇\nred␇\n", stderr: "" });
-    expect(await resident.holdfast("logs", runId, "--raw", "-n", "1")).toMatchObject({
+    expect(await shared.holdfast("logs", runId, "--raw", "-n", "1")).toMatchObject({
       code: 0,
       stdout: "\u001b[31mred\u001b[0m\u0007\n",
     });
@@ -230,10 +228,9 @@ describe.concurrent("logs", () => {
   });
 
   test("--json gives pieces with their offsets, of one stream if asked", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.script("echo out; echo err >&2");
-    await resident.ended(runId);
-    const { stdout } = await resident.holdfast("logs", "-f", runId, "--json");
+    const runId = await shared.script("echo out; echo err >&2");
+    await shared.ended(runId);
+    const { stdout } = await shared.holdfast("logs", "-f", runId, "--json");
     const pieces = stdout
       .trim()
       .split("\n")
@@ -242,7 +239,7 @@ describe.concurrent("logs", () => {
       { stream: "stdout", offset: 0, nextOffset: 4, text: "out\n" },
       { stream: "stderr", offset: 0, nextOffset: 4, text: "err\n" },
     ]);
-    expect(await resident.holdfast("logs", runId, "--stream", "stderr")).toMatchObject({ stdout: "err\n" });
+    expect(await shared.holdfast("logs", runId, "--stream", "stderr")).toMatchObject({ stdout: "err\n" });
   });
 });
 
