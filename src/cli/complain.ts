@@ -1,8 +1,17 @@
 import { writeSync } from "node:fs";
-import { BadInput, HoldfastError, NothingToAbandon, NotOurs, RunNotFound, SpawnFailed } from "../errors.js";
+import { HoldfastError, SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
 import { paletteFor } from "./palette.js";
+
+/** By code, not by class: the same whether it happened here or a gateway answered with it. */
+const BY_CODE: Readonly<Record<string, number>> = {
+  BAD_INPUT: exitCodes.usage,
+  RUN_NOT_FOUND: exitCodes.notThere,
+  NOT_FOUND: exitCodes.notThere,
+  NOT_OURS: exitCodes.notThere,
+  NOTHING_TO_ABANDON: exitCodes.incomplete,
+};
 
 /** One line on stderr, never a stack trace. Returns the exit code that goes with it. */
 export function complain(error: unknown): number {
@@ -10,10 +19,8 @@ export function complain(error: unknown): number {
   // The stack of a bug is for the report, and only when asked for.
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)
     say(error.stack ?? "", "red");
-  if (error instanceof BadInput) return exitCodes.usage;
-  if (error instanceof RunNotFound || error instanceof NotOurs) return exitCodes.notThere;
-  if (error instanceof NothingToAbandon) return exitCodes.incomplete;
-  return error instanceof SpawnFailed ? spawnErrorCode(error.errno, error.step) : exitCodes.failure;
+  if (error instanceof SpawnFailed) return spawnErrorCode(error.errno, error.step);
+  return (error instanceof HoldfastError ? BY_CODE[error.code] : undefined) ?? exitCodes.failure;
 }
 
 export function say(message: string, colour: "red" | "yellow" | "dim"): void {

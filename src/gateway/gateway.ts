@@ -64,7 +64,15 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
-  const office = await openOffice({ home, storePath, supervisor, startedAt, problem });
+  let looked = false;
+  const office = await openOffice({
+    home,
+    storePath,
+    supervisor,
+    startedAt,
+    ready: () => looked,
+    problem,
+  });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const reconcile = async (): Promise<void> => {
@@ -84,7 +92,10 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
   let stopped = false;
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
-    .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
+    .then(() => {
+      looked = true;
+      return rounds.begin("forgetting old runs", defaults.retainMs, retain);
+    })
     .then(async () => {
       const now = await held();
       if (!stopped) onNews({ type: "ready", held: now });

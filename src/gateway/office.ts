@@ -20,6 +20,8 @@ export interface OfficeParts {
   readonly storePath: string;
   readonly supervisor: Supervisor;
   readonly startedAt: number;
+  /** Whether what was left has been looked at. */
+  readonly ready: () => boolean;
   readonly problem: (problem: Problem) => void;
 }
 
@@ -31,7 +33,7 @@ export interface Office extends AsyncDisposable {
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, storePath, supervisor, startedAt, problem } = parts;
+  const { home, storePath, supervisor, startedAt, ready, problem } = parts;
   const store = await openSqliteStore({ path: storePath });
   const approvals = await openApprovals({
     store,
@@ -59,6 +61,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       pid: process.pid,
       home,
       startedAt,
+      ready: ready(),
       runs: (await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).length,
       tier: null,
     }),

@@ -10,13 +10,52 @@ import { readOperatorToken } from "./server/requester.js";
 
 const MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
 
+/** What a gateway says that finds another at work. */
+const ANOTHER_RUNS = "already running";
+
 /** Variables that mark a run: a gateway is no process of the run it happens to be started from. */
 const OF_A_RUN = /^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/;
 
-/** A gateway in the background, ready to be asked. Rejects with what its log says when it does not come up. */
-export async function startGateway(home: string, main = MAIN): Promise<AnswerOf<"status">> {
-  const errors = `${home}/gateway.err`;
-  const output = openSync(errors, "w", 0o600);
+export interface Started {
+  readonly status: AnswerOf<"status">;
+  /** False: one was running, or somebody else's was faster. */
+  readonly started: boolean;
+}
+
+/**
+ * A gateway in the background that has taken up what was left; the one that runs, if one does. Rejects with what its
+ * log says when none comes up.
+ */
+export async function startGateway(home: string, main = MAIN): Promise<Started> {
+  const until = performance.now() + defaults.gatewayReadyMs;
+  let ours: Launched | null = null;
+  for (;;) {
+    const status = (await reach(home))?.status;
+    if (status?.ready === true) return { status, started: ours?.pid === status.pid };
+    if (status === undefined) ours ??= launch(home, main);
+    const late = performance.now() > until;
+    const ended = ours?.ended() ?? null;
+    if (ended !== null || late) {
+      const said = readFileSync(errorsOf(home), "utf8").trim();
+      if (late || !said.includes(ANOTHER_RUNS))
+        throw new GatewayUnreachable(
+          `the gateway did not start: ${said.replace(/^holdfast: /, "") || ended || "it does not answer"}`,
+        );
+      // Another is coming up, or one is about to leave: the next look tells which.
+      ours = null;
+    }
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  }
+}
+
+interface Launched {
+  readonly pid: number | undefined;
+  /** How it ended; null while it has not. */
+  readonly ended: () => string | null;
+}
+
+function launch(home: string, main: string): Launched {
+  const output = openSync(errorsOf(home), "w", 0o600);
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !OF_A_RUN.test(name)));
   const child = spawn(process.execPath, [main, "gateway", "run", "--quiet"], {
     detached: true,
@@ -29,18 +68,11 @@ export async function startGateway(home: string, main = MAIN): Promise<AnswerOf<
   child.once("error", (error) => (ended = error.message));
   child.once("exit", (code, signal) => (ended ??= `it ended with ${signal ?? `status ${code ?? "?"}`}`));
   child.unref();
-  const until = performance.now() + defaults.gatewayReadyMs;
-  for (;;) {
-    const found = await reach(home);
-    if (found !== null) return found.status;
-    if (ended !== null || performance.now() > until) {
-      const said = readFileSync(errors, "utf8")
-        .trim()
-        .replace(/^holdfast: /, "");
-      throw new GatewayUnreachable(`the gateway did not start: ${said || ended || "it does not answer"}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-  }
+  return { pid: child.pid, ended: () => ended };
+}
+
+function errorsOf(home: string): string {
+  return `${home}/gateway.err`;
 }
 
 const LOOK_MS = 20;

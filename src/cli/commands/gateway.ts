@@ -73,9 +73,10 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .command("restart")
     .summary("stop it, start it; its runs go on")
     .description("Stop the gateway and start it again. Its runs go on meanwhile.")
-    .action(async () => {
+    .option("--json", "how it is, as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
       const { restartInBackground } = await import("../gateway/control.js");
-      finish(await restartInBackground());
+      finish(await restartInBackground(json === true));
     });
   gateway
     .command("status")

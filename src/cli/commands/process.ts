@@ -222,7 +222,7 @@ export function addEventsCommand(program: Command, finish: Finish): void {
     .summary("what happened, in order")
     .description("What happened to all runs, or to one, in order. Only reads.")
     .option("-f, --follow", "go on with what happens")
-    .option("--run <id>", "only of this run")
+    .option("--run <id>", "only of this run: its id, or the beginning of it")
     .option("--after <seq>", "only those after this number", offset, 0)
     .option("--limit <n>", "at most the newest so many", wholeNumber, 100)
     .option("--json", "one JSON object per line")

@@ -1,6 +1,6 @@
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { reach, startGateway } from "../../gateway/start.js";
-import type { StopPolicy } from "../../gateway/stop.js";
+import type { StopPolicy, Stopping } from "../../gateway/stop.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
@@ -11,34 +11,48 @@ type Status = AnswerOf<"status">;
 
 export async function startInBackground(json: boolean): Promise<number> {
   const { home } = await openStateDirectory(resolveHome());
-  const running = await reach(home);
-  const status = running?.status ?? (await startGateway(home));
-  if (json) print(`${JSON.stringify(status)}\n`);
-  else print(`${running === null ? "started" : "already running"}: ${line(status)}\n`);
+  const { status, started } = await startGateway(home);
+  if (json) print(`${JSON.stringify({ running: true, started, ...status })}\n`);
+  else print(`${started ? "started" : "already running"}: ${line(status)}\n`);
   return 0;
 }
 
 export async function stopInBackground(policy: StopPolicy, json: boolean): Promise<number> {
-  const home = resolveHome();
-  const running = await reach(home);
-  if (running === null) {
-    if (json) print(`${JSON.stringify({ running: false })}\n`);
-    else say("no gateway is running", "dim");
-    return 0;
-  }
-  const done = await running.client.stop({ body: policy });
-  await gone(home);
-  if (json) print(`${JSON.stringify({ running: false, ...done })}\n`);
-  else
-    print(
-      `gateway ${running.status.instanceId} is down; runs ended: ${done.ended}, terminated: ${done.terminated}, left to their anchors: ${done.left}\n`,
-    );
+  const down = await stop(policy);
+  if (json) print(`${JSON.stringify({ running: false, ...down?.done })}\n`);
+  else if (down === null) say("no gateway is running", "dim");
+  else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
   return 0;
 }
 
-export async function restartInBackground(): Promise<number> {
-  await stopInBackground({ runs: "leave", waitMs: 0 }, false);
-  return startInBackground(false);
+export async function restartInBackground(json: boolean): Promise<number> {
+  const down = await stop({ runs: "leave", waitMs: 0 });
+  if (!json)
+    if (down === null) say("no gateway was running", "dim");
+    else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
+  return startInBackground(json);
+}
+
+/** Null: none was running. */
+async function stop(
+  policy: StopPolicy,
+): Promise<{ readonly instanceId: string; readonly done: Stopping } | null> {
+  const home = resolveHome();
+  const running = await reach(home);
+  if (running === null) return null;
+  const done = await running.client.stop({ body: policy });
+  await gone(home);
+  return { instanceId: running.status.instanceId, done };
+}
+
+function doneLine({ ended, terminated, left }: Stopping): string {
+  const counts = [
+    [terminated, "terminated"],
+    [ended, "ended by themselves"],
+    [left, "left to their anchors"],
+  ] as const;
+  const parts = counts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
+  return parts.length === 0 ? "it held no runs" : `runs: ${parts.join(", ")}`;
 }
 
 export async function showStatus(json: boolean): Promise<number> {

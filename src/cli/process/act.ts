@@ -8,12 +8,16 @@ import { needGateway, type Connection } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 
+const WHOLE_ID = /^run_[0-9a-z]{12}$/;
+
 /** A run by the beginning of its id, among those that may be seen. */
 export async function fullRunId({ client }: Connection, wanted: string): Promise<string> {
   const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
+  // What is whole is not looked for: the list holds only the newest.
+  if (WHOLE_ID.test(prefix)) return prefix;
+  if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
   const { runs } = await client.listRuns({ query: { all: "1", limit: 1_000 } });
   const found = runs.filter(({ runId }) => runId.startsWith(prefix)).map(({ runId }) => runId);
-  if (found.includes(prefix)) return prefix;
   const [only, another] = found;
   if (only === undefined) throw new RunNotFound(wanted);
   if (another !== undefined)
@@ -130,6 +134,12 @@ export async function showScreen(wanted: string, json: boolean): Promise<number>
   const runId = await fullRunId(connection, wanted);
   const screen = await connection.client.screen({ params: { runId } });
   if (json) print(`${JSON.stringify(screen)}\n`);
-  else print(`${screen.rows.map((row) => sanitizeLine(row)).join("\n")}\n`);
+  else
+    print(
+      `${screen.rows
+        .map((row) => sanitizeLine(row))
+        .join("\n")
+        .trimEnd()}\n`,
+    );
   return 0;
 }

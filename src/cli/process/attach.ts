@@ -1,84 +1,135 @@
+import type { IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
 import { WebSocket } from "ws";
 import { BadInput, GatewayUnreachable } from "../../errors.js";
 import { type FromViewer, type ToViewer, unframe } from "../../gateway/attach-frames.js";
+import { GatewayError } from "../../gateway/client.js";
+import type { ErrorAnswer } from "../../gateway/server/error-answer.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
-import { readOperatorToken } from "../../gateway/server/requester.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { say } from "../complain.js";
 import { exitCode } from "../exit-code.js";
-import { needGateway } from "../gateway/connect.js";
+import { needGateway, type Connection } from "../gateway/connect.js";
 import { takeTerminal } from "../foreground/terminal.js";
+import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 import { fullRunId } from "./act.js";
 
 /** `C-]` as telnet has it: no program that people attach to wants it. */
 const DETACH = 0x1d;
 
+/** Undoes what a program asked of the terminal and cannot take back: mouse, focus, paste, keypad, cursor, colours. */
+const CALM =
+  "\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1004l\u001b[?2004l\u001b[?1l\u001b>\u001b[?25h\u001b[0m";
+const LEAVE_ALTERNATE = "\u001b[?1049l";
+
+/** How a viewing ends: with the run (null: its end is not known), by the detach key, or because the gateway went. */
+type Ending =
+  | { readonly how: "ended"; readonly record: RunRecord | null }
+  | { readonly how: "detached" | "broken" };
+
 /** Be a run's terminal, together with whoever else is. The detach key leaves; the run does not notice. */
 export async function attachTo(wanted: string, readOnly: boolean): Promise<number> {
+  if (!readOnly && !isatty(0))
+    throw new BadInput("stdin", "attach needs a terminal for its keys; say --read-only to watch");
   const connection = await needGateway();
   const runId = await fullRunId(connection, wanted);
-  const token = process.env["HOLDFAST_TOKEN"] ?? (await readOperatorToken(connection.home));
-  const viewer = new WebSocket(`ws+unix://${gatewaySocket(connection.home)}:/v1/runs/${runId}/attach`, {
-    headers: { authorization: `Bearer ${token ?? ""}` },
-    perMessageDeflate: false,
-  });
-  const tell = (message: FromViewer): void => viewer.send(JSON.stringify(message));
-  const ended = new Promise<RunRecord | null | "left">((resolve, reject) => {
-    viewer.on("error", (cause) =>
-      reject(new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause })),
-    );
-    viewer.on("close", () => resolve("left"));
-    viewer.on("message", (data: Buffer, binary: boolean) => {
-      if (binary) {
-        const { stream, bytes } = unframe(data);
-        process[stream].write(bytes);
-        return;
-      }
-      const message = JSON.parse(data.toString("utf8")) as ToViewer;
-      if (message.type === "refused") say(message.message, "yellow");
-      if (message.type === "ended") resolve(message.record);
-    });
-  });
-  await new Promise<void>((resolve, reject) => {
-    viewer.once("open", resolve);
-    ended.then(() => resolve(), reject);
-  });
-  const input = readOnly ? null : passKeys(viewer, tell);
+  const viewer = view(connection, runId);
   try {
-    const record = await ended;
-    if (record === "left") {
-      say(`detached from ${runId}; it goes on`, "dim");
-      return 0;
+    const ending = await follow(viewer, runId, readOnly);
+    switch (ending.how) {
+      case "detached":
+        await calm(connection, runId);
+        say(`detached from ${runId}; it goes on`, "dim");
+        return 0;
+      case "broken":
+        await calm(connection, runId);
+        throw new GatewayUnreachable(
+          `the gateway went away; ${runId} stays with its anchor. Attach again when a gateway runs`,
+        );
+      case "ended":
+        if (ending.record === null)
+          throw new GatewayUnreachable(`${runId}: its output has ended, how it ended is not known`);
+        say(`${runId} has ended: ${statusOf(ending.record)}`, "dim");
+        return exitCode(ending.record);
     }
-    if (record === null) return 0;
-    say(`${runId} has ended: ${statusOf(record)}`, "dim");
-    return exitCode(record);
   } finally {
-    input?.[Symbol.dispose]();
     viewer.terminate();
   }
 }
 
-function passKeys(viewer: WebSocket, tell: (message: FromViewer) => void): Disposable {
-  if (!isatty(0))
-    throw new BadInput("stdin", "attach needs a terminal for its keys; say --read-only to watch");
+function view({ home, token }: Connection, runId: string): WebSocket {
+  return new WebSocket(`ws+unix://${gatewaySocket(home)}:/v1/runs/${runId}/attach`, {
+    headers: { authorization: `Bearer ${token}` },
+    perMessageDeflate: false,
+  });
+}
+
+async function follow(viewer: WebSocket, runId: string, readOnly: boolean): Promise<Ending> {
+  let input: Disposable | null = null;
+  try {
+    return await new Promise<Ending>((resolve, reject) => {
+      viewer.on("unexpected-response", (_request, response) => {
+        refusal(response).then(reject, reject);
+      });
+      viewer.on("error", (cause) =>
+        reject(new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause })),
+      );
+      viewer.on("close", () => resolve({ how: "broken" }));
+      viewer.on("message", (data: Buffer, binary: boolean) => {
+        if (binary) {
+          const { stream, bytes } = unframe(data);
+          process[stream].write(bytes);
+          return;
+        }
+        const message = JSON.parse(data.toString("utf8")) as ToViewer;
+        switch (message.type) {
+          case "attached":
+            if (!readOnly)
+              input = passKeys(viewer, message.size !== null, () => resolve({ how: "detached" }));
+            return;
+          case "refused":
+            return say(message.message, "yellow");
+          case "ended":
+            return resolve({ how: "ended", record: message.record });
+        }
+      });
+    });
+  } finally {
+    (input as Disposable | null)?.[Symbol.dispose]();
+  }
+}
+
+async function refusal(response: IncomingMessage): Promise<Error> {
+  const { error } = JSON.parse(await text(response)) as ErrorAnswer;
+  return new GatewayError(error);
+}
+
+function passKeys(viewer: WebSocket, terminalThere: boolean, detach: () => void): Disposable {
   say("attached; C-] detaches", "dim");
-  const terminal = takeTerminal(process.stdin, ({ rows, cols }) => tell({ type: "resize", rows, cols }));
+  const tell = (message: FromViewer): void => viewer.send(JSON.stringify(message));
+  const terminal = takeTerminal(process.stdin, ({ rows, cols }) => {
+    if (terminalThere) tell({ type: "resize", rows, cols });
+  });
   const onData = (data: Buffer): void => {
     const at = data.indexOf(DETACH);
     if (at !== 0) viewer.send(at < 0 ? data : data.subarray(0, at));
-    if (at >= 0) viewer.close();
+    if (at >= 0) detach();
   };
   process.stdin.on("data", onData);
-  const { rows, columns } = process.stdout;
-  if (rows > 0 && columns > 0) tell({ type: "resize", rows, cols: columns });
   return {
     [Symbol.dispose]() {
       process.stdin.off("data", onData);
       process.stdin.pause();
-      terminal?.[Symbol.dispose]();
+      terminal[Symbol.dispose]();
     },
   };
+}
+
+/** The program goes on without this terminal: what it had set here is set back. */
+async function calm({ client }: Connection, runId: string): Promise<void> {
+  if (!isatty(1)) return;
+  const screen = await client.screen({ params: { runId } }).catch(() => null);
+  print(`${screen?.alternate === true ? LEAVE_ALTERNATE : ""}${CALM}\n`);
 }

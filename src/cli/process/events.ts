@@ -1,6 +1,8 @@
+import { RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { eventText } from "../runs/event-text.js";
+import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
 
@@ -18,8 +20,11 @@ const LOOK_MS = 200;
 /** What happened, in order. Reads the store: it needs no gateway, and changes nothing. */
 export async function showEvents({ run, after, limit, follow, json }: EventsRequest): Promise<number> {
   await using store = await openStoreForReading();
-  if (store === null) return 0;
-  const filter = run === null ? {} : { runId: run };
+  if (store === null) {
+    if (run !== null) throw new RunNotFound(run);
+    return 0;
+  }
+  const filter = run === null ? {} : { runId: (await findRecord(store, run)).runId };
   let last = after;
   const show = (event: RunEvent): void => {
     last = Math.max(last, event.seq);

@@ -1,4 +1,5 @@
 import type { StreamName } from "../../anchor/host.js";
+import { GatewayUnreachable } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { needGateway } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
@@ -36,10 +37,9 @@ export async function showLogs({ wanted, streams, lines, follow, raw, json }: Lo
     from[stream] = page.nextOffset;
   }
   while (follow) {
-    const { run, output } = await client.poll({
-      params: { runId },
-      query: { ...from, waitMs: 30_000, maxChars: 1_000_000 },
-    });
+    const { run, output } = await overRestarts(() =>
+      client.poll({ params: { runId }, query: { ...from, waitMs: 30_000, maxChars: 1_000_000 } }),
+    );
     for (const piece of output) {
       if (streams.includes(piece.stream)) show(piece);
       from[piece.stream] = piece.nextOffset;
@@ -47,4 +47,21 @@ export async function showLogs({ wanted, streams, lines, follow, raw, json }: Lo
     if (run.state === "exited" && output.every(({ text }) => text === "")) break;
   }
   return 0;
+}
+
+/** A gateway that is restarted is back well within this. */
+const RESTART_MS = 10_000;
+const LOOK_MS = 100;
+
+/** The run goes on while its gateway is restarted, and so does who follows it. */
+async function overRestarts<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+  for (let until: number | null = null; ;) {
+    try {
+      return await ask();
+    } catch (error) {
+      until ??= performance.now() + RESTART_MS;
+      if (!(error instanceof GatewayUnreachable) || performance.now() > until) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  }
 }

@@ -1,40 +1,25 @@
 import { readFile, readlink } from "node:fs/promises";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { inspect } from "../../anchor/inspect.js";
-import { BadInput, RunNotFound } from "../../errors.js";
+import { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
+import { findRecord } from "./find-record.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
 
 export async function showRun(wanted: string, json: boolean): Promise<number> {
   await using store = await openStoreForReading();
   if (store === null) throw new RunNotFound(wanted);
-  const record = await findRun(store, wanted);
+  const record = await findRecord(store, wanted);
   const events = await allEvents(store, record.runId);
   const look = await lookAt(record);
   if (json) print(`${JSON.stringify({ ...record, processes: look, events }, null, 2)}\n`);
   else print(`${describeRun(record, look, events, Date.now(), paletteFor(1)).join("\n")}\n`);
   return 0;
-}
-
-/** By id, or by a beginning that only one run has. The `run_` in front may be left out. */
-async function findRun(store: ReadStore, wanted: string): Promise<RunRecord> {
-  const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
-  const candidates = 5;
-  const found = wanted === "" ? [] : await store.findRuns(prefix, candidates);
-  const exact = found.find(({ runId }) => runId === prefix);
-  const record = exact ?? found[0];
-  if (record === undefined) throw new RunNotFound(wanted);
-  if (exact === undefined && found.length > 1) {
-    const names = found.map(({ runId }) => runId).join(", ");
-    const more = found.length === candidates ? ", …" : "";
-    throw new BadInput("run", `${JSON.stringify(wanted)} is the beginning of several runs: ${names}${more}`);
-  }
-  return record;
 }
 
 async function allEvents(store: ReadStore, runId: string): Promise<readonly RunEvent[]> {

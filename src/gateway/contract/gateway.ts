@@ -16,6 +16,8 @@ export const status = route({
     pid: z.int(),
     home: z.string(),
     startedAt: z.number(),
+    /** It has looked at what was left, and holds what it took up. */
+    ready: z.boolean(),
     runs: z.int(),
     tier: z.string().nullable(),
   }),

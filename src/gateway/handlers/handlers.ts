@@ -8,7 +8,7 @@ import { execFor } from "./exec.js";
 import { pollRun } from "./poll.js";
 import { steered } from "./steered.js";
 import { logOf } from "./log.js";
-import { keysFor, pasteFor, screenshot, seemsToWait } from "./terminal.js";
+import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
 import { visibleRun, type Sees } from "./visible.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
@@ -119,7 +119,9 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     resize: async ({ params, body }, { requester }) => {
-      steered(supervisor, await visible(requester, params.runId)).resize(body);
+      const record = await visible(requester, params.runId);
+      withTerminal(record);
+      steered(supervisor, record).resize(body);
       return {};
     },
 

@@ -15,7 +15,8 @@ export async function pollRun(
 ): Promise<AnswerOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
   const run = supervisor.run(record.runId);
-  if (run !== null && query.waitMs > 0) await news(run.changed(from), query.waitMs, gone);
+  if (query.waitMs > 0 && run !== null) await news(run.changed(from), query.waitMs, gone);
+  if (query.waitMs > 0 && run === null) await newsElsewhere(supervisor, record, from, query.waitMs, gone);
   const now = (await supervisor.getRun(record.runId)) ?? record;
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -39,6 +40,26 @@ export async function pollRun(
     waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWait(tail, idleMs),
     survivors: run === null ? [] : [...run.survivors],
   };
+}
+
+/** Another supervisor's run announces nothing here. */
+const LOOK_MS = 100;
+
+async function newsElsewhere(
+  supervisor: Supervisor,
+  { runId, state }: RunRecord,
+  from: Readonly<Record<StreamName, number>>,
+  waitMs: number,
+  gone: AbortSignal,
+): Promise<void> {
+  const until = performance.now() + waitMs;
+  const wrote = async (stream: StreamName): Promise<boolean> =>
+    (await supervisor.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 })).bytes.length > 0;
+  while (state !== "exited" && !gone.aborted && performance.now() < until) {
+    if ((await wrote("stdout")) || (await wrote("stderr"))) return;
+    if ((await supervisor.getRun(runId))?.state !== state) return;
+    await news(new Promise(() => {}), LOOK_MS, gone);
+  }
 }
 
 async function news(changed: Promise<void>, waitMs: number, gone: AbortSignal): Promise<void> {

@@ -8,10 +8,13 @@ import { waitingForInput } from "../../output/waiting-for-input.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Supervisor } from "../../supervisor/api.js";
 
+export function withTerminal({ runId, io }: RunRecord): void {
+  if (io !== "pty") throw new BadInput("runId", `run ${runId} has no terminal; start it with a PTY`);
+}
+
 /** What a run's terminal shows, drawn from its spool: no gateway needs to have watched it. */
 export async function screenshot(supervisor: Supervisor, record: RunRecord): Promise<ScreenSnapshot> {
-  if (record.io !== "pty")
-    throw new BadInput("runId", `run ${record.runId} has no terminal; start it with a PTY`);
+  withTerminal(record);
   const { rows, cols } = defaults;
   const size = supervisor.run(record.runId)?.size ?? { rows, cols };
   const { screen } = await screenOf(

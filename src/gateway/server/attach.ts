@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import { STATUS_CODES, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { StreamName } from "../../anchor/host.js";
@@ -6,6 +6,7 @@ import { HoldfastError } from "../../errors.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { visibleRun, type Sees } from "../handlers/visible.js";
 import { frame, type FromViewer, type ToViewer } from "../attach-frames.js";
+import { answerFor, statusFor } from "./error-answer.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -41,13 +42,12 @@ export class Attachments implements AsyncDisposable {
     this.#admit(request).then(
       ({ run, url }) =>
         this.#server.handleUpgrade(request, socket, head, (viewer) => {
-          void serve(run, viewer, url);
+          serve(run, viewer, url).catch(() => viewer.close(1011, "its output cannot be followed"));
         }),
       (error: unknown) => {
-        const code = error instanceof HoldfastError ? error.code : "INTERNAL";
-        socket.end(
-          `HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n${JSON.stringify({ error: { code, message: error instanceof HoldfastError ? error.message : "" } })}`,
-        );
+        const status = statusFor(error);
+        const opening = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: application/json\r\nconnection: close`;
+        socket.end(`${opening}\r\n\r\n${JSON.stringify(answerFor(error))}`);
       },
     );
   }
@@ -60,7 +60,12 @@ export class Attachments implements AsyncDisposable {
     const record = await visibleRun(supervisor, sees, requester, runId);
     const run = supervisor.run(record.runId);
     if (run === null)
-      throw new HoldfastError("NOT_STEERING", `run ${runId} has ended, or another supervisor holds it`);
+      throw new HoldfastError(
+        "NOT_STEERING",
+        record.state === "exited"
+          ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
+          : `run ${runId} is held by another supervisor`,
+      );
     return { run, url };
   }
 

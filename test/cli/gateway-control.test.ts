@@ -1,0 +1,246 @@
+import { readdir, readFile } from "node:fs/promises";
+import { describe, expect, test } from "vitest";
+import { reach } from "../../src/gateway/start.js";
+import { until } from "../io/until.js";
+import { Gate } from "./field.js";
+import { Resident } from "./resident.js";
+
+/** Says `up`, waits to be let go on, says `after` and exits with 7. */
+const inTwoParts = (gate: Gate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;
+
+describe.concurrent("gateway start", () => {
+  test("says so, answers from then on, and does nothing the second time", async () => {
+    await using resident = await Resident.open();
+    const first = await resident.holdfast("gateway", "start");
+    expect(first).toMatchObject({ code: 0, stderr: "" });
+    expect(first.stdout).toMatch(
+      /^started: gateway in_\w{8} \S+, pid \d+, up \S+, 0 open runs, state in \S+\n$/,
+    );
+    const second = await resident.holdfast("gateway", "start");
+    expect(second).toMatchObject({ code: 0, stderr: "" });
+    const { pid, instanceId } = await resident.status();
+    expect(second.stdout).toContain(`already running: gateway ${instanceId} `);
+    expect(second.stdout).toContain(`pid ${pid},`);
+    expect(first.stdout).toContain(`pid ${pid},`);
+    expect(await resident.json("gateway", "start")).toMatchObject({ running: true, started: false, pid });
+  });
+
+  test("twice at once gives one gateway, and one of them says that it was not its doing", async () => {
+    await using resident = await Resident.open();
+    const both = await Promise.all(
+      [0, 1].map(() => resident.json<{ started: boolean; pid: number }>("gateway", "start")),
+    );
+    expect(both.filter(({ started }) => started)).toHaveLength(1);
+    expect(new Set(both.map(({ pid }) => pid)).size).toBe(1);
+    await until("the other one has gone", async () => (await resident.processes()).length === 1);
+  });
+
+  test("keeps a run's own variables out of the gateway", async () => {
+    await using resident = await Resident.open();
+    const marks = ["RUN_ID", "LEASE_ID", "SESSION_KEY", "GATEWAY_INSTANCE_ID", "TOKEN"].map(
+      (name) => `HOLDFAST_${name}`,
+    );
+    const env = Object.fromEntries(marks.map((name) => [name, "of-a-run"]));
+    const { child, finished } = resident.startWith({ ...env, KEPT: "yes" }, "gateway", "start");
+    child.stdin.end();
+    expect(await finished).toMatchObject({ code: 0 });
+    const { pid } = await resident.status();
+    const names = (await readFile(`/proc/${pid}/environ`, "latin1"))
+      .split("\0")
+      .map((line) => line.slice(0, line.indexOf("=")));
+    expect(names).toContain("KEPT");
+    expect(names).toContain("HOLDFAST_HOME");
+    expect(names.filter((name) => marks.includes(name))).toEqual([]);
+  });
+
+  test("after the gateway was killed outright takes its runs up", async () => {
+    await using resident = await Resident.started();
+    await using gate = await Gate.make();
+    const runId = await resident.script(inTwoParts(gate));
+    await resident.wrote(runId, "up");
+    const { pid, instanceId } = await resident.status();
+    process.kill(pid, "SIGKILL");
+    await until("nobody answers", async () => (await reach(resident.home)) === null);
+    const again = await resident.json<{ pid: number }>("gateway", "start");
+    expect(again).toMatchObject({ started: true, instanceId, runs: 1 });
+    expect(again.pid).not.toBe(pid);
+    await gate.open();
+    expect(await resident.holdfast("logs", "-f", runId)).toMatchObject({ code: 0, stdout: "up\nafter\n" });
+    expect(await resident.ended(runId)).toMatchObject({ exit: { reason: "exit", code: 7 } });
+  });
+});
+
+describe.concurrent("gateway status", () => {
+  test("is 0 where one runs, 1 where none does, and the same as JSON", async () => {
+    await using resident = await Resident.open();
+    expect(await resident.holdfast("gateway", "status")).toEqual({
+      code: 1,
+      signal: null,
+      stdout: "",
+      stderr: "holdfast: no gateway is running\n",
+    });
+    expect(await resident.holdfast("gateway", "status", "--json")).toMatchObject({
+      code: 1,
+      stdout: '{"running":false}\n',
+    });
+    await resident.holdfast("gateway", "start");
+    const { code, stdout } = await resident.holdfast("gateway", "status");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^gateway in_\w{8} \S+, pid \d+, up \S+, 0 open runs, state in \S+\n$/);
+    expect(await resident.json("gateway", "status")).toMatchObject({
+      running: true,
+      ready: true,
+      runs: 0,
+      home: resident.home,
+    });
+  });
+
+  test.each([
+    ["gateway status", 1],
+    ["gateway stop", 0],
+    ["events", 0],
+    ["events --run 4k2m", 1],
+    ["events --json", 0],
+  ])("%s starts nothing and creates nothing", async (words, code) => {
+    await using resident = await Resident.open();
+    expect(await resident.holdfast(...words.split(" "))).toMatchObject({ code, stdout: "" });
+    expect(await readdir(resident.home)).toEqual([]);
+    expect(await resident.processes()).toEqual([]);
+  });
+
+  test("and events leave a state directory as they find it", async () => {
+    await using resident = await Resident.started();
+    const client = await resident.client();
+    const { run } = await client.exec({ body: { argv: ["true"] } });
+    await resident.stop();
+    const before = [await readdir(resident.home), await readFile(resident.store)];
+    const { stdout } = await resident.holdfast("events", "--run", run.runId.slice(0, 9));
+    expect(stdout).toMatch(/ {2}spawn .*\n.* {2}exit .*\n$/s);
+    expect(await resident.holdfast("gateway", "status")).toMatchObject({ code: 1 });
+    expect([await readdir(resident.home), await readFile(resident.store)]).toEqual(before);
+  });
+});
+
+describe.concurrent("gateway stop", () => {
+  test("leaves the runs to their anchors, and says how many", async () => {
+    await using resident = await Resident.started();
+    const runId = await resident.script("sleep 7003");
+    const { code, stdout } = await resident.holdfast("gateway", "stop");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^gateway in_\w{8} is down; runs: 1 left to their anchors\n$/);
+    expect(await resident.holdfast("gateway", "status")).toMatchObject({ code: 1 });
+    expect(await resident.record(runId)).toMatchObject({ state: "running" });
+    expect(await resident.membersOf(runId)).not.toEqual([]);
+  });
+
+  test("drains: waits for a task to end", async () => {
+    await using resident = await Resident.started();
+    const runId = await resident.script("sleep 2.5; exit 3");
+    const answer = await resident.json("gateway", "stop", "--runs", "drain", "--wait", "20s");
+    expect(answer).toEqual({ running: false, ended: 1, terminated: 0, left: 0 });
+    expect(await resident.record(runId)).toMatchObject({ state: "exited", exit: { code: 3 } });
+  });
+
+  test("drains no longer than it was told, and leaves the rest", async () => {
+    await using resident = await Resident.started();
+    const runId = await resident.script("sleep 7004");
+    const answer = await resident.json("gateway", "stop", "--runs", "drain", "--wait", "50ms");
+    expect(answer).toEqual({ running: false, ended: 0, terminated: 0, left: 1 });
+    expect(await resident.record(runId)).toMatchObject({ state: "running" });
+  });
+
+  test("terminates, and is back when everything is gone", async () => {
+    await using resident = await Resident.started();
+    const runs = [await resident.script("sleep 7005"), await resident.script("sleep 7006")];
+    const { code, stdout } = await resident.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^gateway in_\w{8} is down; runs: 2 terminated\n$/);
+    for (const runId of runs) {
+      expect(await resident.membersOf(runId)).toEqual([]);
+      expect(await resident.record(runId)).toMatchObject({ state: "exited", exit: { reason: "shutdown" } });
+    }
+    await resident.nothingLeft();
+  });
+
+  test("where none runs says so, and that is no failure", async () => {
+    await using resident = await Resident.open();
+    expect(await resident.holdfast("gateway", "stop")).toMatchObject({
+      code: 0,
+      stdout: "",
+      stderr: "holdfast: no gateway is running\n",
+    });
+    expect(await resident.json("gateway", "stop")).toEqual({ running: false });
+  });
+});
+
+describe.concurrent("gateway restart", () => {
+  test("keeps a live run: its output goes on, its exit code is true", async () => {
+    await using resident = await Resident.started();
+    await using gate = await Gate.make();
+    const runId = await resident.script(inTwoParts(gate));
+    await resident.wrote(runId, "up");
+    const { pid } = await resident.status();
+    const { code, stdout } = await resident.holdfast("gateway", "restart");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/ is down; runs: 1 left to their anchors\nstarted: .* 1 open run, state in .*\n$/);
+    expect((await resident.status()).pid).not.toBe(pid);
+    await gate.open();
+    expect(await resident.holdfast("logs", "-f", runId)).toMatchObject({ code: 0, stdout: "up\nafter\n" });
+    expect(await resident.ended(runId)).toMatchObject({
+      exit: { reason: "exit", code: 7 },
+      emptiness: "proven",
+    });
+  });
+
+  test("where none runs starts one, and says both", async () => {
+    await using resident = await Resident.open();
+    const { code, stdout, stderr } = await resident.holdfast("gateway", "restart");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "holdfast: no gateway was running\n" });
+    expect(stdout).toMatch(/^started: gateway [^\n]+\n$/);
+    expect(await resident.json("gateway", "restart")).toMatchObject({ running: true, started: true });
+  });
+});
+
+describe.concurrent("a command that acts", () => {
+  test("starts a gateway where none runs, and says so beside its answer", async () => {
+    await using resident = await Resident.started();
+    const runId = await resident.script("sleep 7007");
+    await resident.stop();
+    const { code, stdout, stderr } = await resident.holdfast("process", "kill", runId);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${runId} is gone\n` });
+    expect(stderr).toMatch(
+      /^holdfast: started a gateway in the background \(pid \d+\); `holdfast gateway stop` stops it\n$/,
+    );
+    expect(await resident.holdfast("process", "kill", runId)).toMatchObject({
+      code: 0,
+      stderr: "",
+      stdout: expect.stringContaining(`${runId} had ended before: `) as string,
+    });
+  });
+
+  test("may steer at once what the gateway it started has taken up", async () => {
+    await using resident = await Resident.started();
+    const runId = await resident.bash();
+    process.kill((await resident.status()).pid, "SIGKILL");
+    const sent = await resident.holdfast("process", "submit", runId, "echo again$((1+1))");
+    expect(sent).toMatchObject({ code: 0, stdout: "" });
+    await resident.shows(runId, "again2");
+  });
+
+  test.each(["process kill 4k2m", "screen 4k2m"])("inside a run starts nothing: %s", async (words) => {
+    await using resident = await Resident.open();
+    const { child, finished } = resident.startWith(
+      { HOLDFAST_RUN_ID: "run_4k2m4k2m4k2m" },
+      ...words.split(" "),
+    );
+    child.stdin.end();
+    expect(await finished).toEqual({
+      code: 125,
+      signal: null,
+      stdout: "",
+      stderr:
+        "holdfast: no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start\n",
+    });
+    expect(await readdir(resident.home)).toEqual([]);
+  });
+});
