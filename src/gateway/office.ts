@@ -44,6 +44,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     a2aPolicy: { enabled: false, allow: [] },
   });
   const asked = deferred<void>();
+  let stopping = false;
   let settling: Promise<Stopping> | null = null;
   const settle = (policy: StopPolicy): Promise<Stopping> => (settling ??= settleRuns(supervisor, policy));
   const sees = seesRuns(sessions);
@@ -76,6 +77,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       special: serveSpecial(supervisor, sees),
       authenticate: (token) => authenticate(sessions, operator, token),
       hosts: null,
+      stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     }),
   );
@@ -94,6 +96,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     asked: asked.promise,
     settle,
     async [Symbol.asyncDispose]() {
+      stopping = true;
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
@@ -118,7 +121,10 @@ function seesRuns(sessions: Sessions): Sees {
       sessions.get(requester.sessionId),
       sessionKey === null ? null : sessions.getByKey(sessionKey),
     ]);
-    return self !== null && row !== null && sessions.requesterSees(self, row).visible;
+    // Also of one that went on following when its session was closed.
+    return (
+      self !== null && self.closedAt === null && row !== null && sessions.requesterSees(self, row).visible
+    );
   };
 }
 

@@ -1,11 +1,15 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
+import { z } from "zod";
 import type { StreamName } from "../../anchor/host.js";
 import { HoldfastError } from "../../errors.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
+import { stream } from "../contract/common.js";
+import { contract } from "../contract/contract.js";
 import { visibleRun, type Sees } from "../handlers/visible.js";
 import { frame, type FromViewer, type ToViewer } from "../attach-frames.js";
+import { parse } from "./app.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -13,6 +17,13 @@ export const ATTACH_PATH = "/v1/runs/{runId}/attach";
 
 /** What a viewer has not read yet: beyond it, the next piece of output waits. */
 const BUFFERED = 1024 * 1024;
+
+const fromViewer = z.discriminatedUnion("type", [
+  contract.resize.body.extend({ type: z.literal("resize") }),
+  z.strictObject({ type: z.literal("eof") }),
+  z.strictObject({ type: z.literal("stop"), graceMs: z.number().min(0).max(600_000).optional() }),
+  z.strictObject({ type: z.literal("ack"), stream, offset: z.int().min(0) }),
+]) satisfies z.ZodType<FromViewer>;
 
 export interface AttachParts {
   readonly supervisor: Supervisor;
@@ -41,7 +52,8 @@ export class Attachments implements AsyncDisposable {
     this.#admit(request).then(
       ({ run, url }) =>
         this.#server.handleUpgrade(request, socket, head, (viewer) => {
-          void serve(run, viewer, url);
+          // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
+          serve(run, viewer, url).catch(() => viewer.close(1011, "the gateway failed to show it"));
         }),
       (error: unknown) => {
         const code = error instanceof HoldfastError ? error.code : "INTERNAL";
@@ -100,7 +112,7 @@ async function serve(run: Run, viewer: WebSocket, url: URL): Promise<void> {
 
 async function obey(run: Run, data: Buffer, binary: boolean): Promise<void> {
   if (binary) return run.write(data);
-  const message = JSON.parse(data.toString("utf8")) as FromViewer;
+  const message = parse(fromViewer, JSON.parse(data.toString("utf8")), "the message");
   switch (message.type) {
     case "resize":
       return run.resize({ rows: message.rows, cols: message.cols });
