@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { StreamName } from "../../anchor/host.js";
 import { HoldfastError } from "../../errors.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { stream } from "../contract/common.js";
+import { stream as streamName } from "../contract/common.js";
 import { contract } from "../contract/contract.js";
 import { visibleRun, type Sees } from "../handlers/visible.js";
 import { frame, type FromViewer, type ToViewer } from "../attach-frames.js";
@@ -22,7 +22,7 @@ const fromViewer = z.discriminatedUnion("type", [
   contract.resize.body.extend({ type: z.literal("resize") }),
   z.strictObject({ type: z.literal("eof") }),
   z.strictObject({ type: z.literal("stop"), graceMs: z.number().min(0).max(600_000).optional() }),
-  z.strictObject({ type: z.literal("ack"), stream, offset: z.int().min(0) }),
+  z.strictObject({ type: z.literal("ack"), stream: streamName, offset: z.int().min(0) }),
 ]) satisfies z.ZodType<FromViewer>;
 
 export interface AttachParts {
