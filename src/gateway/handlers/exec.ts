@@ -22,11 +22,7 @@ export async function execFor(
     const record = await mustHave(supervisor, failed.runId);
     return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
   }
-  if (body.input !== undefined) {
-    await run.write(body.input).catch(() => {});
-    // It was all of it: a program that reads to the end must see one.
-    await run.closeStdin().catch(() => {});
-  }
+  if (body.input !== undefined) feed(run, body.input);
   const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
@@ -102,6 +98,15 @@ function spawnOptions(
     ...identity,
     env: { ...body.env, ...identity.env },
   };
+}
+
+/** Not waited for: a program may read it late or never. It is all of it: one that reads to the end must see an end. */
+function feed(run: Run, input: string): void {
+  // Whoever ends without reading it needs none of it.
+  void run
+    .write(input)
+    .then(() => run.closeStdin())
+    .catch(() => undefined);
 }
 
 /** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
