@@ -115,16 +115,15 @@ async function authenticate(sessions: Sessions, operator: string, token: string)
 
 /** The operator sees everything; a session what its row and the run's session's row say. */
 function seesRuns(sessions: Sessions): Sees {
-  return async (requester, { sessionKey }) => {
-    if (requester.kind === "operator") return true;
+  return async (requester, sessionKey) => {
+    if (requester.kind === "operator") return 0;
     const [self, row] = await Promise.all([
       sessions.get(requester.sessionId),
       sessionKey === null ? null : sessions.getByKey(sessionKey),
     ]);
     // Also of one that went on following when its session was closed.
-    return (
-      self !== null && self.closedAt === null && row !== null && sessions.requesterSees(self, row).visible
-    );
+    if (self === null || self.closedAt !== null || row === null) return Infinity;
+    return sessions.requesterSees(self, row).visible ? row.createdAt : Infinity;
   };
 }
 

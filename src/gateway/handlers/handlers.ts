@@ -9,7 +9,7 @@ import { pollRun } from "./poll.js";
 import { steered } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait } from "./terminal.js";
-import { once, visibleRun, type Sees } from "./visible.js";
+import { isSeen, once, visibleRun, type Sees } from "./visible.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
@@ -51,9 +51,10 @@ export function createHandlers(desk: Desk): Handlers {
         ...(run === undefined ? {} : { runId: run }),
       });
       const events = [];
+      const seen = once(sees);
       for (const event of found) {
         const record = await supervisor.getRun(event.runId);
-        if (requester.kind === "operator" || (record !== null && (await sees(requester, record))))
+        if (requester.kind === "operator" || (record !== null && (await isSeen(seen, requester, record))))
           events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
       }
       return { events, after: found.at(-1)?.seq ?? after };
@@ -73,7 +74,7 @@ export function createHandlers(desk: Desk): Handlers {
       const seen = once(sees);
       for (const record of await supervisor.listRuns(filter)) {
         if (runs.length === limit) break;
-        if (!hidden.has(record.runId) && (await seen(requester, record))) runs.push(record);
+        if (!hidden.has(record.runId) && (await isSeen(seen, requester, record))) runs.push(record);
       }
       return { runs };
     },

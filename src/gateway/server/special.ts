@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
 import { tailEvents } from "../event-tail.js";
-import type { Sees } from "../handlers/visible.js";
+import { isSeen, type Sees } from "../handlers/visible.js";
 import type { Asking, Special } from "./app.js";
 import { parse, sendJson } from "./app.js";
 import { openApi } from "./openapi.js";
@@ -41,7 +41,7 @@ async function followEvents(
   for await (const event of tailEvents(supervisor, after, run, gone)) {
     if (requester.kind !== "operator") {
       const record = await supervisor.getRun(event.runId);
-      if (record === null || !(await sees(requester, record))) continue;
+      if (record === null || !(await isSeen(sees, requester, record))) continue;
     }
     if (!response.write(`${JSON.stringify(event)}\n`))
       await once(response, "drain", { signal: gone }).catch(() => undefined);
