@@ -2,8 +2,12 @@ import { request } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import { unframe } from "../../src/gateway/attach-frames.js";
+import { createClient } from "../../src/gateway/client.js";
 import { contract } from "../../src/gateway/contract/contract.js";
-import { bystander, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
+import { openGateway } from "../../src/gateway/gateway.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
 import { gone, oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
 
 const stage = oneGateway();
@@ -325,4 +329,26 @@ test("viewers come and go: output from the start, input, garbage refused, the en
   one.viewer.send(JSON.stringify({ type: "eof" }));
   await until("it was told of the end", () => one.seen.closed === 1000);
   expect(one.seen.said.at(-1)).toMatchObject({ type: "ended", record: { exit: { code: 0 } } });
+});
+
+test.for([
+  ["leave", { left: 2, ended: 0, terminated: 0 }],
+  ["drain", { left: 1, ended: 1, terminated: 0 }],
+  ["terminate", { left: 0, ended: 0, terminated: 2 }],
+] as const)("a gateway that is told to stop and %s its runs says what it did", async ([runs, done]) => {
+  const home = await temporaryHome();
+  const gateway = await openGateway({ home, onNews: () => undefined });
+  const token = (await readOperatorToken(home)) ?? "";
+  const client = createClient({ socketPath: gatewaySocket(home), token });
+  const task = { argv: ["sleep", runs === "drain" ? "0.3" : "60"], background: true, graceMs: 0 };
+  await client.exec({ body: task });
+  await client.exec({ body: { argv: ["sleep", "60"], kind: "service", background: true, graceMs: 0 } });
+  expect(await client.stop({ body: { runs, waitMs: 5_000 } })).toEqual(done);
+  await gateway.asked;
+  await gateway.stop();
+  expect((await refusal(client.status())).code).toBe("GATEWAY_UNREACHABLE");
+  const next = await openGateway({ home, onNews: () => undefined });
+  await next.ready;
+  expect((await client.listRuns()).runs).toHaveLength(done.left);
+  await next.stop({ runs: "terminate", waitMs: 0 });
 });

@@ -212,3 +212,37 @@ test.for([
   expect((await refusal(stage.client.exec({ body: body as never }))).code).toBe("BAD_INPUT");
   expect(await count()).toBe(before);
 });
+
+test("input on a PTY ends too", async () => {
+  const answer = await stage.client.exec({
+    body: { argv: ["cat"], pty: true, input: "typed\n", timeoutMs: 3_000, graceMs: 0 },
+  });
+  expect(answer.failure).toBeNull();
+  expect(textOf(answer)).toContain("typed\r\n");
+});
+
+test("a program that does not read its input keeps nobody waiting for longer than was asked", async () => {
+  const before = performance.now();
+  const body = { argv: ["sleep", "5"], input: "x".repeat(1_048_576), yieldMs: 100, graceMs: 0 };
+  const { running, run } = await stage.client.exec({ body });
+  expect(running).toBe(true);
+  expect(performance.now() - before).toBeLessThan(3_000);
+  expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});
+
+test("all of a large input arrives", async () => {
+  const answer = await stage.client.exec({ body: { argv: ["wc", "-c"], input: "x".repeat(1_048_576) } });
+  expect(textOf(answer)).toBe("1048576\n");
+});
+
+test("a program that never stops writing is answered for all the same", async () => {
+  const before = performance.now();
+  const { running, run, output } = await stage.client.exec({
+    body: { argv: ["yes"], yieldMs: 300, maxChars: 10, graceMs: 0 },
+  });
+  expect(running).toBe(true);
+  expect(output[0]).toMatchObject({ text: "y\ny\ny\ny\ny\n" });
+  expect(output[0]?.skipped).toBeGreaterThan(0);
+  expect(performance.now() - before).toBeLessThan(4_000);
+  expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});

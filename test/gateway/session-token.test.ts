@@ -223,3 +223,13 @@ test("a closed session's tokens are dead: asked with, waiting, and following", a
   expect(seen.slice(before)).toEqual([]);
   expect(await stage.client.closeSession({ params: { id } })).toEqual({ closed: false });
 });
+
+test("a session that takes a closed one's key does not see its runs", async () => {
+  const first = await session("reused");
+  const runId = await sleeping(first.client);
+  await stage.client.closeSession({ params: { id: first.id } });
+  const second = await session("reused");
+  const answer = await refusal(second.client.getRun({ params: { runId } })).catch(() => ({ code: "SEEN" }));
+  await stage.client.kill({ params: { runId } });
+  expect(answer.code).toBe("RUN_NOT_FOUND");
+});
