@@ -85,7 +85,7 @@ async function answer(
   sendJson(response, 200, await handler(heard, asking));
 }
 
-function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
+export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
   // A path of its own, never another host: `//x` is one that does not exist.
   if (url.startsWith("/") && !url.startsWith("//")) return new URL(url, "http://gateway");
   throw new NotFound(`${method} ${url}`);
