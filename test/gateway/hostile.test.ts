@@ -2,6 +2,11 @@ import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { contract } from "../../src/gateway/contract/contract.js";
 import { defaults } from "../../src/defaults.js";
+import { createClient } from "../../src/gateway/client.js";
+import { openGateway } from "../../src/gateway/gateway.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { temporaryHome } from "../supervisor/real-supervisor.js";
 import { oneGateway, refusal, until } from "./real-gateway.js";
 
 const stage = oneGateway();
@@ -223,8 +228,8 @@ test("arguments longer than the system takes are refused, not failed on", async 
 
 type Raw = Socket & { heard(): string };
 
-function open(text: string): Raw {
-  const socket = connect(stage.socketPath) as Raw;
+function open(text: string, socketPath = stage.socketPath): Raw {
+  const socket = connect({ path: socketPath, allowHalfOpen: true } as never) as Raw;
   let heard = "";
   socket.on("data", (part: Buffer) => (heard += part.toString()));
   socket.on("error", () => undefined);
@@ -267,9 +272,16 @@ test("whoever breaks off in the middle of a body has started nothing, and is no 
   await alive();
 });
 
+const upgrade = [
+  "host: x",
+  "connection: upgrade",
+  "upgrade: websocket",
+  "sec-websocket-version: 13",
+  "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==",
+  "",
+].join("\r\n");
+
 test("an upgrade to what is not there, or without a token, is refused", async () => {
-  const upgrade =
-    "host: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
   for (const [path, token] of [
     ["/v1/runs/run_000000000000/attach", stage.token],
     ["/v1/runs/run_000000000000/attach", "wrong"],
@@ -301,4 +313,23 @@ test("more requests than one may make are refused, and another is served meanwhi
   }
   expect([...seen].toSorted((a, b) => a - b)).toEqual([404, 429]);
   await alive();
+});
+
+test("clients that never hang up do not keep a gateway from stopping", async () => {
+  const home = await temporaryHome();
+  const gateway = await openGateway({ home, onNews: () => undefined });
+  const token = (await readOperatorToken(home)) ?? "";
+  const path = gatewaySocket(home);
+  const { run } = await createClient({ socketPath: path, token }).exec({
+    body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
+  });
+  const head = `${upgrade}authorization: Bearer ${token}\r\n\r\n`;
+  const refused = open(`GET /v1/nothing HTTP/1.1\r\n${head}`, path);
+  const viewer = open(`GET /v1/runs/${run.runId}/attach HTTP/1.1\r\n${head}`, path);
+  open("GET /v1/gateway HTTP/1.1\r\nx:", path);
+  open(`GET /v1/events?follow=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n\r\n`, path);
+  await until("they are answered", () => refused.heard() !== "" && viewer.heard().includes("attached"));
+  const before = performance.now();
+  await gateway.stop({ runs: "terminate", waitMs: 0 });
+  expect(performance.now() - before).toBeLessThan(5_000);
 });

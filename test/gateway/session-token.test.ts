@@ -233,3 +233,16 @@ test("a session that takes a closed one's key does not see its runs", async () =
   await stage.client.kill({ params: { runId } });
   expect(answer.code).toBe("RUN_NOT_FOUND");
 });
+
+test("a closed session's viewer is dismissed", async () => {
+  const { client, id, token } = await session("viewed");
+  const runId = await sleeping(client);
+  const viewer = new WebSocket(`ws+unix://${stage.socketPath}:/v1/runs/${runId}/attach`, {
+    headers: { authorization: `Bearer ${token}` },
+  });
+  const closed = new Promise<number>((resolve) => viewer.once("close", resolve));
+  await new Promise((resolve) => viewer.once("open", resolve));
+  await stage.client.closeSession({ params: { id } });
+  expect(await closed).toBe(1008);
+  expect(await stage.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
+});
