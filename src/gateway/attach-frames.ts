@@ -17,7 +17,7 @@ export type ToViewer =
 export type FromViewer =
   | { readonly type: "resize"; readonly rows: number; readonly cols: number }
   | { readonly type: "eof" }
-  | { readonly type: "stop"; readonly graceMs?: number }
+  | { readonly type: "stop"; readonly graceMs?: number | undefined }
   | { readonly type: "ack"; readonly stream: StreamName; readonly offset: number };
 
 const HEAD = 9;

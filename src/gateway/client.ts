@@ -1,7 +1,12 @@
 import { request as httpRequest } from "node:http";
+import { setTimeout } from "node:timers/promises";
 import { GatewayUnreachable, HoldfastError } from "../errors.js";
 import { contract, type AnswerOf, type AskedOf, type Verb } from "./contract/contract.js";
 import type { ErrorAnswer } from "./server/error-answer.js";
+
+/** A full queue of connections is accepted within milliseconds; a second of it is a gateway in trouble. */
+const KNOCKS = 20;
+const KNOCK_MS = 50;
 
 export interface ClientOptions {
   /** The gateway's socket: `gateway.sock` in the state directory. */
@@ -49,11 +54,23 @@ async function ask(
   for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
   const target = search.size === 0 ? filled : `${filled}?${search.toString()}`;
   const body = method === "POST" ? JSON.stringify(question.body ?? {}) : null;
-  const { status, text } = await send(options, method, target, body, signal);
+  const { status, text } = await knock(() => send(options, method, target, body, signal));
   const answer = parse(text);
   if (status >= 200 && status < 300) return answer;
   const error = (answer as Partial<ErrorAnswer> | null)?.error;
   throw new GatewayError(error ?? { code: "INTERNAL", message: `the gateway answered ${status}` });
+}
+
+/** A local socket turns away whoever finds its queue full: nothing was asked yet, so it can be tried again. */
+async function knock<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let left = KNOCKS; ; left--)
+    try {
+      return await attempt();
+    } catch (error) {
+      const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
+      if (code !== "EAGAIN" || left === 0) throw error;
+      await setTimeout(KNOCK_MS);
+    }
 }
 
 function send(

@@ -4,6 +4,7 @@ import type { Approvals } from "../sessions/approvals.js";
 import { decideExec } from "../sessions/exec-rules.js";
 import { resolveExecutable } from "../sessions/resolve-executable.js";
 import type { Sessions } from "../sessions/sessions.js";
+import { injects } from "../supervisor/injection-variables.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { ExecIdentity, ExecQuestion } from "./handlers/handlers.js";
 import type { Asking } from "./server/app.js";
@@ -37,6 +38,10 @@ async function allowed(
   { argv, cwd, env }: ExecQuestion,
   gone: AbortSignal,
 ): Promise<void> {
+  // Rules judge a program by its file and its words: what makes it run other code cannot be judged by them.
+  const injected = Object.keys(env).find((name) => injects(name) && env[name] !== process.env[name]);
+  if (injected !== undefined)
+    throw new ExecDenied(`${injected} makes programs load code they were not asked to`);
   const where = resolve(cwd ?? process.cwd());
   const executable = await resolveExecutable(argv[0] ?? "", { path: env["PATH"], cwd: where });
   // What nobody can name cannot be judged. If it is simply not there, the run would fail anyway.

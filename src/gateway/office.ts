@@ -47,6 +47,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     a2aPolicy: { enabled: false, allow: [] },
   });
   const asked = deferred<void>();
+  let stopping = false;
   let settling: Promise<Stopping> | null = null;
   const settle = (policy: StopPolicy): Promise<Stopping> => (settling ??= settleRuns(supervisor, policy));
   const sees = seesRuns(sessions);
@@ -82,6 +83,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       special: serveSpecial(supervisor, sees, metrics),
       authenticate: (token) => authenticate(sessions, operator, token),
       hosts: null,
+      stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     }),
   );
@@ -100,6 +102,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     asked: asked.promise,
     settle,
     async [Symbol.asyncDispose]() {
+      stopping = true;
       await metrics[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
@@ -119,15 +122,15 @@ async function authenticate(sessions: Sessions, operator: string, token: string)
 
 /** The operator sees everything; a session what its row and the run's session's row say. */
 function seesRuns(sessions: Sessions): Sees {
-  return async (requester, { sessionKey, createdAt }) => {
-    if (requester.kind === "operator") return true;
+  return async (requester, sessionKey) => {
+    if (requester.kind === "operator") return 0;
     const [self, row] = await Promise.all([
       sessions.get(requester.sessionId),
       sessionKey === null ? null : sessions.getByKey(sessionKey),
     ]);
-    // A run is tied to its session by the key; one from before this session was another's of the same key.
-    const theirs = row !== null && createdAt >= row.createdAt;
-    return self !== null && theirs && sessions.requesterSees(self, row).visible;
+    // Also of one that went on following when its session was closed.
+    if (self === null || self.closedAt !== null || row === null) return Infinity;
+    return sessions.requesterSees(self, row).visible ? row.createdAt : Infinity;
   };
 }
 

@@ -5,6 +5,10 @@ import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
 const words = z.record(z.string(), z.string());
+const variables = z.record(
+  z.string().regex(/^[^=\0]+$/, "cannot be a variable's name"),
+  z.string().refine((value) => !value.includes("\0"), "must be text without NUL"),
+);
 const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096);
 
 /** What to run and how. Exactly one of `argv` and `command`. */
@@ -18,9 +22,9 @@ export const execBody = z
     /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. */
     ptyFallback: z.boolean().default(false),
     /** The whole environment; left out: the gateway's. */
-    environment: words.optional(),
+    environment: variables.optional(),
     /** On top of it. */
-    env: words.default({}),
+    env: variables.default({}),
     allowEnv: z.array(z.string()).max(64).default([]),
     cwd: bounded("is empty").optional(),
     umask: z.int().min(0).max(0o777).optional(),

@@ -4,7 +4,7 @@ import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
-import type { Asking } from "../server/app.js";
+import { GATEWAY_STOPS, type Asking } from "../server/app.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
@@ -22,8 +22,7 @@ export async function execFor(
     const record = await mustHave(supervisor, failed.runId);
     return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
   }
-  if (body.input !== undefined) await run.write(body.input).catch(() => {});
-  if (body.stdin === "pipe" && body.input !== undefined) await run.closeStdin().catch(() => {});
+  if (body.input !== undefined) feed(run, body.input);
   const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
@@ -101,6 +100,15 @@ function spawnOptions(
   };
 }
 
+/** Not waited for: a program may read it late or never. It is all of it: one that reads to the end must see an end. */
+function feed(run: Run, input: string): void {
+  // Whoever ends without reading it needs none of it.
+  void run
+    .write(input)
+    .then(() => run.closeStdin())
+    .catch(() => undefined);
+}
+
 /** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
 async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking): Promise<RunRecord | null> {
   let timer: NodeJS.Timeout | undefined;
@@ -117,6 +125,8 @@ async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking
     const first = await Promise.race([run.wait(), yielded, vanished]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
+    // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
+    if (gone.reason === GATEWAY_STOPS) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });
     return await run.wait();
   } finally {

@@ -9,7 +9,7 @@ import { pollRun } from "./poll.js";
 import { steered } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
-import { visibleRun, type Sees } from "./visible.js";
+import { isSeen, once, visibleRun, type Sees } from "./visible.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
@@ -51,9 +51,10 @@ export function createHandlers(desk: Desk): Handlers {
         ...(run === undefined ? {} : { runId: run }),
       });
       const events = [];
+      const seen = once(sees);
       for (const event of found) {
         const record = await supervisor.getRun(event.runId);
-        if (requester.kind === "operator" || (record !== null && (await sees(requester, record))))
+        if (requester.kind === "operator" || (record !== null && (await isSeen(seen, requester, record))))
           events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
       }
       return { events, after: found.at(-1)?.seq ?? after };
@@ -66,11 +67,15 @@ export function createHandlers(desk: Desk): Handlers {
         ...(session === undefined ? {} : { sessionKey: session }),
         ...(agent === undefined ? {} : { agentId: agent }),
         ...(label === undefined ? {} : { labels: pairs(label) }),
-        limit,
+        // So many of those that are shown: what is hidden from a session must not use up its page.
+        ...(requester.kind === "operator" ? { limit: limit + hidden.size } : {}),
       };
       const runs = [];
-      for (const record of await supervisor.listRuns(filter))
-        if (!hidden.has(record.runId) && (await sees(requester, record))) runs.push(record);
+      const seen = once(sees);
+      for (const record of await supervisor.listRuns(filter)) {
+        if (runs.length === limit) break;
+        if (!hidden.has(record.runId) && (await isSeen(seen, requester, record))) runs.push(record);
+      }
       return { runs };
     },
 
@@ -156,11 +161,14 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     listSessions: async ({ query: { all, limit } }, { requester }) => {
-      const found = await sessions.list({ limit, ...(all === true ? {} : { open: true }) });
-      if (requester.kind === "operator") return { sessions: [...found] };
+      const open = all === true ? {} : { open: true };
+      if (requester.kind === "operator") return { sessions: [...(await sessions.list({ ...open, limit }))] };
       const self = await sessions.get(requester.sessionId);
       if (self === null) return { sessions: [] };
-      return { sessions: found.filter((row) => sessions.requesterSees(self, row).visible) };
+      const found = await sessions.list(open);
+      return {
+        sessions: found.filter((row) => sessions.requesterSees(self, row).visible).slice(0, limit),
+      };
     },
 
     closeSession: async ({ params }, { requester }) => ({

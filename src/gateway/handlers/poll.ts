@@ -1,9 +1,13 @@
+import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
 import { textFrom } from "./text-output.js";
+
+/** How late what another supervisor's run writes is noticed. */
+const LOOK_MS = 100;
 
 /** News since the caller's offsets; waits for some, and for no longer than it was told. Consumes nothing. */
 export async function pollRun(
@@ -15,8 +19,12 @@ export async function pollRun(
 ): Promise<AnswerOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
   const run = supervisor.run(record.runId);
-  if (query.waitMs > 0 && run !== null) await news(run.changed(from), query.waitMs, gone);
-  if (query.waitMs > 0 && run === null) await newsElsewhere(supervisor, record, from, query.waitMs, gone);
+  const quit = new AbortController();
+  const left = AbortSignal.any([gone, quit.signal]);
+  if (query.waitMs > 0) {
+    const changed = run === null ? changedElsewhere(supervisor, record.runId, from, left) : run.changed(from);
+    await news(changed, query.waitMs, gone).finally(() => quit.abort());
+  }
   const now = (await supervisor.getRun(record.runId)) ?? record;
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -42,23 +50,21 @@ export async function pollRun(
   };
 }
 
-/** Another supervisor's run announces nothing here. */
-const LOOK_MS = 100;
-
-async function newsElsewhere(
+/** The same for a run that another supervisor holds, which tells nobody here: looked at now and then. */
+async function changedElsewhere(
   supervisor: Supervisor,
-  { runId, state }: RunRecord,
+  runId: string,
   from: Readonly<Record<StreamName, number>>,
-  waitMs: number,
-  gone: AbortSignal,
+  left: AbortSignal,
 ): Promise<void> {
-  const until = performance.now() + waitMs;
-  const wrote = async (stream: StreamName): Promise<boolean> =>
-    (await supervisor.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 })).bytes.length > 0;
-  while (state !== "exited" && !gone.aborted && performance.now() < until) {
-    if ((await wrote("stdout")) || (await wrote("stderr"))) return;
-    if ((await supervisor.getRun(runId))?.state !== state) return;
-    await news(new Promise(() => {}), LOOK_MS, gone);
+  while (!left.aborted) {
+    const record = await supervisor.getRun(runId);
+    if (record === null || record.state === "exited") return;
+    for (const stream of ["stdout", "stderr"] as const) {
+      const { bytes } = await supervisor.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 });
+      if (bytes.length > 0) return;
+    }
+    await setTimeout(LOOK_MS, undefined, { signal: left }).catch(() => undefined);
   }
 }
 
@@ -66,7 +72,7 @@ async function news(changed: Promise<void>, waitMs: number, gone: AbortSignal): 
   let timer: NodeJS.Timeout | undefined;
   let leave = (): void => {};
   const enough = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, waitMs);
+    timer = globalThis.setTimeout(resolve, waitMs);
     leave = resolve;
     gone.addEventListener("abort", leave, { once: true });
   });

@@ -45,25 +45,30 @@ export async function textFrom(
   const bytes = Buffer.concat(parts.map((part) => part.bytes));
   const start = parts[0]?.offset ?? next;
   const whole = ended ? bytes.length : wholeCharacters(bytes);
-  const text = bytes.subarray(firstBoundary(bytes), whole).toString("utf8");
-  const shown = newest(text, maxChars);
-  const offset = start + whole - Buffer.byteLength(shown);
-  return {
-    stream,
-    // Bytes that were no characters became replacement marks, which are longer: never say more than there was.
-    offset: Math.max(start, offset),
-    nextOffset: start + whole,
-    text: shown,
-    skipped: Math.max(0, Math.max(start, offset) - from),
-    ended,
-  };
+  const first = firstBoundary(bytes);
+  const { text, at } = newest(bytes.subarray(first, whole), maxChars);
+  const offset = start + first + at;
+  return { stream, offset, nextOffset: start + whole, text, skipped: Math.max(0, offset - from), ended };
 }
 
-function newest(text: string, maxChars: number): string {
-  if (text.length <= maxChars) return text;
-  const cut = text.slice(text.length - maxChars);
+/** The last so many characters, and the byte they begin at. */
+function newest(bytes: Buffer, maxChars: number): { readonly text: string; readonly at: number } {
+  const whole = bytes.toString("utf8");
+  if (whole.length <= maxChars) return { text: whole, at: 0 };
+  const cut = maxChars === 0 ? "" : whole.slice(-maxChars);
   // Not between the halves of a pair.
-  return /^[\uDC00-\uDFFF]/.test(cut) ? cut.slice(1) : cut;
+  const text = /^[\uDC00-\uDFFF]/.test(cut) ? cut.slice(1) : cut;
+  if (Buffer.byteLength(whole) === bytes.length) return { text, at: bytes.length - Buffer.byteLength(text) };
+  // Bytes that are no characters became replacement marks, which are longer: their place has to be looked for.
+  let low = 0;
+  let high = bytes.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (bytes.toString("utf8", middle).length > maxChars) low = middle + 1;
+    else high = middle;
+  }
+  const at = low + firstBoundary(bytes.subarray(low));
+  return { text: bytes.toString("utf8", at), at };
 }
 
 /** Where the first whole character begins, when the piece begins inside one. */

@@ -9,6 +9,9 @@ import { Budget } from "./budget.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
+/** Why `gone` aborts when it was not the caller who hung up. */
+export const GATEWAY_STOPS = "the gateway stops";
+
 /** What a handler gets beside the question. `gone` aborts when the caller has left. */
 export interface Asking {
   readonly requester: Requester;
@@ -33,6 +36,7 @@ export interface AppOptions {
   readonly authenticate: (token: string) => Promise<Requester | null>;
   /** Hosts that may be named; null: any (a local socket has none). */
   readonly hosts: ReadonlySet<string> | null;
+  readonly stopping: () => boolean;
   readonly failed: (error: unknown, what: string) => void;
 }
 
@@ -41,9 +45,12 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
   const budget = new Budget(defaults.requestsPerSecond, defaults.requestBurst);
   return (request, response) => {
     const gone = new AbortController();
-    response.once("close", () => gone.abort());
+    response.once("close", () => gone.abort(options.stopping() ? GATEWAY_STOPS : "the caller left"));
     answer(options, budget, request, response, gone.signal).catch((error: unknown) => {
-      if (statusFor(error) >= 500) options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
+      // A request that broke off half-way is no failure of ours, nor is one that we broke off.
+      const broken = request.errored !== null || gone.signal.reason === GATEWAY_STOPS;
+      if (statusFor(error) >= 500 && !broken)
+        options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();
       else sendJson(response, statusFor(error), answerFor(error));
     });
@@ -60,7 +67,7 @@ async function answer(
   mustBeLocal(options.hosts, request);
   const requester = await requesterOf(options, request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
-  const url = new URL(request.url ?? "/", "http://gateway");
+  const url = urlOf(request);
   const asking = { requester, gone };
   if (await options.special(request, response, url, asking)) return;
   const found = find(request.method ?? "", url.pathname);
@@ -76,6 +83,12 @@ async function answer(
   };
   const handler = options.handlers[verb] as (heard: unknown, asking: Asking) => Promise<unknown>;
   sendJson(response, 200, await handler(heard, asking));
+}
+
+export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
+  // A path of its own, never another host: `//x` is one that does not exist.
+  if (url.startsWith("/") && !url.startsWith("//")) return new URL(url, "http://gateway");
+  throw new NotFound(`${method} ${url}`);
 }
 
 /** A page in somebody's browser must not reach a gateway on loopback by any name it likes. */
@@ -111,7 +124,7 @@ function find(
   return null;
 }
 
-function parse(shape: z.ZodType, value: unknown, where: string): unknown {
+export function parse<Shape extends z.ZodType>(shape: Shape, value: unknown, where: string): z.output<Shape> {
   const parsed = shape.safeParse(value);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
@@ -125,7 +138,8 @@ function parse(shape: z.ZodType, value: unknown, where: string): unknown {
 async function readBody(request: IncomingMessage): Promise<unknown> {
   const parts: Buffer[] = [];
   let size = 0;
-  for await (const part of request as AsyncIterable<Buffer>) {
+  // Not destroyed when it is too large: there would be nobody left to tell.
+  for await (const part of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += part.length;
     if (size > defaults.requestBytes) throw new TooLarge(defaults.requestBytes);
     parts.push(part);

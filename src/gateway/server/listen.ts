@@ -19,7 +19,8 @@ export async function listenLocally(home: string, app: RequestListener): Promise
     server.once("error", (cause) =>
       reject(new StateUnusable(path, `the gateway cannot listen on ${path}: ${cause.message}`, { cause })),
     );
-    server.listen(path, resolve);
+    // As many may knock at once as are let in: on a local socket, whoever finds the queue full is turned away.
+    server.listen({ path, backlog: defaults.connections }, resolve);
   });
   // The directory is private too; this is for the day somebody opens it up.
   await chmod(path, 0o600);

@@ -3,10 +3,10 @@ import type { ServerResponse } from "node:http";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
 import { tailEvents } from "../event-tail.js";
-import type { Sees } from "../handlers/visible.js";
+import { isSeen, type Sees } from "../handlers/visible.js";
 import type { Metrics } from "../metrics.js";
 import type { Asking, Special } from "./app.js";
-import { sendJson } from "./app.js";
+import { parse, sendJson } from "./app.js";
 import { openApi } from "./openapi.js";
 
 /** What is no question with one answer: streams, and the description of everything. */
@@ -41,14 +41,13 @@ async function followEvents(
   url: URL,
   { requester, gone }: Asking,
 ): Promise<void> {
-  const after = Number(url.searchParams.get("after") ?? "0");
-  const runId = url.searchParams.get("run") ?? undefined;
+  const { after, run } = parse(contract.events.query, Object.fromEntries(url.searchParams), "the query");
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
-  for await (const event of tailEvents(supervisor, Number.isSafeInteger(after) ? after : 0, runId, gone)) {
+  for await (const event of tailEvents(supervisor, after, run, gone)) {
     if (requester.kind !== "operator") {
       const record = await supervisor.getRun(event.runId);
-      if (record === null || !(await sees(requester, record))) continue;
+      if (record === null || !(await isSeen(sees, requester, record))) continue;
     }
     if (!response.write(`${JSON.stringify(event)}\n`))
       await once(response, "drain", { signal: gone }).catch(() => undefined);

@@ -1,0 +1,248 @@
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { openGateway } from "../../src/gateway/gateway.js";
+import { createClient } from "../../src/gateway/client.js";
+import { textFrom } from "../../src/gateway/handlers/text-output.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { temporaryHome } from "../supervisor/real-supervisor.js";
+import { gone, oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
+
+const stage = oneGateway();
+
+test("a foreground run answers with its exit code and both outputs", async () => {
+  const body = sh("echo out; echo err >&2; exit 3");
+  const answer = await stage.client.exec({ body });
+  expect(answer).toMatchObject({ running: false, failure: "exit-code", ptyFellBack: false });
+  expect(answer.run).toMatchObject({ state: "exited", exit: { reason: "exit", code: 3, signal: null } });
+  expect([textOf(answer), textOf(answer, "stderr")]).toEqual(["out\n", "err\n"]);
+  expect(answer.output.every(({ ended, skipped }) => ended && skipped === 0)).toBe(true);
+});
+
+test("success is no failure", async () => {
+  const answer = await stage.client.exec({ body: { argv: ["true"] } });
+  expect(answer).toMatchObject({ running: false, failure: null, run: { exit: { code: 0 } } });
+});
+
+test("a run that dies by a signal says which", async () => {
+  const answer = await stage.client.exec({ body: sh("kill -TERM $$") });
+  expect(answer).toMatchObject({ failure: "signal", run: { exit: { reason: "signal", signal: "SIGTERM" } } });
+});
+
+test("what cannot be started is told apart: not found, not executable", async () => {
+  const file = join(stage.home, "plain.txt");
+  await writeFile(file, "text");
+  await chmod(file, 0o600);
+  const missing = await stage.client.exec({ body: { argv: ["/nowhere/at/all"] } });
+  const plain = await stage.client.exec({ body: { argv: [file] } });
+  expect(missing).toMatchObject({ running: false, failure: "not-found", run: { state: "exited" } });
+  expect(plain).toMatchObject({ running: false, failure: "not-executable", run: { state: "exited" } });
+});
+
+test.for([
+  ["overall-timeout", { timeoutMs: 150 }],
+  ["no-output-timeout", { noOutputTimeoutMs: 150 }],
+] as const)("%s ends a run, and is named", async ([failure, limits]) => {
+  const answer = await stage.client.exec({ body: { argv: ["sleep", "60"], graceMs: 0, ...limits } });
+  expect(answer).toMatchObject({ running: false, failure, run: { exit: { reason: failure } } });
+});
+
+test("after yieldMs a run goes on in the background, with its output so far", async () => {
+  const answer = await stage.client.exec({
+    body: { ...sh("echo early; sleep 0.6; echo late"), yieldMs: 250 },
+  });
+  expect(answer).toMatchObject({ running: true, failure: null });
+  expect(textOf(answer)).toBe("early\n");
+  const { runId } = answer.run;
+  const record = await gone(stage.client, runId);
+  expect(record.exit).toMatchObject({ reason: "exit", code: 0 });
+  const poll = await stage.client.poll({ params: { runId } });
+  expect(textOf(poll)).toBe("early\nlate\n");
+});
+
+test("a background run is answered at once", async () => {
+  const before = performance.now();
+  const { running, run } = await stage.client.exec({ body: { argv: ["sleep", "60"], background: true } });
+  expect(running).toBe(true);
+  expect(performance.now() - before).toBeLessThan(5_000);
+  expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});
+
+test.for(["null", "pipe"] as const)("input is all of the input (stdin: %s)", async (stdin) => {
+  const answer = await stage.client.exec({
+    body: { argv: ["cat"], stdin, input: "héllo", timeoutMs: 3_000, graceMs: 0 },
+  });
+  expect(answer.failure).toBeNull();
+  expect(textOf(answer)).toBe("héllo");
+});
+
+test("without input there is none, rather than a wait for it", async () => {
+  expect(await stage.client.exec({ body: { argv: ["cat"] } })).toMatchObject({ failure: null });
+});
+
+test("environment is the whole of it, env comes on top, cwd and umask hold", async () => {
+  const answer = await stage.client.exec({
+    body: {
+      ...sh('echo "$A $B ${HOME-none}"; pwd; umask'),
+      environment: { A: "1", B: "2", PATH: "/usr/bin:/bin" },
+      env: { B: "3" },
+      cwd: "/usr",
+      umask: 0o077,
+    },
+  });
+  expect(textOf(answer)).toBe("1 3 none\n/usr\n0077\n");
+});
+
+test("a directory that is not there is a failure to start, not of the gateway", async () => {
+  const answer = await stage.client.exec({ body: { argv: ["true"], cwd: "/nowhere/at/all" } });
+  expect(answer.running).toBe(false);
+  expect(answer.run.exit?.reason).toBe("spawn-error");
+});
+
+test("a PTY is one, of the size asked for", async () => {
+  const answer = await stage.client.exec({
+    body: { argv: ["sh", "-c", "test -t 0 && test -t 1 && stty size"], pty: true, rows: 31, cols: 101 },
+  });
+  expect(answer.run.io).toBe("pty");
+  expect(textOf(answer)).toBe("31 101\r\n");
+});
+
+test("a command goes verbatim to a shell on a PTY", async () => {
+  const answer = await stage.client.exec({ body: { command: "test -t 1 && echo 'a  b' | tr a c" } });
+  expect(textOf(answer)).toBe("c  b\r\n");
+});
+
+test("merged output comes in the order it was written", async () => {
+  const answer = await stage.client.exec({ body: { ...sh("echo 1; echo 2 >&2; echo 3"), merge: true } });
+  expect(textOf(answer)).toBe("1\n2\n3\n");
+});
+
+test("of more output than was asked for, the newest comes, and what is missing is stated", async () => {
+  const answer = await stage.client.exec({ body: { ...sh("seq 1 1000"), maxChars: 9 } });
+  const piece = answer.output.find(({ stream }) => stream === "stdout");
+  expect(piece).toMatchObject({ text: "999\n1000\n", offset: 3893 - 9, nextOffset: 3893, skipped: 3893 - 9 });
+});
+
+test("truncation does not split a character", async () => {
+  const answer = await stage.client.exec({ body: { ...sh("printf 'ab😀é'"), maxChars: 2 } });
+  expect(answer.output[0]).toMatchObject({ text: "é", skipped: 6, nextOffset: 8 });
+});
+
+test("truncation is stated also of bytes that are no characters", async () => {
+  const bytes = Buffer.alloc(100, 0xff);
+  const read = async (_: string, { offset = 0 }) => ({
+    stream: "stdout" as const,
+    offset,
+    bytes: bytes.subarray(offset),
+  });
+  const piece = await textFrom(read, "stdout", 0, 50, true);
+  expect(piece).toMatchObject({ text: "\uFFFD".repeat(50), offset: 50, skipped: 50, nextOffset: 100 });
+});
+
+test("pieces by offset put together are the whole, whatever they cut through", async () => {
+  const script = `for b in '\\303' '\\251' '\\360\\237' '\\230\\200' 'x' '\\342\\202' '\\254'; do printf "$b"; sleep 0.05; done`;
+  const { run } = await stage.client.exec({ body: { ...sh(script), background: true } });
+  let whole = "";
+  let stdout = 0;
+  for (let ended = false; !ended;) {
+    const { output } = await stage.client.poll({ params: run, query: { stdout, waitMs: 1_000 } });
+    const piece = output.find(({ stream }) => stream === "stdout");
+    expect(piece?.offset).toBe(stdout);
+    whole += piece?.text ?? "";
+    stdout = piece?.nextOffset ?? 0;
+    ended = piece?.ended ?? true;
+  }
+  expect(whole).toBe("é😀x€");
+});
+
+test("a caller that vanishes takes its foreground run with it", async () => {
+  const left = new AbortController();
+  const labels = { who: "vanishing" };
+  const answer = stage.client.exec({ body: { argv: ["sleep", "60"], labels, graceMs: 0 } }, left.signal);
+  const find = () => stage.client.listRuns({ query: { all: "1", label: "who=vanishing" } });
+  await until("it runs", async () => (await find()).runs[0]?.state === "running");
+  left.abort();
+  await expect(answer).rejects.toThrow();
+  const [run] = (await find()).runs;
+  const record = await gone(stage.client, run?.runId ?? "");
+  expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "operator (left)" });
+});
+
+test("a run that has yielded does not mind that its caller vanishes", async () => {
+  const left = new AbortController();
+  const { run } = await stage.client.exec({ body: { argv: ["sleep", "60"], yieldMs: 10 } }, left.signal);
+  left.abort();
+  const { run: later } = await stage.client.poll({ params: run, query: { waitMs: 200 } });
+  expect(later.state).toBe("running");
+  expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});
+
+test("a gateway that stops is no caller that vanishes: its foreground runs stay", async () => {
+  const home = await temporaryHome();
+  const first = await openGateway({ home, onNews: () => undefined });
+  const token = (await readOperatorToken(home)) ?? "";
+  const client = createClient({ socketPath: gatewaySocket(home), token });
+  const answer = refusal(client.exec({ body: { argv: ["sleep", "60"] } }));
+  await until("it runs", async () => (await client.listRuns()).runs[0]?.state === "running");
+  await first.stop();
+  expect((await answer).code).toBe("GATEWAY_UNREACHABLE");
+  const second = await openGateway({ home, onNews: () => undefined });
+  await second.ready;
+  const { runs } = await client.listRuns({ query: { all: "1" } });
+  await second.stop({ runs: "terminate", waitMs: 0 });
+  expect(runs).toMatchObject([{ state: "running", exit: null }]);
+});
+
+test.for([
+  ["neither argv nor command", {}],
+  ["both", { argv: ["true"], command: "true" }],
+  ["an empty argv", { argv: [] }],
+  ["a NUL in argv", { argv: ["true", "a\0b"] }],
+  ["an empty program", { argv: [""] }],
+  ["a NUL in the directory", { argv: ["true"], cwd: "/\0" }],
+  ["a NUL in the environment", { argv: ["true"], env: { A: "\0" } }],
+  ["a name with =", { argv: ["true"], env: { "A=B": "1" } }],
+  ["an injected library", { argv: ["true"], env: { LD_PRELOAD: "/tmp/x.so" } }],
+  ["an unknown field", { argv: ["true"], shel: "sh" }],
+  ["a blank command", { command: "  " }],
+] as const)("%s is bad input, and starts nothing", async ([, body]) => {
+  const count = async () => (await stage.client.listRuns({ query: { all: "1", limit: 1000 } })).runs.length;
+  const before = await count();
+  expect((await refusal(stage.client.exec({ body: body as never }))).code).toBe("BAD_INPUT");
+  expect(await count()).toBe(before);
+});
+
+test("input on a PTY ends too", async () => {
+  const answer = await stage.client.exec({
+    body: { argv: ["cat"], pty: true, input: "typed\n", timeoutMs: 3_000, graceMs: 0 },
+  });
+  expect(answer.failure).toBeNull();
+  expect(textOf(answer)).toContain("typed\r\n");
+});
+
+test("a program that does not read its input keeps nobody waiting for longer than was asked", async () => {
+  const before = performance.now();
+  const body = { argv: ["sleep", "5"], input: "x".repeat(1_048_576), yieldMs: 100, graceMs: 0 };
+  const { running, run } = await stage.client.exec({ body });
+  expect(running).toBe(true);
+  expect(performance.now() - before).toBeLessThan(3_000);
+  expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});
+
+test("all of a large input arrives", async () => {
+  const answer = await stage.client.exec({ body: { argv: ["wc", "-c"], input: "x".repeat(1_048_576) } });
+  expect(textOf(answer)).toBe("1048576\n");
+});
+
+test("a program that never stops writing is answered for all the same", async () => {
+  const before = performance.now();
+  const { running, run, output } = await stage.client.exec({
+    body: { argv: ["yes"], yieldMs: 300, maxChars: 10, graceMs: 0 },
+  });
+  expect(running).toBe(true);
+  expect(output[0]).toMatchObject({ text: "y\ny\ny\ny\ny\n" });
+  expect(output[0]?.skipped).toBeGreaterThan(0);
+  expect(performance.now() - before).toBeLessThan(4_000);
+  expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});
