@@ -67,14 +67,17 @@ describe.concurrent("process, on a shell's terminal", () => {
   });
 
   test("paste says when lines were entered as if typed, and takes them from stdin", async () => {
-    const runId = await shared.background({ argv: ["cat"], pty: true });
+    // The terminal's echo may come in between, so each line is said in one word.
+    const reader = 'while read line; do echo "[$line]"; done';
+    const runId = await shared.background({ argv: ["sh", "-c", reader], pty: true });
     const { child, finished } = shared.start("process", "paste", runId, "--submit");
     child.stdin.end("first\nsecond");
     expect(await finished).toMatchObject({
       code: 0,
       stderr: "holdfast: the program has not asked for bracketed paste: each line was entered as if typed\n",
     });
-    await shared.wrote(runId, "first\r\nsecond\r\n");
+    await shared.wrote(runId, "[first]");
+    await shared.wrote(runId, "[second]");
   });
 
   test("resize tells the program", async () => {
