@@ -112,7 +112,7 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
       await office.settle(policy);
       const left = await held();
       await office[Symbol.asyncDispose]();
-      await supervisor.close({ leaveRuns: true });
+      await supervisor.close({ leaveRuns: policy.runs !== "terminate" });
       await ended;
       onNews({ type: "down", left });
     },

@@ -99,8 +99,8 @@ describe.concurrent("doctor", () => {
     await field.holdfast("run", "--", "true");
     field.sql("pragma wal_checkpoint(truncate)");
     const bytes = await readFile(field.store);
-    // The last page, which is no table's first.
-    bytes.fill(0xff, bytes.length - 4_000);
+    // All of the last page, whosever it is: its head says what it holds.
+    bytes.fill(0xff, bytes.length - 4_096);
     await writeFile(field.store, bytes);
     expect(await check(field, "store")).toMatchObject({
       state: "bad",

@@ -21,7 +21,7 @@ function fateWith(write: (pidFile: string) => void): { readonly kind: string; re
   onTestFinished(() => void marked.kill("SIGKILL"));
   write(pidFile);
   const { stdout } = spawnSync(process.execPath, [cli, "foreign", "list", "--all", "--json"], {
-    env: { ...process.env, HOLDFAST_CONFIG: config },
+    env: { ...process.env, HOLDFAST_CONFIG: config, HOLDFAST_HOME: join(directory, "home") },
     encoding: "utf8",
   });
   const found = (JSON.parse(stdout) as { pid: number; owner: { kind: string; why: string } }[]).find(
