@@ -16,6 +16,15 @@ const ANOTHER_RUNS = "already running";
 /** Variables that mark a run: a gateway is no process of the run it happens to be started from. */
 const OF_A_RUN = /^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/;
 
+/** This process's environment, as if it were in no run. */
+export function unmarkedEnvironment(): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) =>
+      value === undefined || OF_A_RUN.test(name) ? [] : [[name, value] as const],
+    ),
+  );
+}
+
 export interface Started {
   readonly status: AnswerOf<"status">;
   /** False: one was running, or somebody else's was faster. */
@@ -56,12 +65,11 @@ interface Launched {
 
 function launch(home: string, main: string): Launched {
   const output = openSync(errorsOf(home), "w", 0o600);
-  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !OF_A_RUN.test(name)));
   const child = spawn(process.execPath, [main, "gateway", "run", "--quiet"], {
     detached: true,
     stdio: ["ignore", "ignore", output],
     cwd: "/",
-    env: { ...env, HOLDFAST_HOME: home },
+    env: { ...unmarkedEnvironment(), HOLDFAST_HOME: home },
   });
   closeSync(output);
   let ended: string | null = null;

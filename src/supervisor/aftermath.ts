@@ -1,4 +1,11 @@
-import type { AnchorExit, AnchorHost, MachineIdentity, RunAddress, RunRemains } from "../anchor/host.js";
+import type {
+  AnchorExit,
+  AnchorHost,
+  Boundary,
+  MachineIdentity,
+  RunAddress,
+  RunRemains,
+} from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import type { Emptiness, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
 import type { Context } from "./context.js";
@@ -72,7 +79,7 @@ export async function aftermath(
   }
 }
 
-const NOTHING_DONE: Verdict = {
+export const NOTHING_DONE: Verdict = {
   emptiness: "unproven",
   mode: "none",
   killed: 0,
@@ -84,11 +91,9 @@ const NOTHING_DONE: Verdict = {
 const CGROUP_EMPTY: Verdict = { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
 
 /** End what live evidence proves to be of this run: its first process with all below it, and whoever is in its cgroup. */
-export async function endVerified(
-  host: AnchorHost,
-  { root, boundary, leaseId, graceMs }: Traces,
-): Promise<Verdict> {
-  const cgroup = cgroupOf(boundary);
+export async function endVerified(host: AnchorHost, traces: Traces): Promise<Verdict> {
+  const { root, leaseId, graceMs } = traces;
+  const cgroup = cgroupOf(traces);
   const rootAlive = await isAlive(host, root);
   if (!rootAlive && cgroup === null)
     return unproven(
@@ -126,17 +131,14 @@ function unproven(note: string): Verdict {
   return { ...NOTHING_DONE, note };
 }
 
-function cgroupOf(boundary: RunBoundary | null): { path: string; inode: string } | null {
+/** The run's cgroup, with what proves that it is the one. */
+export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }): Boundary | null {
   if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
   return { path: boundary.cgroup, inode: boundary.cgroupInode };
 }
 
 /** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. */
-async function isEmpty(
-  host: AnchorHost,
-  cgroup: { path: string; inode: string } | null,
-  leaseId: string,
-): Promise<boolean> {
+async function isEmpty(host: AnchorHost, cgroup: Boundary | null, leaseId: string): Promise<boolean> {
   if (cgroup === null) return false;
   const [seen] = await host.inspectBoundaries([cgroup]);
   if (seen !== "empty" && seen !== "gone") return false;

@@ -1,4 +1,3 @@
-import type { AnchorLink, StopRequest, Survivor } from "../anchor/host.js";
 import { RunNotFound } from "../errors.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { CancelOptions, Stopped } from "./api.js";
@@ -7,6 +6,7 @@ import type { Context } from "./context.js";
 import { newRequestId } from "./ids.js";
 import type { LiveRun } from "./live-run.js";
 import { addressOf } from "./reconcile/look.js";
+import { stopRun } from "./stop-run.js";
 
 /**
  * Stop a run and see it through, whoever owns it: what is held here through its owner's connection, anything else by
@@ -30,9 +30,14 @@ export async function stop(context: Context, runId: string, options: CancelOptio
     requestId = newRequestId(),
     graceMs = null,
   } = options;
-  const survivors = await seeThrough(link, { reason, actor, requestId, graceMs });
-  if (survivors === null) return unanswered(context, record);
-  return { outcome: survivors.length === 0 ? "gone" : "survivors", survivors };
+  const answer = await stopRun(link, { reason, actor, requestId, graceMs });
+  if (answer.kind === "silent") return unanswered(context, record);
+  if (answer.kind === "survivors") return { outcome: "survivors", survivors: answer.survivors };
+  const { emptiness, residue } = answer.exit;
+  // Given up on meanwhile: who is left was not stopped.
+  return emptiness === "proven"
+    ? { outcome: "gone", survivors: [] }
+    : { outcome: "survivors", survivors: residue };
 }
 
 /** Nobody answers: it had ended, or its anchor is dead. */
@@ -57,22 +62,3 @@ async function outcomeOf(live: LiveRun): Promise<Stopped> {
 
 /** Survivors are said at most once in `killReportMs`. */
 const LOOK_MS = 50;
-
-/** Who is left; nobody: it is gone. Null: its anchor said no more. */
-export async function seeThrough(
-  link: AnchorLink,
-  request: StopRequest,
-): Promise<readonly Survivor[] | null> {
-  try {
-    return await new Promise((resolve) => {
-      link.listen((event) => {
-        if (event.type === "exited") resolve([]);
-        if (event.type === "survivors" && event.survivors.length > 0) resolve(event.survivors);
-        if (event.type === "closed") resolve(null);
-      });
-      link.stop(request);
-    });
-  } finally {
-    link.close();
-  }
-}

@@ -1,6 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { setTimeout } from "node:timers/promises";
+import { until } from "../until.js";
+
+export { until };
 
 /**
  * All that these tests ask of the system itself. Another system may need another answer to `isAlive`; nothing else here
@@ -17,20 +19,6 @@ export function isAlive(pid: number): boolean {
 
 export async function gone(pids: readonly number[], withinMs = 10_000): Promise<void> {
   await until(`${pids.join(", ")} are gone`, () => !pids.some(isAlive), withinMs);
-}
-
-export async function until<T>(
-  what: string,
-  see: () => T | null | undefined | false,
-  withinMs = 10_000,
-): Promise<T> {
-  const end = performance.now() + withinMs;
-  for (;;) {
-    const seen = see();
-    if (seen !== null && seen !== undefined && seen !== false) return seen;
-    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`);
-    await setTimeout(10);
-  }
 }
 
 /** A process of our own, with the command line of a run's, that must not notice anything. */

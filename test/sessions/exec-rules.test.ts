@@ -4,7 +4,7 @@ import { execRuleSchema, execRulesSchema } from "../../src/sessions/exec-rule-sc
 import { decideExec } from "../../src/sessions/exec-rules.js";
 import type { ExecRule } from "../../src/store/session-record.js";
 
-const git = (...args: string[]) => ({ executable: "/usr/bin/git", argv: ["git", ...args], cwd: "/work/app" });
+const git = (...args: string[]) => ({ executable: "/usr/bin/git", argv: ["git", ...args], cwd: "/srv/app" });
 const effect = "allow";
 
 test.each<[Omit<ExecRule, "effect">, string[], boolean]>([
@@ -21,11 +21,11 @@ test.each<[Omit<ExecRule, "effect">, string[], boolean]>([
   [{ executable: "it" }, [], false],
   [{ calledAs: "git" }, [], true],
   [{ calledAs: "sh" }, [], false],
-  [{ cwd: "/work" }, [], true],
-  [{ cwd: "/work/app" }, [], true],
+  [{ cwd: "/srv" }, [], true],
+  [{ cwd: "/srv/app" }, [], true],
   [{ cwd: "/" }, [], true],
-  [{ cwd: "/work/ap" }, [], false],
-  [{ cwd: "/work/app/src" }, [], false],
+  [{ cwd: "/srv/ap" }, [], false],
+  [{ cwd: "/srv/app/src" }, [], false],
   [{ args: [] }, [], true],
   [{ args: [] }, ["x"], false],
   [{ args: ["status"] }, ["status"], true],

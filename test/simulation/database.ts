@@ -1,6 +1,6 @@
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
-import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
+import type { RunRecord } from "../../src/store/run-record.js";
 import type {
   EventFilter,
   Lease,
@@ -10,8 +10,7 @@ import type {
   RunEnd,
   RunFilter,
 } from "../../src/store/store.js";
-
-const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
+import { applyChange } from "../store/apply-change.js";
 
 /** One committed change of one record. `before` is null for an insert. */
 export interface Commit {
@@ -75,7 +74,7 @@ export class Database {
     if (before?.state === "exited" && this.#flaws.endsTwice !== true) return false;
     const stale = before?.leaseEpoch !== lease.epoch || before.ownerInstanceId !== lease.ownerInstanceId;
     if (before === undefined || stale) throw new LeaseLost(lease.runId, lease.epoch);
-    const after = { ...changed(before, change), updatedAt: this.#wall() };
+    const after = { ...applyChange(before, change), updatedAt: this.#wall() };
     this.#commit({ by: "save", before, after }, events, kept);
     return true;
   }
@@ -189,29 +188,4 @@ export class Database {
     this.watch(commit);
     this.appendEvents(events, kept);
   }
-}
-
-function changed(run: RunRecord, change: RunChange): RunRecord {
-  switch (change.to) {
-    case "gated": {
-      const { anchor, root, processGroupId, boundary, tier } = change;
-      return { ...run, anchor, root, processGroupId, boundary, tier };
-    }
-    case "weaker":
-      return { ...run, tier: change.tier, boundary: change.boundary };
-    case "running":
-      return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
-    case "output":
-      return { ...run, lastOutputAt: change.at };
-    case "exiting":
-      return { ...run, state: later(run.state, "exiting") };
-    case "exited": {
-      const { at, exit, residue, residueCount, usage, emptiness } = change;
-      return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
-    }
-  }
-}
-
-function later(one: RunStateName, other: RunStateName): RunStateName {
-  return RANK[one] > RANK[other] ? one : other;
 }

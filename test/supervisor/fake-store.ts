@@ -1,6 +1,6 @@
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
-import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
+import type { RunRecord } from "../../src/store/run-record.js";
 import type {
   EventFilter,
   Lease,
@@ -11,8 +11,7 @@ import type {
   RunFilter,
   RunStore,
 } from "../../src/store/store.js";
-
-const RANK: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
+import { applyChange } from "../store/apply-change.js";
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */
 export class FakeStore implements RunStore {
@@ -60,7 +59,7 @@ export class FakeStore implements RunStore {
     if (run?.state === "exited") return false;
     if (run === undefined || run.leaseEpoch !== lease.epoch || run.ownerInstanceId !== lease.ownerInstanceId)
       throw new LeaseLost(lease.runId, lease.epoch);
-    this.runs.set(lease.runId, apply(run, change));
+    this.runs.set(lease.runId, applyChange(run, change));
     this.#append(events);
     return true;
   }
@@ -157,29 +156,4 @@ export class FakeStore implements RunStore {
   #append(events: readonly NewRunEvent[]): void {
     for (const event of events) this.events.push({ ...event, seq: this.events.length + 1 });
   }
-}
-
-function apply(run: RunRecord, change: RunChange): RunRecord {
-  switch (change.to) {
-    case "gated": {
-      const { anchor, root, processGroupId, boundary, tier } = change;
-      return { ...run, anchor, root, processGroupId, boundary, tier };
-    }
-    case "weaker":
-      return { ...run, tier: change.tier, boundary: change.boundary };
-    case "running":
-      return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
-    case "output":
-      return { ...run, lastOutputAt: change.at };
-    case "exiting":
-      return { ...run, state: later(run.state, "exiting") };
-    case "exited": {
-      const { at, exit, residue, residueCount, usage, emptiness } = change;
-      return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
-    }
-  }
-}
-
-function later(one: RunStateName, other: RunStateName): RunStateName {
-  return RANK.indexOf(one) > RANK.indexOf(other) ? one : other;
 }

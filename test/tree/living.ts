@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { setTimeout } from "node:timers/promises";
+
+export { until } from "../until.js";
 
 /** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
 export interface Living {
@@ -77,21 +78,6 @@ export function signal(whom: Pick<Living, "pid" | "startTime">, name: NodeJS.Sig
     process.kill(whom.pid, name);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
-  }
-}
-
-/** Looks until there is something to be seen. */
-export async function until<T>(
-  what: string,
-  see: () => T | null | undefined | false,
-  withinMs = 10_000,
-): Promise<T> {
-  const end = performance.now() + withinMs;
-  for (;;) {
-    const seen = see();
-    if (seen !== null && seen !== undefined && seen !== false) return seen;
-    if (performance.now() > end) throw new Error(`not within ${withinMs} ms: ${what}`);
-    await setTimeout(10);
   }
 }
 

@@ -2,6 +2,7 @@ import type { Survivor } from "../../anchor/host.js";
 import { RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { newRequestId } from "../../supervisor/ids.js";
+import { stopRun } from "../../supervisor/stop-run.js";
 import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
@@ -9,7 +10,6 @@ import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 import { findRun, type FoundRun } from "./find-run.js";
 import { openObservatory, type Observatory } from "./observer.js";
-import { stopRun } from "./stop-run.js";
 
 export interface CancelRequest {
   readonly wanted: string;
@@ -58,7 +58,7 @@ export async function cancelFound(
   if (link !== null && address !== null) {
     const stop = { reason: "manual-cancel", actor: cliActor(), requestId: newRequestId(), graceMs };
     const stopped = await stopRun(link, stop);
-    if (stopped.kind === "gone") {
+    if (stopped.kind === "ended") {
       const { reason, actor, emptiness, residue } = stopped.exit;
       const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;
       if (emptiness === "proven") return { outcome: "gone", detail: `${detail}, proven empty` };

@@ -11,6 +11,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { paletteFor } from "../palette.js";
+import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 import { cancelFound, report, type Outcome } from "./cancel.js";
@@ -80,7 +81,7 @@ async function leftovers(
   store: NonNullable<Awaited<ReturnType<typeof openSqliteStoreForReading>>>,
   { run, session, agent, labels, allOrphans }: CleanupRequest,
 ): Promise<readonly Surveyed[]> {
-  const runId = run === null ? null : await fullId(store, run);
+  const runId = run === null ? null : (await findRecord(store, run)).runId;
   const filter = {
     labels,
     ...(session === null ? {} : { sessionKey: session }),
@@ -88,19 +89,6 @@ async function leftovers(
   };
   const all = await survey(observatory, store, filter, runId);
   return allOrphans ? all.filter(isOrphan) : all;
-}
-
-async function fullId(
-  store: NonNullable<Awaited<ReturnType<typeof openSqliteStoreForReading>>>,
-  wanted: string,
-): Promise<string> {
-  const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
-  const found = wanted === "" ? [] : await store.findRuns(prefix, 2);
-  const record = found.find(({ runId }) => runId === prefix) ?? found[0];
-  if (record === undefined) throw new RunNotFound(wanted);
-  if (record.runId !== prefix && found.length > 1)
-    throw new BadInput("run", `${JSON.stringify(wanted)} is the beginning of several runs`);
-  return record.runId;
 }
 
 /** Nobody looks after it: its lease may be had, or will be as soon as it has expired. */

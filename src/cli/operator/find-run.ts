@@ -1,7 +1,7 @@
 import type { RunAddress } from "../../anchor/host.js";
-import { BadInput } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { pickRun, runPrefix, RUNS_ASKED_FOR } from "../runs/pick-run.js";
 import type { Observatory } from "./observer.js";
 
 /** A run by its directory, its record, or both: either may be missing. */
@@ -15,18 +15,13 @@ export interface FoundRun {
 
 /** By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run. */
 export async function findRun(observatory: Observatory, wanted: string): Promise<FoundRun | null> {
-  const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
+  const prefix = runPrefix(wanted);
   const directories = wanted === "" ? [] : await directoriesOf(observatory, prefix);
   const { records, unread } =
     wanted === "" ? { records: [], unread: null } : await recordsOf(observatory, prefix);
-  const ids = new Set([...directories, ...records].map(({ runId }) => runId));
-  const runId = ids.has(prefix) ? prefix : [...ids][0];
-  if (runId === undefined) return null;
-  if (!ids.has(prefix) && ids.size > 1)
-    throw new BadInput(
-      "run",
-      `${JSON.stringify(wanted)} is the beginning of several runs: ${[...ids].toSorted().slice(0, 5).join(", ")}`,
-    );
+  const ids = new Set([...directories, ...records].map((each) => each.runId));
+  const runId = pickRun(wanted, [...ids]);
+  if (runId === null) return null;
   const record = records.find((each) => each.runId === runId) ?? null;
   const address = directories.find((each) => each.runId === runId) ?? null;
   return { runId, address, record, unread };
@@ -48,7 +43,7 @@ async function recordsOf(
 ): Promise<{ readonly records: readonly RunRecord[]; readonly unread: Error | null }> {
   try {
     await using store = await openSqliteStoreForReading(directory.storePath);
-    return { records: (await store?.findRuns(prefix, 6)) ?? [], unread: null };
+    return { records: (await store?.findRuns(prefix, RUNS_ASKED_FOR)) ?? [], unread: null };
   } catch (error) {
     return { records: [], unread: error instanceof Error ? error : new Error(String(error)) };
   }

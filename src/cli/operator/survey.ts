@@ -3,7 +3,8 @@ import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
-import { addressOf, cgroupOf } from "../../supervisor/reconcile/look.js";
+import { cgroupOf } from "../../supervisor/aftermath.js";
+import { addressOf } from "../../supervisor/reconcile/look.js";
 import type { Observatory } from "./observer.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */

@@ -3,7 +3,7 @@ import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
 import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
-import { cgroupOf } from "../../supervisor/reconcile/look.js";
+import { cgroupOf } from "../../supervisor/aftermath.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";

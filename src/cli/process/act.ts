@@ -5,6 +5,7 @@ import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
+import { pickRun, runPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 
@@ -12,20 +13,15 @@ const WHOLE_ID = /^run_[0-9a-z]{12}$/;
 
 /** A run by the beginning of its id, among those that may be seen. */
 export async function fullRunId({ client }: Connection, wanted: string): Promise<string> {
-  const prefix = wanted.startsWith("run_") ? wanted : `run_${wanted}`;
+  const prefix = runPrefix(wanted);
   // What is whole is not looked for: the list holds only the newest.
   if (WHOLE_ID.test(prefix)) return prefix;
   if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
   const { runs } = await client.listRuns({ query: { all: "1", limit: 1_000 } });
-  const found = runs.filter(({ runId }) => runId.startsWith(prefix)).map(({ runId }) => runId);
-  const [only, another] = found;
-  if (only === undefined) throw new RunNotFound(wanted);
-  if (another !== undefined)
-    throw new BadInput(
-      "run",
-      `${JSON.stringify(wanted)} is the beginning of several runs: ${found.slice(0, 5).join(", ")}`,
-    );
-  return only;
+  const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
+  const picked = pickRun(wanted, found);
+  if (picked === null) throw new RunNotFound(wanted);
+  return picked;
 }
 
 export interface PollRequest {

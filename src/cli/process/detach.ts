@@ -1,4 +1,5 @@
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { unmarkedEnvironment } from "../../gateway/start.js";
 import { exitCodes, spawnErrorCode } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
@@ -21,7 +22,7 @@ export async function runDetached(
     onEscape,
     merge = false,
   } = options;
-  const inherited = options.clearEnv === true ? {} : ofNobody(process.env);
+  const inherited = options.clearEnv === true ? {} : unmarkedEnvironment();
   const { run, failure } = await client.exec({
     body: {
       ...("argv" in input ? { argv: [...input.argv] } : { command: input.ptyCommand }),
@@ -46,15 +47,4 @@ export async function runDetached(
   if (failure === null) return 0;
   if (run.exit !== null) say(run.exit.detail ?? failure, "red");
   return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;
-}
-
-/** The caller's environment, without what marks a run: the new one has marks of its own. */
-function ofNobody(env: NodeJS.ProcessEnv): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(env).filter(
-      (entry): entry is [string, string] =>
-        entry[1] !== undefined &&
-        !/^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/.test(entry[0]),
-    ),
-  );
 }

@@ -4,7 +4,7 @@ import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
 import { adopt } from "../adopt.js";
-import { endVerified, type Aftermath } from "../aftermath.js";
+import { endVerified, NOTHING_DONE, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
 import { finalEvents, lostFinale, type Finale } from "../finale.js";
@@ -228,8 +228,6 @@ async function aftermathOf(
   if (record.imported === null) return { kind: "lost", remains, ...(await endVerified(host, live.traces)) };
   return { kind: "lost", remains: null, ...(await endImported(context, record, live)) };
 }
-
-const NOTHING_DONE = { mode: "none", killed: 0, residue: [], survivors: 0, note: null } as const;
 
 /** Compared once more, with the identity that is then signalled: what matched a moment ago may be another process now. */
 async function endImported(context: Context, { imported }: RunRecord, live: LiveRun) {

@@ -7,6 +7,7 @@ import type {
 } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
+import { cgroupOf } from "../aftermath.js";
 import { atMost } from "../at-most.js";
 import type { Clock } from "../clock.js";
 import type { ImportedSight, Seen, Sight } from "./decide.js";
@@ -140,11 +141,6 @@ async function lookForMarkers(
     return leaseId !== "" && (boundary === "empty" || boundary === "gone");
   });
   return host.markedBy(empty.map(({ leaseId }) => leaseId)).catch(() => null);
-}
-
-export function cgroupOf({ boundary }: Pick<RunRecord, "boundary">): { path: string; inode: string } | null {
-  if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
-  return { path: boundary.cgroup, inode: boundary.cgroupInode };
 }
 
 /** The run has a directory: what is written there, and whether somebody answers for it. */

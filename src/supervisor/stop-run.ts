@@ -1,18 +1,19 @@
-import type { AnchorExit, AnchorLink, StopRequest, Survivor } from "../../anchor/host.js";
+import type { AnchorExit, AnchorLink, StopRequest, Survivor } from "../anchor/host.js";
 
-/** How a stop went: proven gone, or who is still there. Never "requested". */
-export type Stopped =
-  | { readonly kind: "gone"; readonly exit: AnchorExit }
+/** How a stop went: it has ended, or who is still there. Never "requested". */
+export type StopAnswer =
+  /** Proven empty, unless somebody gave up on it meanwhile: the exit says. */
+  | { readonly kind: "ended"; readonly exit: AnchorExit }
   | { readonly kind: "survivors"; readonly survivors: readonly Survivor[] }
   /** The anchor said no more; its directory may know. */
   | { readonly kind: "silent" };
 
 /** Ask a run's anchor to end it, by the key in its directory, and see it through. The link is closed afterwards. */
-export async function stopRun(link: AnchorLink, stop: StopRequest): Promise<Stopped> {
+export async function stopRun(link: AnchorLink, stop: StopRequest): Promise<StopAnswer> {
   try {
-    return await new Promise<Stopped>((resolve) => {
+    return await new Promise<StopAnswer>((resolve) => {
       link.listen((event) => {
-        if (event.type === "exited") resolve({ kind: "gone", exit: event.exit });
+        if (event.type === "exited") resolve({ kind: "ended", exit: event.exit });
         if (event.type === "survivors" && event.survivors.length > 0)
           resolve({ kind: "survivors", survivors: event.survivors });
         if (event.type === "closed") resolve({ kind: "silent" });

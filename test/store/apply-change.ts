@@ -1,0 +1,30 @@
+import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
+import type { RunChange } from "../../src/store/store.js";
+
+const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
+
+/** What a step makes of a record, for stores that keep records in memory. */
+export function applyChange(run: RunRecord, change: RunChange): RunRecord {
+  switch (change.to) {
+    case "gated": {
+      const { anchor, root, processGroupId, boundary, tier } = change;
+      return { ...run, anchor, root, processGroupId, boundary, tier };
+    }
+    case "weaker":
+      return { ...run, tier: change.tier, boundary: change.boundary };
+    case "running":
+      return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
+    case "output":
+      return { ...run, lastOutputAt: change.at };
+    case "exiting":
+      return { ...run, state: later(run.state, "exiting") };
+    case "exited": {
+      const { at, exit, residue, residueCount, usage, emptiness } = change;
+      return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
+    }
+  }
+}
+
+function later(one: RunStateName, other: RunStateName): RunStateName {
+  return RANK[one] > RANK[other] ? one : other;
+}
