@@ -128,7 +128,7 @@ export class Field extends Stage {
     ...talk: readonly (readonly [string, string])[]
   ): Promise<Finished> {
     const words = [process.execPath, resolve("dist/cli/main.js"), ...args].map((word) => `'${word}'`);
-    const child = spawn("script", ["-qefc", words.join(" "), "/dev/null"], {
+    const child = spawn("script", ["-qefc", `exec ${words.join(" ")}`, "/dev/null"], {
       env: { ...this.env, TERM: "xterm" },
       stdio: ["pipe", "pipe", "ignore"],
     });
