@@ -36,7 +36,8 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   }
 }
 
-function buildProgram(finish: Finish): Command {
+/** The whole command line, with nothing done yet. */
+export function buildProgram(finish: Finish): Command {
   const program = new Command("holdfast")
     .description("Own every process your agents start, until each is provably gone.")
     .version(version(), "-V, --version", "print the version")

@@ -1,0 +1,87 @@
+import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+
+/** One command of a transcript, and what it prints. */
+export interface Entry {
+  readonly command: string;
+  readonly output: string;
+}
+
+/** `$ ` begins a command, `> ` goes on with it; all else is output. */
+export function entriesOf(text: string): Entry[] {
+  const entries: { command: string; output: string }[] = [];
+  for (const line of text.split("\n").slice(0, -1)) {
+    const last = entries.at(-1);
+    if (line.startsWith("$ ")) entries.push({ command: line.slice(2), output: "" });
+    else if (last === undefined) throw new Error(`a transcript that does not begin with a command: ${line}`);
+    else if (line.startsWith("> ") && last.output === "") last.command += `\n${line.slice(2)}`;
+    else last.output += `${line}\n`;
+  }
+  return entries;
+}
+
+export function textOf(entries: readonly Entry[]): string {
+  return entries.map(({ command, output }) => `$ ${command.replaceAll("\n", "\n> ")}\n${output}`).join("");
+}
+
+const ID = /\b(?:run|in|ses|ask)_[a-z0-9]{4,}\b/g;
+
+/** What differs from run to run: names, numbers of processes, times, sizes, and the room they take in a table. */
+const VOLATILE: readonly (readonly [RegExp, string])[] = [
+  [ID, "ID"],
+  [/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?/g, "TIME"],
+  [/\b\d\d:\d\d:\d\d(?:\.\d+)?\b/g, "TIME"],
+  [/\bpid \d+/g, "pid N"],
+  [/\b\d+(?:\.\d+)? ?(?:ms|s|m|min|h|d)\b/g, "DURATION"],
+  [/\b\d+(?:\.\d+)? ?(?:B|kB|KB|MB|GB|KiB|MiB|GiB)\b/g, "SIZE"],
+  [/\b\d+(?:\.\d+)?%/g, "PERCENT"],
+  [/(?<=[ │├└─])\d{1,7}(?= )/g, "N"],
+  [/ {2,}|─{2,}/g, " "],
+  [/ +$/gm, ""],
+];
+
+export function steady(text: string): string {
+  return VOLATILE.reduce((soFar, [what, word]) => soFar.replaceAll(what, word), text);
+}
+
+export function idsIn(text: string): string[] {
+  return text.match(ID) ?? [];
+}
+
+/** Whether a command printed what the page says. A line `…` on the page stands for any lines. */
+export function agrees(page: string, printed: string): boolean {
+  const parts = steady(page).split(/^…\n/m);
+  const source = parts
+    .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`))
+    .join("(?:.*\n)*?");
+  return new RegExp(`^${source}$`).test(steady(printed));
+}
+
+/** A shell that is told one command after the other, and keeps what the one before has left. */
+export class Shell {
+  readonly #bash: ChildProcessWithoutNullStreams;
+  #printed = "";
+  #heard: () => void = () => {};
+
+  constructor(env: NodeJS.ProcessEnv, cwd: string) {
+    this.#bash = spawn("bash", ["--norc", "--noprofile"], { env, cwd, stdio: ["pipe", "pipe", "pipe"] });
+    for (const stream of [this.#bash.stdout, this.#bash.stderr])
+      stream.on("data", (data: Buffer) => {
+        this.#printed += data.toString();
+        this.#heard();
+      });
+  }
+
+  /** All it printed, on either stream. */
+  async run(command: string): Promise<string> {
+    const end = `\u0001end\u0001`;
+    this.#printed = "";
+    // Its own status is kept for a `$?` in the next command.
+    this.#bash.stdin.write(`{ ${command}\n} 2>&1 < /dev/null; status=$?; printf '${end}'; (exit $status)\n`);
+    while (!this.#printed.endsWith(end)) await new Promise<void>((heard) => (this.#heard = heard));
+    return this.#printed.slice(0, -end.length);
+  }
+
+  end(): void {
+    this.#bash.stdin.end();
+  }
+}

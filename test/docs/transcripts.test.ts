@@ -1,0 +1,107 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { Resident } from "../cli/resident.js";
+import { main } from "../cli/stage.js";
+import { blocksOf, pages, type Block } from "./pages.js";
+import { agrees, entriesOf, idsIn, Shell, textOf, type Entry } from "./transcript.js";
+
+/** Set to have the pages rewritten with what is printed today; then read the difference. */
+const rewriting = process.env["HOLDFAST_WRITE_TRANSCRIPTS"] === "1";
+
+const transcripts = pages
+  .map((page) => ({ page, blocks: blocksOf(page).filter(({ language }) => language === "console") }))
+  .filter(({ blocks }) => blocks.length > 0);
+
+test("there are transcripts", () => expect(transcripts.map(({ page }) => page)).toContain("README.md"));
+
+describe.each(transcripts)("$page", ({ page, blocks }) => {
+  test("shows what the program prints", { timeout: 180_000 }, async () => {
+    await using resident = await Resident.open();
+    await using project = await Project.open();
+    const shell = project.shell(resident);
+    const today: [Block, Entry[]][] = [];
+    const named = new Map<string, string>();
+    for (const block of blocks) {
+      const entries: Entry[] = [];
+      for (const { command, output } of entriesOf(block.text)) {
+        const printed = tidy(await shell.run(withNames(command, named)), resident.home);
+        if (!rewriting)
+          expect(
+            agrees(output, printed),
+            `${page}:${block.line}: ${command}\nis said to print\n${output}but prints\n${printed}`,
+          ).toBe(true);
+        const ids = idsIn(printed);
+        idsIn(output).forEach((id, index) => named.set(id, named.get(id) ?? ids[index] ?? id));
+        entries.push({ command, output: agrees(output, printed) ? output : printed });
+      }
+      today.push([block, entries]);
+    }
+    shell.end();
+    if (rewriting) await rewrite(page, today);
+  });
+});
+
+/** The project of the pages: it has tests and a server. */
+class Project implements AsyncDisposable {
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  static async open(): Promise<Project> {
+    const directory = await mkdtemp(join(tmpdir(), "hf-"));
+    const holdfast = join(directory, "bin", "holdfast");
+    await mkdir(dirname(holdfast));
+    await writeFile(holdfast, `#!/bin/sh\nexec "${process.execPath}" "${main}" "$@"\n`, { mode: 0o755 });
+    await writeFile(join(directory, "package.json"), JSON.stringify(PROJECT));
+    await writeFile(join(directory, "server.js"), SERVER);
+    return new Project(directory);
+  }
+
+  shell({ env }: Resident): Shell {
+    const PATH = `${join(this.#directory, "bin")}:${env["PATH"]}`;
+    return new Shell({ ...env, PATH, npm_config_loglevel: "error" }, this.#directory);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.#directory, { recursive: true });
+  }
+}
+
+const PROJECT = {
+  private: true,
+  scripts: { test: "echo 12 tests passed", dev: "node server.js" },
+};
+
+const SERVER = `
+  const server = require("node:http").createServer((_, answer) => answer.end("hello\\n"));
+  server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () => console.log("listening"));
+`;
+
+function tidy(printed: string, home: string): string {
+  return printed.replaceAll(home, "~/.local/state/holdfast");
+}
+
+/** The pages' ids are those of another day. */
+function withNames(command: string, named: ReadonlyMap<string, string>): string {
+  return idsIn(command).reduce((soFar, id) => soFar.replaceAll(id, named.get(id) ?? id), command);
+}
+
+async function rewrite(page: string, today: readonly (readonly [Block, readonly Entry[]])[]): Promise<void> {
+  let text = await readFile(page, "utf8");
+  for (const [block, entries] of today) text = text.replace(block.text, () => textOf(entries));
+  await writeFile(page, text);
+}
+
+test.each([
+  ["run_4k2m9xq1 ended after 1.2s\n", "run_aaaa1111 ended after 300ms\n", true],
+  ["holdfast: gone\n", "holdfast: survivors: sleep\n", false],
+  ["RUN   STATUS\n…\n", "RUN  STATUS\nrun_aaaa1111  running\nrun_bbbb1111  exited\n", true],
+  ["RUN  STATUS\n", "RUN  STATUS\nrun_aaaa1111  running\n", false],
+  ["exit 120\n", "exit 0\n", false],
+])("%j agrees with %j: %j", (page, printed, whether) => {
+  expect(agrees(page, printed)).toBe(whether);
+});
