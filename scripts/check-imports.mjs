@@ -1,6 +1,6 @@
 // Keeps the direction of imports: nothing below knows anything above.
 //
-//   anchor, store → output → supervisor → sessions, acp, tasks, channels → gateway → cli, mcp, web
+//   anchor, store → output → supervisor → sessions, acp, agents, tasks, channels → gateway → cli, mcp, web
 //
 // Usage: check-imports.mjs [src directory]
 
@@ -9,7 +9,7 @@ import { dirname, join, relative, resolve, sep } from "node:path";
 
 const floor = ["anchor", "store"];
 const runs = [...floor, "output", "supervisor"];
-const domain = ["sessions", "acp", "tasks", "channels"];
+const domain = ["sessions", "acp", "agents", "tasks", "channels"];
 const faces = ["cli", "mcp", "web"];
 
 /** What the files of a folder may import, beside their own folder. */

@@ -113,6 +113,34 @@ export const defaults = {
   approvalMs: 300_000,
   /** Questions of one session that wait at the same time: more than an agent's parallel tools, few enough for a person to read. */
   approvalsPending: 32,
+  /** One frame of an ACP agent: what the protocol's own library takes; the largest seen was 5 MB. */
+  acpFrameBytes: 32 * 1024 * 1024,
+  /** Of an ACP agent's output, kept until its effects are: a frame is acknowledged whole, so the largest must fit, and a follower's read. */
+  acpSpoolBytes: 33 * 1024 * 1024,
+  /** Frames handled together, at most: one commit for many, and few enough to be forgotten if it fails. */
+  acpBatchFrames: 256,
+  /** Lines that are no frames, forgiven: stray prints are a few, and a program that is no agent soon has so many. */
+  acpMalformedLines: 1_000,
+  /** Of such a line, and of an agent's error, shown. */
+  acpExcerptChars: 200,
+  /** Of an agent's stderr: enough for the stack trace it ends with. One line of it, at most. */
+  acpStderrBytes: 16 * 1024,
+  acpStderrLineBytes: 2 * 1024,
+  /** Node agents speak within two seconds; a cold disk and a package runner need longer. */
+  acpInitializeMs: 60_000,
+  /** A session starts its tool servers first. */
+  acpNewSessionMs: 120_000,
+  /** Silence of a turn, with nobody asked: a model that thinks is heard of within minutes. */
+  acpNoFramesMs: 600_000,
+  /** Most agents leave within 170 ms of the end of their input, some need two seconds. */
+  acpLeaveMs: 3_000,
+  /** Of a turn, kept in memory: its newest text (a book is a million characters), and what it thought and did. */
+  acpTextChars: 1_000_000,
+  acpThoughtChars: 4_000,
+  acpToolCalls: 1_000,
+  acpPlanEntries: 100,
+  acpRawUpdates: 32,
+  acpRawUpdateBytes: 64 * 1024,
 } as const;
 
 /**

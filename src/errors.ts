@@ -213,3 +213,48 @@ export class ExecDenied extends HoldfastError {
     super("EXEC_DENIED", `the command was not allowed: ${why}; nothing was started`);
   }
 }
+
+/** Why a connection to an ACP agent is over. */
+export type AcpCloseReason =
+  | "closed" // by us
+  | "ended" // the agent's output
+  | "frame-too-large"
+  | "no-frames" // in a turn, for longer than allowed
+  | "request-timeout"
+  | "wrong-version"
+  | "protocol-error"
+  | "output-lost"; // bytes that nobody has read are gone
+
+/** The connection to an ACP agent is over: nothing is answered on it any more. Its processes are the run's to end. */
+export class AcpClosed extends HoldfastError {
+  readonly reason: AcpCloseReason;
+  constructor(reason: AcpCloseReason, why: string, options?: ErrorOptions) {
+    super("ACP_CLOSED", `the connection to the agent is closed (${reason}): ${why}`, options);
+    this.reason = reason;
+  }
+}
+
+/** An ACP agent did not answer in time. The connection is still open: a late answer is counted and dropped. */
+export class AcpTimeout extends HoldfastError {
+  readonly method: string;
+  readonly deadlineMs: number;
+  constructor(method: string, deadlineMs: number) {
+    super(
+      "ACP_TIMEOUT",
+      `the agent did not answer ${method} within ${deadlineMs} ms; it was not asked again`,
+    );
+    this.method = method;
+    this.deadlineMs = deadlineMs;
+  }
+}
+
+/** An ACP agent answered with an error. Its codes vary from agent to agent, also for the same thing. */
+export class AcpRefused extends HoldfastError {
+  readonly method: string;
+  readonly rpcCode: number;
+  constructor(method: string, rpcCode: number, said: string) {
+    super("ACP_REFUSED", `the agent refused ${method}: ${said} (${rpcCode})`);
+    this.method = method;
+    this.rpcCode = rpcCode;
+  }
+}

@@ -85,7 +85,7 @@ function redactAssignment(word: string): string | null {
 }
 
 /** Secrets inside one word, which may be a whole script or JSON document. */
-function redactText(text: string): string {
+export function redactText(text: string): string {
   return text
     .replace(tokenShapes, hidden)
     .replace(urlUser, `$1${hidden}@`)

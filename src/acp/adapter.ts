@@ -1,0 +1,138 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { defaults } from "../defaults.js";
+import type { AcpClosed } from "../errors.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { Run, SpawnOptions, Supervisor } from "../supervisor/api.js";
+import type { Clock } from "../supervisor/clock.js";
+import { systemClock } from "../supervisor/clock.js";
+import { Connection, type Handlers, type WireState } from "./wire/connection.js";
+import { StderrTail } from "./wire/stderr-tail.js";
+
+export interface AdapterOptions extends Pick<
+  SpawnOptions,
+  | "env"
+  | "inherit"
+  | "allowEnv"
+  | "cwd"
+  | "labels"
+  | "graceMs"
+  | "ownerLossMs"
+  | "sessionKey"
+  | "agentId"
+  | "backendId"
+> {
+  readonly argv: readonly string[];
+  readonly handlers: Handlers;
+  /** Its TMPDIR, which is removed when the run has ended. Default: a new one. */
+  readonly tmpdir?: string;
+  readonly clock?: Clock;
+}
+
+/** Where an earlier process stood with a run that is still going. */
+export interface Resumption {
+  readonly state: WireState;
+  /** The offset up to which the effects of its frames were kept. */
+  readonly startAt: number;
+  readonly tmpdir: string;
+}
+
+/** How an adapter ended: what the connection says, and what became of the processes. */
+export interface AdapterEnd {
+  readonly closed: AcpClosed;
+  readonly record: RunRecord;
+}
+
+/**
+ * An ACP agent: a run like any other, and the connection over its stdin and stdout. When the connection is over, for
+ * whatever reason, the run is terminated; when the run is over, so is the connection.
+ *
+ * Who keeps adapters over restarts has to keep three things in one place: what `handlers` are given (each with its
+ * `end`), `connection.state`, and `tmpdir`; and has to know that a frame may have been half written when the process
+ * died (`Run.write` resolves when all of it has reached the anchor, and not before).
+ */
+export class Adapter implements AsyncDisposable {
+  readonly run: Run;
+  readonly connection: Connection;
+  readonly stderr = new StderrTail();
+  readonly tmpdir: string;
+  /** When the connection is closed, every process is gone and the TMPDIR is removed. Rejects when the run was let go of. */
+  readonly ended: Promise<AdapterEnd>;
+  readonly #clock: Clock;
+
+  constructor(run: Run, tmp: string, handlers: Handlers, clock?: Clock, resumption?: Resumption) {
+    this.run = run;
+    this.tmpdir = tmp;
+    this.#clock = clock ?? systemClock;
+    this.connection = new Connection({
+      source: (signal) =>
+        run.follow({ streams: ["stdout"], offsets: { stdout: resumption?.startAt ?? 0 }, signal }),
+      startAt: resumption?.startAt ?? 0,
+      write: (bytes) => run.write(bytes),
+      ack: (offset) => run.ack("stdout", offset),
+      handlers,
+      ...(clock === undefined ? {} : { clock }),
+      ...(resumption === undefined ? {} : { restored: resumption.state }),
+    });
+    this.ended = this.#end(this.#drain());
+    this.ended.catch(() => undefined);
+  }
+
+  /** The end of its input, and some time to leave by itself; then as any run is ended. */
+  async close(actor = "acp"): Promise<AdapterEnd> {
+    const over = this.ended.then(() => undefined);
+    this.run.closeStdin().catch(() => undefined);
+    await this.#clock.pause(defaults.acpLeaveMs, over);
+    await this.run.cancel({ actor });
+    return this.ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #end(drained: Promise<void>): Promise<AdapterEnd> {
+    const closed = await this.connection.closed;
+    await this.run.cancel({ actor: `acp: ${closed.reason}` });
+    // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
+    const record = await this.run.wait();
+    await drained;
+    await rm(this.tmpdir, { recursive: true, force: true, maxRetries: 3 });
+    return { closed, record };
+  }
+
+  /** Always: a full stderr pipe would hold the agent back, and its spool keeps only the newest. */
+  async #drain(): Promise<void> {
+    for await (const { bytes } of this.run.follow({ streams: ["stderr"] })) this.stderr.push(bytes);
+    this.stderr.finish();
+  }
+}
+
+export async function startAdapter(supervisor: Supervisor, options: AdapterOptions): Promise<Adapter> {
+  const { argv, handlers, clock, env, tmpdir: given, ...rest } = options;
+  const tmp = given ?? (await mkdtemp(join(tmpdir(), "hf-acp-")));
+  try {
+    const run = await supervisor.spawn(
+      { io: "pipe", argv },
+      {
+        ...rest,
+        env: { ...env, TMPDIR: tmp },
+        kind: "task",
+        onEscape: "sweep",
+        stdin: "pipe",
+        // Nothing may be lost, and nothing is let go of before its effects are kept.
+        stdout: { policy: "back-pressure", boundBytes: defaults.acpSpoolBytes },
+      },
+    );
+    return new Adapter(run, tmp, handlers, clock);
+  } catch (error) {
+    await rm(tmp, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** An adapter that an earlier process started, and whose run is held here now. */
+export function resumeAdapter(run: Run, handlers: Handlers, resumption: Resumption, clock?: Clock): Adapter {
+  return new Adapter(run, resumption.tmpdir, handlers, clock, resumption);
+}

@@ -1,0 +1,67 @@
+import type { PermissionOption, RequestPermissionOutcome, ToolKind } from "@agentclientprotocol/sdk";
+
+export type PermissionEffect = "allow" | "reject" | "ask";
+
+/** All parts that are there must match. */
+export interface PermissionRule {
+  readonly effect: PermissionEffect;
+  readonly kind?: ToolKind;
+  /** The tool call's title; `*` stands for any text. */
+  readonly title?: string;
+}
+
+/** What is known of the tool call: from the question and from the updates before it. */
+export interface AskedTool {
+  readonly kind: string | null;
+  readonly title: string | null;
+}
+
+export type PermissionDecision =
+  | { readonly type: "ask"; readonly rule: number }
+  | { readonly type: "answer"; readonly outcome: RequestPermissionOutcome; readonly rule: number | null };
+
+/**
+ * The first rule that matches decides; when none does, or somebody should be asked and nobody can be, the answer is no.
+ * Never more than once: `allow_always` and `reject_always` would leave the next decision to the agent. An agent that
+ * offers nothing of the kind that was decided is answered that the question was cancelled.
+ */
+export function decidePermission(
+  rules: readonly PermissionRule[],
+  tool: AskedTool,
+  options: readonly PermissionOption[],
+  { canAsk }: { readonly canAsk: boolean },
+): PermissionDecision {
+  const at = rules.findIndex((rule) => matches(rule, tool));
+  const effect = rules[at]?.effect ?? "reject";
+  if (effect === "ask" && canAsk) return { type: "ask", rule: at };
+  return { type: "answer", outcome: pick(options, effect === "allow"), rule: at < 0 ? null : at };
+}
+
+/** By option id: names and order are the agent's, and two options may be of one kind. */
+export function pick(options: readonly PermissionOption[], allow: boolean): RequestPermissionOutcome {
+  const kind = allow ? "allow_once" : "reject_once";
+  const option = options.find((each) => each.kind === kind);
+  return option === undefined ? { outcome: "cancelled" } : { outcome: "selected", optionId: option.optionId };
+}
+
+function matches(rule: PermissionRule, { kind, title }: AskedTool): boolean {
+  return (
+    (rule.kind === undefined || rule.kind === kind) &&
+    (rule.title === undefined || (title !== null && isLike(rule.title, title)))
+  );
+}
+
+/** Each part at its first place after the one before: linear enough, and never exponential. */
+function isLike(pattern: string, text: string): boolean {
+  const [first = "", ...rest] = pattern.split("*");
+  const last = rest.pop();
+  if (last === undefined) return pattern === text;
+  if (!text.startsWith(first)) return false;
+  let from = first.length;
+  for (const part of rest) {
+    const at = text.indexOf(part, from);
+    if (at < 0) return false;
+    from = at + part.length;
+  }
+  return text.length - last.length >= from && text.endsWith(last);
+}

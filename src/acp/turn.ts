@@ -1,0 +1,120 @@
+import { defaults } from "../defaults.js";
+import { BoundedText } from "./bounded-text.js";
+import { firstOf } from "./cut.js";
+import { isObject } from "./wire/message.js";
+import type { Update } from "./wire/updates.js";
+
+export interface ToolCallSummary {
+  readonly id: string;
+  readonly title: string;
+  readonly kind: string;
+  readonly status: string;
+}
+
+export interface PlanEntrySummary {
+  readonly content: string;
+  readonly status: string;
+}
+
+export interface UsageSummary {
+  readonly used: number;
+  readonly size: number;
+}
+
+type Raw = Update["update"];
+
+/** What one turn has said and done so far: bounded, whatever the agent sends. Text is as it came; who shows it sanitizes it. */
+export class Turn {
+  readonly text = new BoundedText(defaults.acpTextChars);
+  /** Folded: their end, and how much there was. */
+  readonly thoughts = new BoundedText(defaults.acpThoughtChars);
+  readonly #tools = new Map<string, ToolCallSummary>();
+  plan: readonly PlanEntrySummary[] = [];
+  usage: UsageSummary | null = null;
+  /** The newest updates of kinds that are not known here, as they came. */
+  raw: readonly Raw[] = [];
+  /** Oldest tool calls, and oldest or too large raw updates, that were let go of. */
+  droppedTools = 0;
+  droppedRaw = 0;
+
+  get tools(): readonly ToolCallSummary[] {
+    return [...this.#tools.values()];
+  }
+
+  take({ update, bytes }: Pick<Update, "update" | "bytes">): void {
+    switch (update.sessionUpdate) {
+      case "agent_message_chunk":
+        return this.text.append(textOf(update["content"]));
+      case "agent_thought_chunk":
+        return this.thoughts.append(textOf(update["content"]));
+      case "tool_call":
+      case "tool_call_update":
+        return this.#tool(update);
+      case "plan":
+        this.plan = planOf(update["entries"]);
+        return;
+      case "usage_update":
+        this.usage = { used: numberOf(update["used"]), size: numberOf(update["size"]) };
+        return;
+      // Echoes of the prompt and news of the session: no output of the turn.
+      case "user_message_chunk":
+      case "available_commands_update":
+      case "current_mode_update":
+      case "config_option_update":
+      case "session_info_update":
+        return;
+      default:
+        return this.#unknown(update, bytes);
+    }
+  }
+
+  #unknown(update: Raw, bytes: number): void {
+    const all = bytes > defaults.acpRawUpdateBytes ? this.raw : [...this.raw, update];
+    this.droppedRaw += this.raw.length + 1 - Math.min(all.length, defaults.acpRawUpdates);
+    this.raw = all.slice(-defaults.acpRawUpdates);
+  }
+
+  /** An update may come without its beginning (after a load), and says only what has changed. */
+  #tool(update: Raw): void {
+    const id = update["toolCallId"];
+    if (typeof id !== "string" || id.length > defaults.titleChars) return;
+    const known = this.#tools.get(id);
+    this.#tools.set(id, {
+      id,
+      title: wordOf(update["title"]) ?? known?.title ?? id,
+      kind: wordOf(update["kind"]) ?? known?.kind ?? "other",
+      status: wordOf(update["status"]) ?? known?.status ?? "pending",
+    });
+    if (this.#tools.size <= defaults.acpToolCalls) return;
+    this.droppedTools++;
+    for (const oldest of this.#tools.keys()) {
+      this.#tools.delete(oldest);
+      break;
+    }
+  }
+}
+
+function textOf(content: unknown): string {
+  if (!isObject(content)) return "";
+  if (typeof content["text"] === "string") return content["text"];
+  return typeof content["type"] === "string" ? `[${content["type"]}]` : "";
+}
+
+function planOf(entries: unknown): PlanEntrySummary[] {
+  if (!Array.isArray(entries)) return [];
+  return entries
+    .slice(0, defaults.acpPlanEntries)
+    .filter(isObject)
+    .map((entry) => ({
+      content: wordOf(entry["content"]) ?? "",
+      status: wordOf(entry["status"]) ?? "pending",
+    }));
+}
+
+function wordOf(value: unknown): string | null {
+  return typeof value === "string" ? firstOf(value, defaults.titleChars) : null;
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) ? value : 0;
+}

@@ -1,0 +1,58 @@
+import { isUtf8 } from "node:buffer";
+
+export type RpcId = string | number | null;
+
+export interface RpcError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
+
+/** What came of a request. */
+export type Outcome = { readonly result: unknown } | { readonly error: RpcError };
+
+export type Message =
+  | { readonly type: "request"; readonly id: RpcId; readonly method: string; readonly params: unknown }
+  | { readonly type: "notification"; readonly method: string; readonly params: unknown }
+  | { readonly type: "answer"; readonly id: RpcId; readonly outcome: Outcome };
+
+/** A message, or why the line is none. */
+export function parseMessage(line: Buffer): Message | string {
+  if (!isUtf8(line)) return "not UTF-8";
+  let value: unknown;
+  try {
+    value = JSON.parse(line.toString());
+  } catch {
+    return "not JSON";
+  }
+  if (Array.isArray(value)) return "a batch";
+  if (!isObject(value) || value["jsonrpc"] !== "2.0") return "not JSON-RPC 2.0";
+  const { id, method, params } = value;
+  if (id !== undefined && !isId(id)) return "an id that is no id";
+  if (typeof method === "string")
+    return id === undefined
+      ? { type: "notification", method, params }
+      : { type: "request", id, method, params };
+  if (method !== undefined || id === undefined) return "neither request nor answer";
+  if (isObject(value["error"])) return { type: "answer", id, outcome: { error: asError(value["error"]) } };
+  return "result" in value
+    ? { type: "answer", id, outcome: { result: value["result"] } }
+    : "neither request nor answer";
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isId(value: unknown): value is RpcId {
+  return typeof value === "string" || typeof value === "number" || value === null;
+}
+
+/** Agents differ in what they put into an error; one that is badly made is an error all the same. */
+function asError({ code, message, data }: Record<string, unknown>): RpcError {
+  return {
+    code: typeof code === "number" ? code : 0,
+    message: typeof message === "string" ? message : "no reason given",
+    data,
+  };
+}

@@ -1,0 +1,51 @@
+import { defaults } from "../../defaults.js";
+import { LineBuilder } from "../../output/line-builder.js";
+import { sanitizeText } from "../../output/sanitize.js";
+import { redactText } from "../../supervisor/redact.js";
+
+const LINE_FEED = 0x0a;
+
+/**
+ * The end of what an agent says on stderr, for people. By whole lines, each bounded at its end: a line that has lost
+ * its beginning could no longer be seen to hold a secret.
+ */
+export class StderrTail {
+  readonly #builder = new LineBuilder(defaults.acpStderrLineBytes, true);
+  #lines: string[] = [];
+  #chars = 0;
+  /** Lines that were let go of. */
+  dropped = 0;
+
+  push(bytes: Uint8Array): void {
+    let start = 0;
+    for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
+      this.#builder.push(bytes.subarray(start, end));
+      this.#keep();
+      start = end + 1;
+    }
+    this.#builder.push(bytes.subarray(start));
+  }
+
+  /** The stream has ended: what has no line end is a line too. */
+  finish(): void {
+    this.#keep();
+  }
+
+  get text(): string {
+    return sanitizeText(redactText(this.#lines.join("\n")));
+  }
+
+  #keep(): void {
+    const { bytes, cut } = this.#builder.take();
+    if (bytes.length === 0) return;
+    const line = Buffer.from(bytes).toString() + (cut > 0 ? "…" : "");
+    this.#lines.push(line);
+    this.#chars += line.length + 1;
+    // Twice the bound at most, then half of it at once: shifting one at a time would be quadratic.
+    if (this.#chars <= 2 * defaults.acpStderrBytes) return;
+    let from = 0;
+    for (; this.#chars > defaults.acpStderrBytes; from++) this.#chars -= (this.#lines[from]?.length ?? 0) + 1;
+    this.dropped += from;
+    this.#lines = this.#lines.slice(from);
+  }
+}

@@ -1,0 +1,109 @@
+import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { decidePermission, type PermissionRule, pick } from "../../src/acp/permission.js";
+
+const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
+const kind = fc.constantFrom(...KINDS);
+const title = fc.string({ unit: fc.constantFrom("a", "b", "*", " ") });
+const rule: fc.Arbitrary<PermissionRule> = fc.record(
+  { effect: fc.constantFrom("allow" as const, "reject" as const, "ask" as const), kind, title },
+  { requiredKeys: ["effect"] },
+);
+const option: fc.Arbitrary<PermissionOption> = fc.record({
+  optionId: fc.string(),
+  name: fc.string(),
+  kind: fc.constantFrom("allow_once", "allow_always", "reject_once", "reject_always"),
+});
+const tool = fc.record({ kind: fc.option(kind), title: fc.option(title) });
+const canAsk = fc.record({ canAsk: fc.boolean() });
+
+test("an answer is always one that was offered, of the kind decided, for this once", () => {
+  fc.assert(
+    fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
+      const decision = decidePermission(rules, asked, options, can);
+      if (decision.type === "ask") {
+        expect(can.canAsk).toBe(true);
+        expect(rules[decision.rule]?.effect).toBe("ask");
+        return;
+      }
+      const allowed = decision.rule !== null && rules[decision.rule]?.effect === "allow";
+      const wanted = allowed ? "allow_once" : "reject_once";
+      const first = options.find((each) => each.kind === wanted);
+      expect(decision.outcome).toEqual(
+        first === undefined ? { outcome: "cancelled" } : { outcome: "selected", optionId: first.optionId },
+      );
+    }),
+  );
+});
+
+test("nothing is allowed that no rule allows", () => {
+  fc.assert(
+    fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
+      const strict = rules.filter(({ effect }) => effect !== "allow");
+      const decision = decidePermission(strict, asked, options, can);
+      const answer = decision.type === "answer" ? decision.outcome : null;
+      const chosen = answer?.outcome === "selected" ? answer.optionId : null;
+      if (chosen !== null)
+        expect(
+          options.find(({ optionId, kind: of }) => optionId === chosen && of === "reject_once"),
+        ).toBeDefined();
+    }),
+  );
+});
+
+test("rules after the one that decides change nothing", () => {
+  fc.assert(
+    fc.property(fc.array(rule), fc.array(rule), tool, canAsk, (rules, more, asked, can) => {
+      const decision = decidePermission(rules, asked, [], can);
+      fc.pre(decision.rule !== null);
+      expect(decidePermission([...rules, ...more], asked, [], can)).toEqual(decision);
+    }),
+  );
+});
+
+test("a title matches as its pattern would as a regular expression", () => {
+  fc.assert(
+    fc.property(title, title, (pattern, text) => {
+      const like = new RegExp(
+        `^${pattern
+          .split("*")
+          .map((part) => part.replaceAll(/[^ab ]/g, "\\$&"))
+          .join("[\\s\\S]*")}$`,
+      );
+      const { rule: at } = decidePermission(
+        [{ effect: "allow", title: pattern }],
+        { kind: null, title: text },
+        [],
+        { canAsk: false },
+      ) as { rule: number | null };
+      expect(at === 0).toBe(like.test(text));
+    }),
+  );
+});
+
+test("a hostile title against a hostile pattern takes no time", () => {
+  const began = performance.now();
+  decidePermission(
+    [{ effect: "allow", title: `${"*a".repeat(2_000)}b` }],
+    { kind: null, title: "a".repeat(1_000_000) },
+    [],
+    { canAsk: false },
+  );
+  expect(performance.now() - began).toBeLessThan(5_000);
+});
+
+test("a rule that names what is not known of the tool does not match", () => {
+  const unknown = { kind: null, title: null };
+  for (const part of [{ kind: "read" as const }, { title: "*" }])
+    expect(decidePermission([{ effect: "allow", ...part }], unknown, [], { canAsk: true })).toMatchObject({
+      type: "answer",
+      rule: null,
+    });
+});
+
+test("the first of two options of one kind", () => {
+  const options = ["one", "two"].map((optionId) => ({ optionId, name: "", kind: "allow_once" as const }));
+  expect(pick(options, true)).toEqual({ outcome: "selected", optionId: "one" });
+  expect(pick(options, false)).toEqual({ outcome: "cancelled" });
+});

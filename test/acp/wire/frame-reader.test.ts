@@ -1,0 +1,125 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { AcpClosed } from "../../../src/errors.js";
+import { type Frame, FrameReader } from "../../../src/acp/wire/frame-reader.js";
+
+/** Everything a stream says, cut at these places. */
+function read(bytes: Buffer, cuts: readonly number[] = [], startAt = 0, maxBytes?: number): Frame[] {
+  const reader = new FrameReader(startAt, maxBytes);
+  const places = [startAt, ...cuts.filter((at) => at > startAt && at < bytes.length), bytes.length];
+  const frames: Frame[] = [];
+  for (const [index, from] of places.sort((a, b) => a - b).entries()) {
+    const to = places[index + 1];
+    if (to !== undefined) frames.push(...reader.push({ offset: from, bytes: bytes.subarray(from, to) }));
+  }
+  const rest = reader.finish();
+  return rest === null ? frames : [...frames, rest];
+}
+
+const spoken = (frames: readonly Frame[]): Frame[] => frames.filter(({ type }) => type !== "blank");
+const update = (text: string): string => JSON.stringify({ jsonrpc: "2.0", method: "m", params: { text } });
+const line = fc.oneof(
+  fc.string({ unit: "grapheme" }).map(update),
+  fc.constantFrom("", "\r", "  ", "[1]", "null", "{}", "junk", '{"jsonrpc":"2.0","id":{},"method":"m"}'),
+  fc.string({ unit: "binary" }).map((text) => text.replaceAll("\n", "")),
+);
+const stream = fc
+  .array(fc.tuple(line, fc.constantFrom("\n", "\r\n")), { maxLength: 12 })
+  .map((lines) => Buffer.from(lines.flat().join("")));
+
+test("frames are the same however the stream is cut, in the middle of a character too", () => {
+  fc.assert(
+    fc.property(stream, fc.array(fc.nat({ max: 400 })), (bytes, cuts) => {
+      expect(spoken(read(bytes, cuts))).toEqual(spoken(read(bytes)));
+    }),
+  );
+});
+
+test("read again from the end of any frame, the rest comes once", () => {
+  fc.assert(
+    fc.property(stream, fc.array(fc.nat({ max: 400 })), fc.nat(), (bytes, cuts, which) => {
+      const all = spoken(read(bytes));
+      const at = all[which % Math.max(1, all.length)]?.end ?? 0;
+      expect(spoken(read(bytes, cuts, at))).toEqual(all.filter(({ end }) => end > at));
+    }),
+  );
+});
+
+test("bytes from before the begin are skipped, and a gap is no silent loss", () => {
+  const bytes = Buffer.from(`${update("one")}\n${update("two")}\n`);
+  const [first] = read(bytes);
+  const reader = new FrameReader(first!.end);
+  expect([...reader.push({ offset: 0, bytes })]).toMatchObject([
+    { message: { params: { text: "two" } }, end: bytes.length },
+  ]);
+  expect(() => [...reader.push({ offset: bytes.length + 1, bytes })]).toThrow(/output-lost/);
+});
+
+test.each([
+  ["[1,2]", "a batch"],
+  ["42", "not JSON-RPC 2.0"],
+  ['{"method":"m"}', "not JSON-RPC 2.0"],
+  ['{"jsonrpc":"2.0"}', "neither request nor answer"],
+  ['{"jsonrpc":"2.0","id":1}', "neither request nor answer"],
+  ['{"jsonrpc":"2.0","id":[1],"method":"m"}', "an id that is no id"],
+  ["{", "not JSON"],
+])("%s is no frame: %s", (text, why) => {
+  expect(read(Buffer.from(`${text}\n`))).toMatchObject([{ type: "malformed", why }]);
+});
+
+test("what is not UTF-8 is no frame, also inside a string", () => {
+  const bytes = Buffer.concat([
+    Buffer.from('{"jsonrpc":"2.0","method":"'),
+    Buffer.from([0xff]),
+    Buffer.from('"}\n'),
+  ]);
+  expect(read(bytes)).toMatchObject([{ type: "malformed", why: "not UTF-8" }]);
+});
+
+test("a malformed line is shown short, harmless and without its secrets", () => {
+  const secret = `sk-${"a".repeat(40)}`;
+  const [frame] = read(Buffer.from(`\u001b]0;title\u0007key=${secret} ${"x".repeat(10_000_000)}\n`));
+  const shown = frame?.type === "malformed" ? frame.excerpt : "";
+  expect(shown.length).toBeLessThanOrEqual(200);
+  expect(shown).toMatch(/^key=\*\*\*/);
+});
+
+test("the end in mid-frame is told", () => {
+  expect(read(Buffer.from(`${update("one")}\n{"jsonrpc"`))).toMatchObject([
+    { type: "message" },
+    { type: "malformed", why: "ended in the middle" },
+  ]);
+});
+
+test("blank lines are let go of, too", () => {
+  expect(read(Buffer.from("\n\r\n\n"))).toEqual([{ type: "blank", end: 4 }]);
+});
+
+test.each([
+  ["whole", Buffer.from(`${update("x".repeat(100))}\n`), []],
+  ["without an end", Buffer.alloc(200, "x"), [50, 60, 70, 80, 150]],
+])("a frame beyond the cap, %s, is refused", (_, bytes, cuts) => {
+  expect(() => read(bytes, cuts, 0, 90)).toThrow(AcpClosed);
+  expect(() => read(bytes, cuts, 0, 90)).toThrow(/frame-too-large/);
+});
+
+test("a frame of exactly the cap is read", () => {
+  const text = update("x".repeat(100));
+  expect(read(Buffer.from(`${text}\n`), [3, 50], 0, text.length)).toMatchObject([{ type: "message" }]);
+});
+
+test("a giant frame in small pieces takes linear time and is held once", () => {
+  const text = update("x".repeat(30 * 1024 * 1024));
+  const bytes = Buffer.from(`${text}\n`);
+  const reader = new FrameReader(0);
+  const before = process.memoryUsage().arrayBuffers;
+  const began = performance.now();
+  let frames = 0;
+  const piece = 997;
+  for (let offset = 0; offset < bytes.length; offset += piece)
+    frames += [...reader.push({ offset, bytes: bytes.subarray(offset, offset + piece) })].length;
+  expect(frames).toBe(1);
+  // Quadratic, 30,000 pieces of it would be copied for minutes; held as pieces, they would be many times its size.
+  expect(performance.now() - began).toBeLessThan(15_000);
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4 * bytes.length);
+});

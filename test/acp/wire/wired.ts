@@ -1,0 +1,106 @@
+import {
+  Connection,
+  type ConnectionParts,
+  type Handlers,
+  type Question,
+} from "../../../src/acp/wire/connection.js";
+import type { Chunk } from "../../../src/acp/wire/frame-reader.js";
+import type { Update } from "../../../src/acp/wire/updates.js";
+import { TestClock } from "../../sessions/open-sessions.js";
+
+export type Sent = Record<string, unknown> & { id?: number; method?: string };
+
+/** A connection whose agent is the test. */
+export class Wired {
+  readonly clock = new TestClock();
+  /** What the agent was told. */
+  readonly sent: Sent[] = [];
+  readonly updates: Update[] = [];
+  readonly batches: number[] = [];
+  readonly questions: Question[] = [];
+  readonly malformed: string[] = [];
+  acked = 0;
+  /** Chunks that were pulled. */
+  pulled = 0;
+  readonly connection: Connection;
+  readonly #chunks: Chunk[] = [];
+  #wake: () => void = () => undefined;
+  #ended = false;
+  #offset: number;
+
+  constructor(parts: Partial<ConnectionParts> = {}, handlers: Partial<Handlers> = {}) {
+    this.#offset = parts.startAt ?? 0;
+    this.connection = new Connection({
+      source: (signal) => this.#pull(signal),
+      write: async (bytes) => {
+        this.sent.push(JSON.parse(Buffer.from(bytes).toString()) as Sent);
+      },
+      ack: (offset) => {
+        this.acked = offset;
+      },
+      clock: this.clock,
+      firstId: 1,
+      ...parts,
+      handlers: {
+        updates: async (batch) => {
+          this.batches.push(batch.length);
+          this.updates.push(...batch);
+        },
+        questions: {
+          "session/request_permission": async (question) => {
+            this.questions.push(question);
+          },
+        },
+        malformed: (why) => this.malformed.push(why),
+        ...handlers,
+      },
+    });
+  }
+
+  get offset(): number {
+    return this.#offset;
+  }
+
+  say(...messages: object[]): void {
+    this.write(messages.map((message) => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`).join(""));
+  }
+
+  update(text: string): object {
+    const update = { sessionUpdate: "agent_message_chunk", content: { type: "text", text } };
+    return { method: "session/update", params: { sessionId: "s", update } };
+  }
+
+  write(text: string): void {
+    const bytes = Buffer.from(text);
+    this.#chunks.push({ offset: this.#offset, bytes });
+    this.#offset += bytes.length;
+    this.#wake();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  async *#pull(signal: AbortSignal): AsyncGenerator<Chunk, void, undefined> {
+    signal.addEventListener("abort", () => this.#wake());
+    for (;;) {
+      if (signal.aborted) return;
+      const chunk = this.#chunks.shift();
+      if (chunk !== undefined) {
+        this.pulled++;
+        yield chunk;
+        continue;
+      }
+      if (this.#ended) return;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}
+
+/** Everything that can happen without further input has happened. */
+export async function settled(): Promise<void> {
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
