@@ -1,0 +1,118 @@
+// An ACP agent that does one thing wrong: misbehave.mjs <mode>. What it does right it does like any other.
+// It leaves a process of its own session behind, as every agent's tools do.
+
+import { spawn } from "node:child_process";
+import { closeSync, writeSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const mode = process.argv[2];
+spawn("sleep", ["3018"], { detached: true, stdio: "ignore" }).unref();
+if (mode === "stays") for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => {});
+
+const say = (message) => writeAll(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+const update = (text) => ({
+  method: "session/update",
+  params: {
+    sessionId: "s",
+    update: { sessionUpdate: "agent_message_chunk", content: { type: "text", text } },
+  },
+});
+const permission = (id) => ({
+  id,
+  method: "session/request_permission",
+  params: {
+    sessionId: "s",
+    toolCall: { toolCallId: `t${id}`, title: "again", kind: "execute" },
+    options: [
+      { optionId: "yes", name: "Yes", kind: "allow_once" },
+      { optionId: "no", name: "No", kind: "reject_once" },
+    ],
+  },
+});
+
+/** What a mode does with a prompt; the others answer it. */
+const turns = {
+  "never-prompt": () => {},
+  "half-frames": () => writeAll('{"jsonrpc":"2.0","id":\n'),
+  "giant-frame": async () => {
+    const part = "x".repeat(1024 * 1024);
+    await writeAll('{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","text":"');
+    for (let written = 0; written < 33; written++) await writeAll(part);
+    await writeAll('"}}\n');
+  },
+  unterminated: async () => {
+    for (;;) await writeAll("x".repeat(256 * 1024));
+  },
+  flood: async () => {
+    for (let at = 0; ; await sleep(10))
+      for (let in10ms = 0; in10ms < 200; in10ms++) await say(update(`${at++}`));
+  },
+  "closes-stdout": () => closeSync(1),
+  "dies-mid-frame": () => {
+    writeSync(1, `${JSON.stringify({ jsonrpc: "2.0", ...update("last words") })}\n{"jsonrpc":"2.0","id":`);
+    process.exit(3);
+  },
+  "answers-twice": async (id) => {
+    await done(id);
+    await say({ id, result: { stopReason: "refusal" } });
+  },
+  "unknown-methods": async (id) => {
+    for (let asked = 0; asked < 500; asked++) await say({ id: `u${asked}`, method: "_vendor/what" });
+    await answersSeen(500);
+    await done(id);
+  },
+  "asks-forever": async () => {
+    for (let asked = 0; ; asked++) {
+      await say(permission(asked));
+      await answersSeen(asked + 1);
+    }
+  },
+  "ignores-cancel": () => say(update("busy")),
+  "long-turn": async (id) => {
+    for (let at = 0; at < 3_000; at++) {
+      await say(update(`${at}`));
+      if (at % 100 === 99) await sleep(10);
+    }
+    await done(id);
+  },
+  "in-pieces": async (id) => {
+    for (const byte of Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...update("grün 🌱") })}\r\n\n`))
+      await writeAll(Buffer.from([byte]));
+    await done(id);
+  },
+};
+const done = (id) => say({ id, result: { stopReason: "end_turn" } });
+
+let answers = 0;
+let onAnswer = () => {};
+async function answersSeen(count) {
+  while (answers < count) await new Promise((resolve) => (onAnswer = resolve));
+}
+
+if (mode === "garbage") {
+  for (;;) await writeAll("\u001b]0;pwned\u0007 Traceback (most recent call last) {]\n");
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method, error, result } = JSON.parse(line);
+  if (method === undefined) {
+    if (error?.code === -32601 || result?.outcome !== undefined) answers++;
+    onAnswer();
+  } else if (method === "initialize") {
+    if (mode !== "never-initialize")
+      await say({ id, result: { protocolVersion: mode === "wrong-version" ? 2 : 1 } });
+  } else if (method === "session/new") {
+    if (mode !== "never-new") await say({ id, result: { sessionId: "s" } });
+  } else if (method === "session/prompt") {
+    console.error("working on", line);
+    void (turns[mode] ?? done)(id);
+  }
+}
+if (mode === "stays" || mode === "closes-stdout") await new Promise(() => setInterval(() => {}, 1000));
+process.exit(0);
+
+/** Waits like a program that writes to a full pipe. */
+function writeAll(text) {
+  return new Promise((resolve) => process.stdout.write(text, resolve));
+}
