@@ -1,0 +1,71 @@
+import { type Dialect, event, listOf, type Reply, toolOf } from "./dialect.js";
+
+/** OpenAI's responses. */
+export const responses: Dialect = {
+  matches: (path) => path.endsWith("/responses"),
+  read(body) {
+    const tools = listOf(body["tools"])
+      .filter(({ type }) => type === "function")
+      .map(({ name, parameters }) => toolOf(name, parameters));
+    const last = listOf(body["input"]).at(-1)?.["type"];
+    return {
+      kind: tools.length === 0 ? "aside" : last === "function_call_output" ? "tool-result" : "prompt",
+      streamed: body["stream"] === true,
+      tools,
+    };
+  },
+  stream(reply) {
+    const response = { id: "response-1", object: "response", status: "in_progress", output: [] };
+    const item = itemOf(reply);
+    const steps = [
+      { type: "response.created", response },
+      { type: "response.output_item.added", output_index: 0, item: { ...item, status: "in_progress" } },
+      ...("text" in reply
+        ? [
+            {
+              type: "response.output_text.delta",
+              output_index: 0,
+              content_index: 0,
+              item_id: item.id,
+              delta: reply.text,
+            },
+          ]
+        : []),
+      { type: "response.output_item.done", output_index: 0, item },
+      { type: "response.completed", response: completed(reply) },
+    ];
+    return steps.map((step) => event(step, step.type));
+  },
+  whole: completed,
+};
+
+function completed(reply: Reply): object {
+  const usage = {
+    input_tokens: 10,
+    input_tokens_details: { cached_tokens: 0 },
+    output_tokens: 5,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: 15,
+  };
+  return { id: "response-1", object: "response", status: "completed", output: [itemOf(reply)], usage };
+}
+
+function itemOf(reply: Reply): { id: string; type: string } & Record<string, unknown> {
+  if ("text" in reply)
+    return {
+      id: "message-1",
+      type: "message",
+      role: "assistant",
+      status: "completed",
+      content: [{ type: "output_text", text: reply.text, annotations: [] }],
+    };
+  const { name, args } = reply.call;
+  return {
+    id: "function-1",
+    type: "function_call",
+    call_id: "call_1",
+    name,
+    arguments: JSON.stringify(args),
+    status: "completed",
+  };
+}
