@@ -4,9 +4,12 @@ import { defineConfig } from "vitest/config";
 /** Soak runs repeat the same promises many more times. */
 const patience = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
 
+/** Real agents, fetched from elsewhere, are a suite of their own: `npm run test:agents`. */
+const agents = process.env["AGENTS_DIRECTORY"] !== undefined;
+
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
+    include: [agents ? "test/acp/real/*.suite.ts" : "test/**/*.test.ts"],
     // Tests start real processes and change umask, cwd and signal handlers: a process per file, not a thread.
     pool: "forks",
     // By default one processor is left free; but most of these tests wait for processes of their own.

@@ -2,7 +2,7 @@ import type { PermissionOption } from "@agentclientprotocol/sdk";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
-import { type Adapter, type AdapterEnd, startAdapter } from "../../src/acp/adapter.js";
+import { type Adapter, type AdapterEnd, type AdapterOptions, startAdapter } from "../../src/acp/adapter.js";
 import { Conversation } from "../../src/acp/conversation.js";
 import { decidePermission, type PermissionRule } from "../../src/acp/permission.js";
 import type { Turn } from "../../src/acp/turn.js";
@@ -78,9 +78,14 @@ export class Driven {
   }
 }
 
+interface DriveOptions extends Pick<AdapterOptions, "inherit" | "cwd"> {
+  readonly rules?: readonly PermissionRule[];
+  readonly handlers?: Partial<Handlers>;
+}
+
 export async function drive(
   argv: readonly string[],
-  { rules = [], handlers = {} }: { rules?: readonly PermissionRule[]; handlers?: Partial<Handlers> } = {},
+  { rules = [], handlers = {}, ...rest }: DriveOptions = {},
 ): Promise<Driven> {
   const supervisor = await realSupervisor();
   // As like to what the agents leave as can be.
@@ -98,6 +103,7 @@ export async function drive(
   };
   const adapter = await startAdapter(supervisor, {
     argv,
+    ...rest,
     graceMs: 300,
     handlers: {
       updates: async (batch) => {

@@ -1,0 +1,57 @@
+// Fetches the real ACP agents that the separate suite drives, each in a directory of its own below the platform's cache
+// directory: nothing global, nothing in this project. Pinned: agent-packages.json says which.
+//
+// Usage: npm run agents:fetch                       fetch what is missing, print the directory
+//        npm run test:agents [-- <vitest arguments>] the same, then the suite
+//
+// AGENTS_DIRECTORY puts them elsewhere. Removing the directory removes everything. No login is needed: the suite
+// brings a model of its own on loopback.
+
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { isAbsolute, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const packages = JSON.parse(readFileSync(new URL("agent-packages.json", import.meta.url), "utf8"));
+const directory = process.env.AGENTS_DIRECTORY || join(cacheDirectory(), "holdfast", "agents");
+const [command, ...rest] = process.argv.slice(2);
+
+for (const [name, wanted] of Object.entries(packages)) fetchAgent(name, wanted);
+console.log(`the agents are in ${directory}`);
+if (command === "test") {
+  const { status } = spawnSync(
+    process.execPath,
+    [fileURLToPath(new URL("test.mjs", import.meta.url)), ...rest],
+    {
+      stdio: "inherit",
+      env: { ...process.env, AGENTS_DIRECTORY: directory },
+    },
+  );
+  process.exitCode = status ?? 1;
+}
+
+function fetchAgent(name, wanted) {
+  const place = join(directory, wanted.split("/").at(-1));
+  if (existsSync(place)) return;
+  console.log(`fetching ${name}: ${wanted}`);
+  // Under another name until it is whole.
+  const unfinished = `${place}.${process.pid}`;
+  mkdirSync(unfinished, { recursive: true });
+  writeFileSync(join(unfinished, "package.json"), '{ "private": true }\n');
+  const { status } = spawnSync("npm", ["install", "--no-audit", "--no-fund", "--loglevel=error", wanted], {
+    cwd: unfinished,
+    stdio: "inherit",
+  });
+  if (status === 0) return renameSync(unfinished, place);
+  rmSync(unfinished, { recursive: true, force: true });
+  console.error(`${wanted} could not be fetched`);
+  process.exit(1);
+}
+
+function cacheDirectory() {
+  if (process.platform === "darwin") return join(homedir(), "Library", "Caches");
+  if (process.platform === "win32") return process.env.LOCALAPPDATA ?? join(homedir(), "AppData", "Local");
+  const xdg = process.env.XDG_CACHE_HOME;
+  return xdg !== undefined && isAbsolute(xdg) ? xdg : join(homedir(), ".cache");
+}

@@ -1,0 +1,106 @@
+import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "./entry.js";
+
+/**
+ * What is known of the agents there are, as their documentation has it. Data, not code: an entry of the same id in the
+ * config takes its place. A prompt on the command line stands where it cannot be taken for an option.
+ */
+const entries: readonly AgentEntryInput[] = [
+  {
+    id: "claude",
+    name: "Claude Code",
+    acp: { argv: ["claude-agent-acp"] },
+    cli: {
+      argv: ["claude", "--print", "--output-format", "json"],
+      resumeArgv: ["claude", "--print", "--output-format", "json", "--resume", "{sessionId}"],
+      output: "result",
+    },
+    install: "npm install -g @anthropic-ai/claude-code @agentclientprotocol/claude-agent-acp",
+  },
+  {
+    id: "codex",
+    name: "Codex",
+    acp: { argv: ["codex-acp"] },
+    cli: {
+      argv: ["codex", "exec", "--json", "-"],
+      resumeArgv: ["codex", "exec", "--json", "resume", "{sessionId}", "-"],
+      output: "codex",
+    },
+    install: "npm install -g @openai/codex @agentclientprotocol/codex-acp",
+  },
+  {
+    id: "cursor",
+    name: "Cursor",
+    acp: { argv: ["cursor-agent", "acp"] },
+    cli: {
+      argv: ["cursor-agent", "--print", "--output-format", "json", "--", "{prompt}"],
+      resumeArgv: [
+        ...["cursor-agent", "--print", "--output-format", "json"],
+        ...["--resume={sessionId}", "--", "{prompt}"],
+      ],
+      output: "result",
+    },
+    install: "curl https://cursor.com/install -fsS | bash",
+  },
+  {
+    id: "gemini",
+    name: "Gemini CLI",
+    acp: { argv: ["gemini", "--acp"] },
+    cli: {
+      argv: ["gemini", "--output-format", "json"],
+      resumeArgv: ["gemini", "--output-format", "json", "--resume", "{sessionId}"],
+      output: "gemini",
+    },
+    install: "npm install -g @google/gemini-cli",
+  },
+  {
+    id: "pi",
+    name: "Pi",
+    acp: { argv: ["pi-acp"] },
+    cli: {
+      argv: ["pi", "--mode", "json"],
+      resumeArgv: ["pi", "--mode", "json", "--session", "{sessionId}"],
+      output: "pi",
+    },
+    install: "npm install -g @earendil-works/pi-coding-agent pi-acp",
+  },
+  {
+    id: "opencode",
+    name: "OpenCode",
+    acp: { argv: ["opencode", "acp"] },
+    cli: {
+      argv: ["opencode", "run", "--format", "json"],
+      resumeArgv: ["opencode", "run", "--format", "json", "--session", "{sessionId}"],
+      output: "opencode",
+    },
+    install: "npm install -g opencode-ai",
+  },
+  {
+    id: "qwen",
+    name: "Qwen Code",
+    acp: { argv: ["qwen", "--acp"] },
+    cli: {
+      argv: ["qwen", "--output-format", "json"],
+      resumeArgv: ["qwen", "--output-format", "json", "--resume", "{sessionId}"],
+      output: "result",
+    },
+    install: "npm install -g @qwen-code/qwen-code",
+  },
+  {
+    id: "copilot",
+    name: "GitHub Copilot",
+    acp: { argv: ["copilot", "--acp"] },
+    cli: {
+      argv: ["copilot", "--silent"],
+      resumeArgv: ["copilot", "--silent", "--resume={sessionId}"],
+      output: "text",
+    },
+    install: "npm install -g @github/copilot",
+  },
+];
+
+const catalogue: readonly AgentEntry[] = entries.map((entry) => agentEntrySchema.parse(entry));
+
+/** Built-in entries and the user's, which win. By id, in that order. */
+export function agentsOf(own: readonly AgentEntry[] = []): ReadonlyMap<string, AgentEntry> {
+  return new Map([...catalogue, ...own].map((entry) => [entry.id, entry]));
+}

@@ -1,0 +1,140 @@
+import type { CliOutput } from "./entry.js";
+
+/** What an agent's command had to say. Text is as it came: who shows it sanitizes it. */
+export interface CliResult {
+  readonly text: string;
+  /** To resume with; null: it has not told. */
+  readonly sessionId: string | null;
+  /** In the agent's words; null: it knows of none. */
+  readonly error: string | null;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * The result in a command's whole output; null when it is not in the form that was asked for (it failed before, or it
+ * is another version): then the output is all there is. What is not known in it is passed over.
+ */
+export function parseCliOutput(output: CliOutput, stdout: string): CliResult | null {
+  return output === "text"
+    ? { text: stdout.trim(), sessionId: null, error: null }
+    : parsers[output](documentsIn(stdout));
+}
+
+const parsers: Readonly<
+  Record<Exclude<CliOutput, "text">, (documents: readonly Json[]) => CliResult | null>
+> = {
+  /** Claude, Cursor, Qwen: a document of type `result`, alone or as the last of several. */
+  result(documents) {
+    const result = documents.findLast(({ type }) => type === "result");
+    if (result === undefined) return null;
+    const text = textOf(result["result"]) ?? "";
+    const failed = result["is_error"] === true;
+    const why = textOf(object(result["error"])["message"]) ?? (text || textOf(result["subtype"]));
+    return {
+      text: failed ? "" : text,
+      sessionId: textOf(result["session_id"]),
+      error: failed ? (why ?? "no reason given") : null,
+    };
+  },
+
+  codex(documents) {
+    const started = documents.find(({ type }) => type === "thread.started");
+    if (started === undefined) return null;
+    const said = documents
+      .filter(({ type }) => type === "item.completed")
+      .map(({ item }) => object(item))
+      .findLast(({ type }) => type === "agent_message");
+    const failed = documents.findLast(({ type }) => type === "turn.failed" || type === "error");
+    const completed = documents.some(({ type }) => type === "turn.completed");
+    return {
+      text: textOf(said?.["text"]) ?? "",
+      sessionId: textOf(started["thread_id"]),
+      error: completed || failed === undefined ? null : errorOf(failed),
+    };
+  },
+
+  gemini(documents) {
+    const answer = documents.findLast((document) => "response" in document || "error" in document);
+    if (answer === undefined) return null;
+    return {
+      text: textOf(answer["response"]) ?? "",
+      sessionId: textOf(answer["session_id"]),
+      error: "error" in answer ? errorOf(answer) : null,
+    };
+  },
+
+  opencode(documents) {
+    const sessionId = documents.map(({ sessionID }) => textOf(sessionID)).find((id) => id !== null);
+    if (sessionId === undefined) return null;
+    const failed = documents.findLast(({ type }) => type === "error");
+    return {
+      text: documents
+        .filter(({ type }) => type === "text")
+        .map(({ part }) => textOf(object(part)["text"]) ?? "")
+        .join("\n"),
+      sessionId,
+      error: failed === undefined ? null : errorOf(failed),
+    };
+  },
+
+  pi(documents) {
+    const header = documents.find(({ type }) => type === "session");
+    const message = object(
+      documents.findLast(
+        ({ type, message: ended }) => type === "message_end" && object(ended)["role"] === "assistant",
+      )?.["message"],
+    );
+    if (header === undefined) return null;
+    const parts = Array.isArray(message["content"]) ? message["content"].map(object) : [];
+    return {
+      text: parts.map(({ type, text }) => (type === "text" ? (textOf(text) ?? "") : "")).join(""),
+      sessionId: textOf(header["id"]),
+      error:
+        message["stopReason"] === "error" ? (textOf(message["errorMessage"]) ?? "no reason given") : null,
+    };
+  },
+};
+
+/** One document, an array of them, or one to a line with other lines between. */
+function documentsIn(stdout: string): Json[] {
+  const whole = parse(stdout);
+  if (whole !== undefined) return (Array.isArray(whole) ? whole : [whole]).filter(isObject);
+  const lines = stdout.split("\n").map(parse).filter(isObject);
+  // Printed over several lines, after a line of something else.
+  if (lines.length === 0) return [parse(stdout.slice(stdout.indexOf("\n{")))].filter(isObject);
+  return lines;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function object(value: unknown): Json {
+  return isObject(value) ? value : {};
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === "string" ? value : null;
+}
+
+function errorOf(document: Json): string {
+  const { error, message } = document;
+  const inner = object(error);
+  return (
+    textOf(inner["message"]) ??
+    textOf(object(inner["data"])["message"]) ??
+    textOf(message) ??
+    textOf(error) ??
+    textOf(inner["name"]) ??
+    "no reason given"
+  );
+}

@@ -1,0 +1,52 @@
+import { BadInput } from "../errors.js";
+import { noOutputLimit } from "../supervisor/watchdog.js";
+import { type CliForm, PROMPT, SESSION_ID } from "./entry.js";
+
+export interface CliRequest {
+  readonly prompt: string;
+  /** The agent's own id of the session to go on with; null: a new one. */
+  readonly sessionId: string | null;
+  /** Overall; 0: none. */
+  readonly timeoutMs: number;
+}
+
+export interface CliCommand {
+  readonly argv: readonly string[];
+  /** To be written and closed; null: nothing is read. */
+  readonly stdin: string | null;
+  readonly noOutputTimeoutMs: number;
+}
+
+/** What to run for one prompt. */
+export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliRequest): CliCommand {
+  if (prompt === "") throw new BadInput("prompt", "the prompt is empty; nothing was started");
+  // It comes from the agent itself, or from a person who copied it.
+  if (sessionId !== null && !/^[A-Za-z0-9_][\w.:-]{0,255}$/.test(sessionId))
+    throw new BadInput("resume", `${JSON.stringify(sessionId)} cannot be a session id; nothing was started`);
+  const words = sessionId === null ? form.argv : form.resumeArgv;
+  if (words === undefined)
+    throw new BadInput(
+      "resume",
+      "this agent's sessions cannot be resumed by its command; nothing was started",
+    );
+  const told = words.some((word) => fills(word, PROMPT));
+  return {
+    argv: words.map((word) => fill(fill(word, SESSION_ID, sessionId ?? ""), PROMPT, prompt)),
+    stdin: told ? null : prompt,
+    noOutputTimeoutMs: noOutputLimit(form.watchdog[sessionId === null ? "fresh" : "resume"], timeoutMs),
+  };
+}
+
+/** `1.2.3` out of whatever a program prints when it is asked for its version. */
+export function versionIn(output: string): string | null {
+  return /(?<![\d.])\d+\.\d+\.\d+(?:-[\w.]{1,40})?/.exec(output.slice(0, 4_096))?.[0] ?? null;
+}
+
+/** Only as a whole word or after `=`, and only in words of the catalogue: what is filled in is not looked at again. */
+function fill(word: string, placeholder: string, value: string): string {
+  return fills(word, placeholder) ? word.slice(0, -placeholder.length) + value : word;
+}
+
+function fills(word: string, placeholder: string): boolean {
+  return word === placeholder || word.endsWith(`=${placeholder}`);
+}

@@ -1,0 +1,75 @@
+import { z } from "zod";
+import { watchdogProfiles } from "../defaults.js";
+
+/** Stand for themselves in a command line, or after an `=` at the end of a word: `--prompt={prompt}`. */
+export const PROMPT = "{prompt}";
+export const SESSION_ID = "{sessionId}";
+
+export const CLI_OUTPUTS = ["text", "result", "codex", "gemini", "opencode", "pi"] as const;
+
+const word = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .refine((value) => !value.includes("\0"), "must not contain NUL");
+const argv = z.array(word).min(1).max(256);
+const variable = z
+  .string()
+  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
+  .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
+
+/** How long it may be silent, from its overall timeout (see supervisor/watchdog.ts). */
+const watchdog = z
+  .strictObject({
+    ratio: z.number().gt(0).max(1),
+    minMs: z.int().min(1_000),
+    maxMs: z.int().min(1_000),
+  })
+  .refine(({ minMs, maxMs }) => minMs <= maxMs, "minMs must not be above maxMs");
+
+const stands = (words: readonly string[], placeholder: string): number =>
+  words.filter((each) => each === placeholder || each.endsWith(`=${placeholder}`)).length;
+
+/** A command that takes one prompt and ends. */
+const cli = z
+  .strictObject({
+    argv,
+    /** With the prompt where its placeholder stands, or else on stdin: then it is of any length, and nobody sees it in a list of processes. */
+    resumeArgv: argv.optional(),
+    /** What it prints. */
+    output: z.enum(CLI_OUTPUTS).default("text"),
+    watchdog: z
+      .strictObject({ fresh: watchdog, resume: watchdog })
+      .default({ fresh: { ...watchdogProfiles.fresh }, resume: { ...watchdogProfiles.resume } }),
+  })
+  .refine((form) => stands(form.argv, SESSION_ID) === 0, `${SESSION_ID} belongs in resumeArgv`)
+  .refine(
+    ({ resumeArgv }) => resumeArgv === undefined || stands(resumeArgv, SESSION_ID) === 1,
+    `resumeArgv must have ${SESSION_ID} once, as a word or after =`,
+  )
+  .refine(
+    (form) => [form.argv, form.resumeArgv ?? []].every((words) => stands(words, PROMPT) <= 1),
+    `${PROMPT} may stand once`,
+  );
+
+/** An agent, as data: in the catalogue and in the config alike. */
+export const agentEntrySchema = z
+  .strictObject({
+    id: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -"),
+    name: z.string().min(1).max(100).optional(),
+    /** Speaks ACP over stdin and stdout. */
+    acp: z.strictObject({ argv }).optional(),
+    cli: cli.optional(),
+    /** Beside the caller's. */
+    env: z.record(variable, word).default({}),
+    /** Makes either command print its version and end. */
+    versionArgs: z.array(word).max(16).default(["--version"]),
+    /** For a person who has not got it. */
+    install: z.string().max(500).optional(),
+  })
+  .refine(({ acp, cli: form }) => acp !== undefined || form !== undefined, "needs acp or cli");
+
+export type AgentEntry = z.output<typeof agentEntrySchema>;
+export type AgentEntryInput = z.input<typeof agentEntrySchema>;
+export type CliForm = NonNullable<AgentEntry["cli"]>;
+export type CliOutput = (typeof CLI_OUTPUTS)[number];

@@ -1,0 +1,92 @@
+import { readFileSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+
+/** How to run an agent without a login, against a model on loopback. Everything it keeps is below its home. */
+interface Recipe {
+  argv(place: string): readonly string[];
+  files(modelUrl: string): Readonly<Record<string, string>>;
+  env(home: string, modelUrl: string): Readonly<Record<string, string>>;
+}
+
+const bin = (place: string, name: string): string => join(place, "node_modules/.bin", name);
+
+export const recipes: Readonly<Record<string, Recipe>> = {
+  opencode: {
+    argv: (place) => [bin(place, "opencode"), "acp"],
+    files: (modelUrl) => ({
+      ".config/opencode/opencode.json": JSON.stringify({
+        autoupdate: false,
+        share: "disabled",
+        model: "fake/fake",
+        small_model: "fake/fake",
+        provider: {
+          fake: {
+            npm: "@ai-sdk/openai-compatible",
+            options: { baseURL: `${modelUrl}/v1`, apiKey: "fake" },
+            models: { fake: {} },
+          },
+        },
+      }),
+    }),
+    env: () => ({ OPENCODE_DISABLE_MODELS_FETCH: "1" }),
+  },
+  codex: {
+    argv: (place) => [bin(place, "codex-acp")],
+    files: (modelUrl) => ({
+      ".codex/config.toml": `
+model = "fake"
+model_provider = "fake"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+[model_providers.fake]
+name = "fake"
+base_url = "${modelUrl}/v1"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+supports_websockets = false
+`,
+    }),
+    env: (home) => ({ CODEX_HOME: join(home, ".codex"), FAKE_KEY: "fake" }),
+  },
+  gemini: {
+    argv: (place) => [bin(place, "gemini"), "--acp"],
+    files: () => ({
+      ".gemini/settings.json": JSON.stringify({
+        security: { auth: { selectedType: "gemini-api-key" } },
+        general: { disableAutoUpdate: true, disableUpdateNag: true },
+        privacy: { usageStatisticsEnabled: false },
+      }),
+    }),
+    env: (_, modelUrl) => ({ GEMINI_API_KEY: "fake", GOOGLE_GEMINI_BASE_URL: modelUrl }),
+  },
+};
+
+const packages = JSON.parse(
+  readFileSync(new URL("../../../scripts/agent-packages.json", import.meta.url), "utf8"),
+) as Readonly<Record<string, string>>;
+
+/** What to start, and in which environment: not the one of whoever runs the tests. */
+export async function prepare(
+  name: string,
+  home: string,
+  modelUrl: string,
+): Promise<{ argv: readonly string[]; inherit: Record<string, string> }> {
+  const recipe = recipes[name];
+  const directory = packages[name]?.split("/").at(-1);
+  if (recipe === undefined || directory === undefined) throw new Error(`no recipe for ${name}`);
+  for (const [path, text] of Object.entries(recipe.files(modelUrl))) {
+    await mkdir(dirname(join(home, path)), { recursive: true });
+    await writeFile(join(home, path), text);
+  }
+  return {
+    argv: recipe.argv(join(process.env["AGENTS_DIRECTORY"] ?? "", directory)),
+    inherit: {
+      PATH: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+      HOME: home,
+      LANG: "C.UTF-8",
+      NO_PROXY: "127.0.0.1",
+      ...recipe.env(home, modelUrl),
+    },
+  };
+}

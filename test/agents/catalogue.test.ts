@@ -1,0 +1,108 @@
+import { expect, test } from "vitest";
+import { agentsOf } from "../../src/agents/catalogue.js";
+import { cliCommand, versionIn } from "../../src/agents/command-line.js";
+import { agentEntrySchema, type CliForm } from "../../src/agents/entry.js";
+
+const agents = agentsOf();
+const fresh = { prompt: "--yolo\n; rm -rf {sessionId}", sessionId: null, timeoutMs: 0 };
+
+test("the agents that are known, each over ACP and by a command that can resume", () => {
+  expect([...agents.keys()]).toEqual([
+    "claude",
+    "codex",
+    "cursor",
+    "gemini",
+    "pi",
+    "opencode",
+    "qwen",
+    "copilot",
+  ]);
+  for (const entry of agents.values()) {
+    expect(entry.acp?.argv.length).toBeGreaterThan(0);
+    expect(entry.cli?.resumeArgv).toBeDefined();
+    expect(entry.install).toBeDefined();
+  }
+});
+
+test.each([...agents.values()].map(({ id, cli }) => [id, cli as CliForm] as const))(
+  "%s: a prompt is never taken for an option, or looked into",
+  (_, form) => {
+    for (const sessionId of [null, "ses_1"]) {
+      const { argv, stdin } = cliCommand(form, { ...fresh, sessionId });
+      const at = argv.findIndex((word) => word.includes("--yolo"));
+      if (stdin === null) {
+        expect(argv[at]).toBe(fresh.prompt);
+        expect(argv[at - 1]).toBe("--");
+      } else {
+        expect(stdin).toBe(fresh.prompt);
+        expect(at).toBe(-1);
+      }
+      expect(argv.filter((word) => word.includes("ses_1"))).toHaveLength(sessionId === null ? 0 : 1);
+    }
+  },
+);
+
+test.each(["--resume", "-x", "", "a b", "a\nb", "$(x)", "../x"])("%j is no session id", (sessionId) => {
+  for (const { cli } of agents.values())
+    expect(() => cliCommand(cli as CliForm, { ...fresh, sessionId })).toThrow(/session id/);
+});
+
+test("an empty prompt and a resume that there is no form for are refused", () => {
+  const { cli } = agentEntrySchema.parse({ id: "x", cli: { argv: ["x"] } });
+  expect(() => cliCommand(cli!, { ...fresh, prompt: "" })).toThrow(/empty/);
+  expect(() => cliCommand(cli!, { ...fresh, sessionId: "s" })).toThrow(/cannot be resumed/);
+});
+
+test("silence: a fresh one is given more than a resumed one, and never as long as the timeout", () => {
+  const form = agents.get("claude")?.cli as CliForm;
+  const limit = (sessionId: string | null, timeoutMs: number): number =>
+    cliCommand(form, { prompt: "p", sessionId, timeoutMs }).noOutputTimeoutMs;
+  expect([limit(null, 300_000), limit("s", 300_000)]).toEqual([240_000, 90_000]);
+  expect([limit(null, 0), limit("s", 0)]).toEqual([600_000, 180_000]);
+  expect(limit(null, 100_000)).toBe(99_000);
+  expect(limit(null, 500)).toBe(1_000);
+});
+
+test("an entry of the user's own, beside the others or instead of one", () => {
+  const own = [
+    { id: "mine", acp: { argv: ["./agent", "--acp"] }, env: { MODE: "quiet" } },
+    { id: "codex", cli: { argv: ["my-codex", "--prompt={prompt}"] } },
+  ].map((entry) => agentEntrySchema.parse(entry));
+  const all = agentsOf(own);
+  expect(all.size).toBe(agents.size + 1);
+  expect(all.get("codex")).toMatchObject({
+    cli: { argv: ["my-codex", "--prompt={prompt}"], output: "text" },
+  });
+  expect(all.get("codex")?.acp).toBeUndefined();
+  expect(cliCommand(all.get("codex")?.cli as CliForm, fresh)).toMatchObject({
+    argv: ["my-codex", `--prompt=${fresh.prompt}`],
+    stdin: null,
+  });
+});
+
+test.each([
+  ["neither command", {}],
+  ["an empty command", { acp: { argv: [] } }],
+  ["a NUL", { acp: { argv: ["a\0b"] } }],
+  ["a word that is not known", { acp: { argv: ["a"] }, colour: "red" }],
+  ["one of Holdfast's variables", { acp: { argv: ["a"] }, env: { HOLDFAST_RUN_ID: "x" } }],
+  ["a resume form without its session", { cli: { argv: ["a"], resumeArgv: ["a", "-r"] } }],
+  ["a session in the fresh form", { cli: { argv: ["a", "{sessionId}"] } }],
+  ["two prompts", { cli: { argv: ["a", "{prompt}", "--again={prompt}"] } }],
+  [
+    "a watchdog upside down",
+    { cli: { argv: ["a"], watchdog: { fresh: { ratio: 1, minMs: 9_000, maxMs: 2_000 } } } },
+  ],
+  ["an id that cannot be typed", { id: "My Agent", acp: { argv: ["a"] } }],
+])("an entry with %s is refused", (_, entry) => {
+  expect(agentEntrySchema.safeParse({ id: "x", ...entry }).success).toBe(false);
+});
+
+test.each([
+  ["2.0.14 (Claude Code)", "2.0.14"],
+  ["codex-cli 0.98.0-alpha.2\n", "0.98.0-alpha.2"],
+  ["v1.18.33", "1.18.33"],
+  ["unknown", null],
+])("the version in %j", (output, version) => {
+  expect(versionIn(output)).toBe(version);
+});
