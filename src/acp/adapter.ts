@@ -28,7 +28,11 @@ export interface AdapterOptions extends Pick<
   /** Its TMPDIR, which is removed when the run has ended. Default: a new one. */
   readonly tmpdir?: string;
   readonly clock?: Clock;
+  /** How long it may take to leave by itself once its input or its output has ended. */
+  readonly leaveMs?: number;
 }
+
+type AdapterParts = Pick<AdapterOptions, "handlers" | "clock" | "leaveMs">;
 
 /** Where an earlier process stood with a run that is still going. */
 export interface Resumption {
@@ -60,11 +64,14 @@ export class Adapter implements AsyncDisposable {
   /** When the connection is closed, every process is gone and the TMPDIR is removed. Rejects when the run was let go of. */
   readonly ended: Promise<AdapterEnd>;
   readonly #clock: Clock;
+  readonly #leaveMs: number;
 
-  constructor(run: Run, tmp: string, handlers: Handlers, clock?: Clock, resumption?: Resumption) {
+  constructor(run: Run, tmp: string, options: AdapterParts, resumption?: Resumption) {
+    const { handlers, clock, leaveMs = defaults.acpLeaveMs } = options;
     this.run = run;
     this.tmpdir = tmp;
     this.#clock = clock ?? systemClock;
+    this.#leaveMs = leaveMs;
     this.connection = new Connection({
       source: (signal) =>
         run.follow({ streams: ["stdout"], offsets: { stdout: resumption?.startAt ?? 0 }, signal }),
@@ -81,9 +88,8 @@ export class Adapter implements AsyncDisposable {
 
   /** The end of its input, and some time to leave by itself; then as any run is ended. */
   async close(actor = "acp"): Promise<AdapterEnd> {
-    const over = this.ended.then(() => undefined);
     this.run.closeStdin().catch(() => undefined);
-    await this.#clock.pause(defaults.acpLeaveMs, over);
+    await this.#leave();
     await this.run.cancel({ actor });
     return this.ended;
   }
@@ -94,12 +100,18 @@ export class Adapter implements AsyncDisposable {
 
   async #end(drained: Promise<void>): Promise<AdapterEnd> {
     const closed = await this.connection.closed;
+    // One that is about to leave closes its output first.
+    if (closed.reason === "ended") await this.#leave();
     await this.run.cancel({ actor: `acp: ${closed.reason}` });
     // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
     const record = await this.run.wait();
     await drained;
     await rm(this.tmpdir, { recursive: true, force: true, maxRetries: 3 });
     return { closed, record };
+  }
+
+  #leave(): Promise<void> {
+    return this.#clock.pause(this.#leaveMs, this.run.wait());
   }
 
   /** Always: a full stderr pipe would hold the agent back, and its spool keeps only the newest. */
@@ -110,7 +122,15 @@ export class Adapter implements AsyncDisposable {
 }
 
 export async function startAdapter(supervisor: Supervisor, options: AdapterOptions): Promise<Adapter> {
-  const { argv, handlers, clock, env, tmpdir: given, ...rest } = options;
+  const {
+    argv,
+    env,
+    tmpdir: given,
+    handlers: _handlers,
+    clock: _clock,
+    leaveMs: _leaveMs,
+    ...rest
+  } = options;
   const tmp = given ?? (await mkdtemp(join(tmpdir(), "hf-acp-")));
   try {
     const run = await supervisor.spawn(
@@ -125,7 +145,7 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
         stdout: { policy: "back-pressure", boundBytes: defaults.acpSpoolBytes },
       },
     );
-    return new Adapter(run, tmp, handlers, clock);
+    return new Adapter(run, tmp, options);
   } catch (error) {
     await rm(tmp, { recursive: true, force: true });
     throw error;
@@ -133,6 +153,6 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
 }
 
 /** An adapter that an earlier process started, and whose run is held here now. */
-export function resumeAdapter(run: Run, handlers: Handlers, resumption: Resumption, clock?: Clock): Adapter {
-  return new Adapter(run, resumption.tmpdir, handlers, clock, resumption);
+export function resumeAdapter(run: Run, parts: AdapterParts, resumption: Resumption): Adapter {
+  return new Adapter(run, resumption.tmpdir, parts, resumption);
 }

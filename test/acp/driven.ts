@@ -1,9 +1,9 @@
-import type { PermissionOption } from "@agentclientprotocol/sdk";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { type Adapter, type AdapterEnd, type AdapterOptions, startAdapter } from "../../src/acp/adapter.js";
 import { Conversation } from "../../src/acp/conversation.js";
+import { readPermission } from "../../src/acp/permission-request.js";
 import { decidePermission, type PermissionRule } from "../../src/acp/permission.js";
 import type { Turn } from "../../src/acp/turn.js";
 import type { Handlers, Question } from "../../src/acp/wire/connection.js";
@@ -78,7 +78,7 @@ export class Driven {
   }
 }
 
-interface DriveOptions extends Pick<AdapterOptions, "inherit" | "cwd"> {
+interface DriveOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "leaveMs"> {
   readonly rules?: readonly PermissionRule[];
   readonly handlers?: Partial<Handlers>;
 }
@@ -92,12 +92,9 @@ export async function drive(
   bystander("sleep", "3018");
   const answer = async ({ id, params }: Question): Promise<void> => {
     driven.permissions++;
-    const { options, toolCall } = params as {
-      options: PermissionOption[];
-      toolCall: { kind?: string; title?: string };
-    };
-    const tool = { kind: toolCall.kind ?? null, title: toolCall.title ?? null };
-    const decision = decidePermission(rules, tool, options, { canAsk: false });
+    const asked = readPermission(params);
+    if (asked === null) throw new Error("not a permission request");
+    const decision = decidePermission(rules, asked, asked.options, { canAsk: false });
     if (decision.type === "answer")
       await driven.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
   };

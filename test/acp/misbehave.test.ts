@@ -86,7 +86,7 @@ test("20,000 frames a second: every one, in order, in bounded memory, until the 
 });
 
 test("an agent that closes its output and lives is ended", async () => {
-  const agent = await drive(misbehaving("closes-stdout"));
+  const agent = await drive(misbehaving("closes-stdout"), { leaveMs: 200 });
   await agent.open();
   expect(await failure(agent.prompt())).toMatchObject({ reason: "ended" });
   const { record } = await agent.gone();

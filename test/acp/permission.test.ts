@@ -1,6 +1,7 @@
 import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { readPermission } from "../../src/acp/permission-request.js";
 import { decidePermission, type PermissionRule, pick } from "../../src/acp/permission.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
@@ -106,4 +107,25 @@ test("the first of two options of one kind", () => {
   const options = ["one", "two"].map((optionId) => ({ optionId, name: "", kind: "allow_once" as const }));
   expect(pick(options, true)).toEqual({ outcome: "selected", optionId: "one" });
   expect(pick(options, false)).toEqual({ outcome: "cancelled" });
+});
+
+test("a request is read for what decides, and one that cannot be read is none", () => {
+  const options = [{ optionId: "yes", name: "Yes", kind: "allow_once" }];
+  const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
+  expect(readPermission({ sessionId: "s", toolCall, options })).toEqual({
+    sessionId: "s",
+    toolCallId: "t",
+    title: "ls",
+    kind: "execute",
+    options,
+  });
+  // An update may leave out what was said before, and offer what nobody knows.
+  const odd = [{ optionId: "x", name: 5, kind: "allow_forever" }, { kind: "allow_once" }, "no"];
+  expect(readPermission({ sessionId: "s", toolCall: { toolCallId: "t" }, options: odd })).toMatchObject({
+    title: null,
+    kind: null,
+    options: [{ optionId: "x", name: "", kind: "allow_forever" }],
+  });
+  for (const wrong of [null, [], {}, { sessionId: "s" }, { sessionId: "s", toolCall, options: {} }])
+    expect(readPermission(wrong)).toBeNull();
 });

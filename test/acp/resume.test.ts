@@ -59,7 +59,11 @@ test("a turn goes on in the next process: no update lost or doubled, one answer"
   const second = await realSupervisor({ home, instanceId: "in_acp" });
   const [run] = await second.recover();
   const { tmpdir } = began;
-  const adapter: Adapter = resumeAdapter(run!, keeping(kept), { state, startAt: kept.end, tmpdir });
+  const adapter: Adapter = resumeAdapter(
+    run!,
+    { handlers: keeping(kept) },
+    { state, startAt: kept.end, tmpdir },
+  );
   const [pending] = state.pending;
   expect(await adapter.connection.answerTo(pending!.id)).toEqual({ stopReason: "end_turn" });
   expect(kept.texts).toEqual(Array.from({ length: 3_000 }, (_, at) => `${at}`));

@@ -27,7 +27,7 @@ export interface Question {
 /**
  * What is done with what the agent says: one after the other, in its order, and the stream is let go of only after
  * that. So a handler resolves when its effects are kept (with `end`: what is kept and not yet let go of comes again
- * after a crash), and must not wait for an answer of the agent.
+ * after a crash), and must not wait for an answer of the agent. One that fails closes the connection.
  */
 export interface Handlers {
   /** Updates that came one after the other. */
@@ -186,8 +186,8 @@ export class Connection implements AsyncDisposable {
     this.#closed.resolve(error);
   }
 
-  #send(message: object): Promise<void> {
-    return this.#parts.write(Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`));
+  async #send(message: object): Promise<void> {
+    await this.#parts.write(Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`));
   }
 
   async #read(): Promise<void> {
@@ -199,6 +199,7 @@ export class Connection implements AsyncDisposable {
           await this.#take(batch);
           if (this.#error !== null) return;
         }
+      if (this.#error !== null) return;
       const rest = reader.finish();
       if (rest !== null) await this.#take([rest]);
       this.close("ended", rest === null ? "its output has ended" : "its output has ended in mid-frame");

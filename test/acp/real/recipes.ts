@@ -53,6 +53,8 @@ supports_websockets = false
     argv: (place) => [bin(place, "gemini"), "--acp"],
     files: () => ({
       ".gemini/settings.json": JSON.stringify({
+        // Named, because otherwise a model is asked which model to ask.
+        model: { name: "gemini-2.5-flash" },
         security: { auth: { selectedType: "gemini-api-key" } },
         general: { disableAutoUpdate: true, disableUpdateNag: true },
         privacy: { usageStatisticsEnabled: false },

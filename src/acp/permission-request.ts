@@ -1,0 +1,33 @@
+import type { PermissionOption } from "@agentclientprotocol/sdk";
+import type { AskedTool } from "./permission.js";
+import { isObject } from "./wire/message.js";
+
+/** What an agent asks permission for. */
+export interface PermissionQuestion extends AskedTool {
+  readonly sessionId: string;
+  readonly toolCallId: string;
+  readonly options: readonly PermissionOption[];
+}
+
+/** Null: not a request for permission. Title and kind may be null: they were said before, or never. */
+export function readPermission(params: unknown): PermissionQuestion | null {
+  if (!isObject(params)) return null;
+  const { sessionId, toolCall, options } = params;
+  if (typeof sessionId !== "string" || !isObject(toolCall) || !Array.isArray(options)) return null;
+  const { toolCallId, title, kind } = toolCall;
+  if (typeof toolCallId !== "string") return null;
+  return {
+    sessionId,
+    toolCallId,
+    title: typeof title === "string" ? title : null,
+    kind: typeof kind === "string" ? kind : null,
+    options: options.flatMap(readOption),
+  };
+}
+
+/** What has no id cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
+function readOption(option: unknown): PermissionOption[] {
+  if (!isObject(option) || typeof option["optionId"] !== "string") return [];
+  const { optionId, name, kind } = option;
+  return [{ optionId, name: typeof name === "string" ? name : "", kind: kind as PermissionOption["kind"] }];
+}
