@@ -10,6 +10,8 @@ const agents = process.env["AGENTS_DIRECTORY"] !== undefined;
 export default defineConfig({
   test: {
     include: [agents ? "test/acp/real/*.suite.ts" : "test/**/*.test.ts"],
+    // They look for what is left in all of the namespace.
+    fileParallelism: !agents,
     // Tests start real processes and change umask, cwd and signal handlers: a process per file, not a thread.
     pool: "forks",
     // By default one processor is left free; but most of these tests wait for processes of their own.

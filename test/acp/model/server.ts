@@ -23,6 +23,8 @@ export class FakeModel implements AsyncDisposable {
   readonly script: Script = { command: null, text: "Done." };
   /** Every request, in order. */
   readonly asked: Ask["kind"][] = [];
+  /** The last one, as it came. */
+  heard = "";
   /** Paths that are no question to a model. */
   readonly other: string[] = [];
   readonly #server = createServer((request, response) => {
@@ -63,6 +65,7 @@ export class FakeModel implements AsyncDisposable {
     if (dialect === undefined) return this.#elsewhere(pathname, response);
     const ask = dialect.read(JSON.parse(body) as Json, pathname);
     this.asked.push(ask.kind);
+    if (ask.kind !== "aside") this.heard = body;
     if (ask.kind !== "aside") await this.#held;
     const reply = this.#reply(ask);
     response.setHeader("content-type", ask.streamed ? "text/event-stream" : "application/json");

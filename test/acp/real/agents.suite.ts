@@ -1,13 +1,12 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
+import { agentsOf } from "../../../src/agents/catalogue.js";
 import { until } from "../../until.js";
 import { drive, type Driven } from "../driven.js";
-import { FakeModel } from "../model/server.js";
+import type { FakeModel } from "../model/server.js";
 import { LEGEND, living, NASTY, NASTY_THEN_DONE } from "./nasty-tree.js";
-import { prepare, recipes } from "./recipes.js";
+import { recipes } from "./recipes.js";
+import { settle } from "./settle.js";
 
 /** How long a tool's processes are given to go away by themselves. */
 const SETTLE_MS = 4_000;
@@ -31,11 +30,8 @@ afterAll(() => {
 });
 
 async function start(name: string): Promise<{ agent: Driven; model: FakeModel }> {
-  const home = await mkdtemp(join(tmpdir(), "hf-home-"));
-  onTestFinished(() => rm(home, { recursive: true, force: true, maxRetries: 5 }));
-  const model = await FakeModel.start();
-  onTestFinished(() => model[Symbol.asyncDispose]());
-  const { argv, inherit } = await prepare(name, home, model.url);
+  const { home, model, inherit } = await settle(name);
+  const argv = agentsOf().get(name)?.acp?.argv ?? [];
   const agent = await drive(argv, { rules: [{ effect: "allow" }], inherit, cwd: home });
   await agent.open({ cwd: home, initializeMs: SLOWLY, newMs: SLOWLY });
   return { agent, model };

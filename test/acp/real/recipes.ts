@@ -2,18 +2,14 @@ import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
-/** How to run an agent without a login, against a model on loopback. Everything it keeps is below its home. */
+/** How an agent of the catalogue needs no login and asks a model on loopback. Everything it keeps is below its home. */
 interface Recipe {
-  argv(place: string): readonly string[];
   files(modelUrl: string): Readonly<Record<string, string>>;
   env(home: string, modelUrl: string): Readonly<Record<string, string>>;
 }
 
-const bin = (place: string, name: string): string => join(place, "node_modules/.bin", name);
-
 export const recipes: Readonly<Record<string, Recipe>> = {
   opencode: {
-    argv: (place) => [bin(place, "opencode"), "acp"],
     files: (modelUrl) => ({
       ".config/opencode/opencode.json": JSON.stringify({
         autoupdate: false,
@@ -32,7 +28,6 @@ export const recipes: Readonly<Record<string, Recipe>> = {
     env: () => ({ OPENCODE_DISABLE_MODELS_FETCH: "1" }),
   },
   codex: {
-    argv: (place) => [bin(place, "codex-acp")],
     files: (modelUrl) => ({
       ".codex/config.toml": `
 model = "fake"
@@ -50,7 +45,6 @@ supports_websockets = false
     env: (home) => ({ CODEX_HOME: join(home, ".codex"), FAKE_KEY: "fake" }),
   },
   gemini: {
-    argv: (place) => [bin(place, "gemini"), "--acp"],
     files: () => ({
       ".gemini/settings.json": JSON.stringify({
         // Named, because otherwise a model is asked which model to ask.
@@ -60,7 +54,12 @@ supports_websockets = false
         privacy: { usageStatisticsEnabled: false },
       }),
     }),
-    env: (_, modelUrl) => ({ GEMINI_API_KEY: "fake", GOOGLE_GEMINI_BASE_URL: modelUrl }),
+    env: (_, modelUrl) => ({
+      GEMINI_API_KEY: "fake",
+      GOOGLE_GEMINI_BASE_URL: modelUrl,
+      // Its one-shot command refuses to work in a directory that nobody has vouched for.
+      GEMINI_CLI_TRUST_WORKSPACE: "true",
+    }),
   },
 };
 
@@ -68,12 +67,8 @@ const packages = JSON.parse(
   readFileSync(new URL("../../../scripts/agent-packages.json", import.meta.url), "utf8"),
 ) as Readonly<Record<string, string>>;
 
-/** What to start, and in which environment: not the one of whoever runs the tests. */
-export async function prepare(
-  name: string,
-  home: string,
-  modelUrl: string,
-): Promise<{ argv: readonly string[]; inherit: Record<string, string> }> {
+/** The environment to start it in, by its name: not the one of whoever runs the tests. */
+export async function prepare(name: string, home: string, modelUrl: string): Promise<Record<string, string>> {
   const recipe = recipes[name];
   const directory = packages[name]?.split("/").at(-1);
   if (recipe === undefined || directory === undefined) throw new Error(`no recipe for ${name}`);
@@ -81,14 +76,12 @@ export async function prepare(
     await mkdir(dirname(join(home, path)), { recursive: true });
     await writeFile(join(home, path), text);
   }
+  const bin = join(process.env["AGENTS_DIRECTORY"] ?? "", directory, "node_modules/.bin");
   return {
-    argv: recipe.argv(join(process.env["AGENTS_DIRECTORY"] ?? "", directory)),
-    inherit: {
-      PATH: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
-      HOME: home,
-      LANG: "C.UTF-8",
-      NO_PROXY: "127.0.0.1",
-      ...recipe.env(home, modelUrl),
-    },
+    PATH: `${bin}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+    HOME: home,
+    LANG: "C.UTF-8",
+    NO_PROXY: "127.0.0.1",
+    ...recipe.env(home, modelUrl),
   };
 }
