@@ -7,7 +7,8 @@ import type { RunRecord } from "../store/run-record.js";
 import type { Run, SpawnOptions, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { systemClock } from "../supervisor/clock.js";
-import { Connection, type Handlers, type WireState } from "./wire/connection.js";
+import { Connection, type WireState } from "./wire/connection.js";
+import type { Handlers } from "./wire/handlers.js";
 import { StderrTail } from "./wire/stderr-tail.js";
 
 export interface AdapterOptions extends Pick<

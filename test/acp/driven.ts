@@ -6,7 +6,7 @@ import { Conversation } from "../../src/acp/conversation.js";
 import { readPermission } from "../../src/acp/permission-request.js";
 import { decidePermission, type PermissionRule } from "../../src/acp/permission.js";
 import type { Turn } from "../../src/acp/turn.js";
-import type { Handlers, Question } from "../../src/acp/wire/connection.js";
+import type { Handlers, Question } from "../../src/acp/wire/handlers.js";
 import { initialize } from "../../src/acp/wire/initialize.js";
 import { bystander, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
 

@@ -1,7 +1,8 @@
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { type Adapter, resumeAdapter, startAdapter } from "../../src/acp/adapter.js";
-import type { Handlers, WireState } from "../../src/acp/wire/connection.js";
+import type { WireState } from "../../src/acp/wire/connection.js";
+import type { Handlers } from "../../src/acp/wire/handlers.js";
 import { initialize } from "../../src/acp/wire/initialize.js";
 import { deferred } from "../../src/supervisor/deferred.js";
 import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";

@@ -1,46 +1,22 @@
-import type { AgentRequestMethod, AgentRequestParamsByMethod } from "@agentclientprotocol/sdk";
 import type {
   AgentNotificationParamsByMethod,
+  AgentRequestMethod,
+  AgentRequestParamsByMethod,
   AgentRequestResponsesByMethod,
 } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
 import type { Clock } from "../../supervisor/clock.js";
 import { deferred } from "../../supervisor/deferred.js";
+import { batches } from "./batches.js";
 import { excerpt } from "./excerpt.js";
 import { type Chunk, type Frame, FrameReader } from "./frame-reader.js";
+import type { Handlers, Question } from "./handlers.js";
 import { freshId, hostClock } from "./host-clock.js";
 import type { Message, Outcome, RpcId } from "./message.js";
 import { PendingRequests, type PendingRequest } from "./pending.js";
 import { Silence } from "./silence.js";
 import { asUpdate, type Update } from "./updates.js";
-
-/** A request of the agent's, to be answered with `Connection.answer`, now or later. */
-export interface Question {
-  readonly id: RpcId;
-  readonly method: string;
-  readonly params: unknown;
-  /** The offset after its frame. */
-  readonly end: number;
-}
-
-/**
- * What is done with what the agent says: one after the other, in its order, and the stream is let go of only after
- * that. So a handler resolves when its effects are kept (with `end`: what is kept and not yet let go of comes again
- * after a crash), and must not wait for an answer of the agent. One that fails closes the connection.
- */
-export interface Handlers {
-  /** Updates that came one after the other. */
-  updates(batch: readonly Update[]): Promise<void>;
-  /** By method. What is not here does not exist for the agent: it is told so at once. */
-  readonly questions: Readonly<Record<string, (question: Question) => Promise<void>>>;
-  /** Before a request is sent. */
-  asking?(request: PendingRequest): Promise<void>;
-  /** Before the answer is handed to who asked. */
-  answered?(request: PendingRequest, outcome: Outcome, end: number): Promise<void>;
-  /** A line that is no frame. */
-  malformed?(why: string, excerpt: string): void;
-}
 
 /** What the next process needs to go on in the middle of a turn. */
 export interface WireState {
@@ -294,22 +270,4 @@ export class Connection implements AsyncDisposable {
     await this.#parts.handlers.answered?.(request, outcome, end);
     this.#pending.settle(request, outcome);
   }
-}
-
-function* batches(frames: Iterable<Frame>): Generator<readonly Frame[], void, undefined> {
-  let batch: Frame[] = [];
-  let failure: unknown = null;
-  try {
-    for (const frame of frames) {
-      batch.push(frame);
-      if (batch.length < defaults.acpBatchFrames) continue;
-      yield batch;
-      batch = [];
-    }
-  } catch (error) {
-    failure = error;
-  }
-  // What came before the frame that cannot be read was said all the same.
-  if (batch.length > 0) yield batch;
-  if (failure !== null) throw failure as Error;
 }

@@ -115,6 +115,18 @@ test("what the agent says is handled one after the other, and let go of only whe
   expect(end).toBeLessThan(wired.offset);
 });
 
+test("a question is let go of when it is kept, not when it is answered", async () => {
+  const kept = deferred<void>();
+  const wired = new Wired({}, { questions: { "session/request_permission": () => kept.promise } });
+  wired.say(permission(1), wired.update("a"));
+  await settled();
+  expect([wired.acked, wired.updates.length]).toEqual([0, 0]);
+  kept.resolve();
+  await settled();
+  expect([wired.acked, wired.updates.length]).toEqual([wired.offset, 1]);
+  expect(wired.connection.state.questions).toEqual([{ id: 1, method: "session/request_permission" }]);
+});
+
 test("a flood is handled in bounded batches, all of it, in order", async () => {
   const wired = new Wired();
   wired.say(...Array.from({ length: 10_000 }, (_, at) => wired.update(`${at}`)));

@@ -1,9 +1,5 @@
-import {
-  Connection,
-  type ConnectionParts,
-  type Handlers,
-  type Question,
-} from "../../../src/acp/wire/connection.js";
+import { Connection, type ConnectionParts } from "../../../src/acp/wire/connection.js";
+import type { Handlers, Question } from "../../../src/acp/wire/handlers.js";
 import type { Chunk } from "../../../src/acp/wire/frame-reader.js";
 import type { Update } from "../../../src/acp/wire/updates.js";
 import { TestClock } from "../../sessions/open-sessions.js";

@@ -1,0 +1,30 @@
+import type { Outcome, RpcId } from "./message.js";
+import type { PendingRequest } from "./pending.js";
+import type { Update } from "./updates.js";
+
+/** A request of the agent's, to be answered with `Connection.answer`, now or later. */
+export interface Question {
+  readonly id: RpcId;
+  readonly method: string;
+  readonly params: unknown;
+  /** The offset after its frame. */
+  readonly end: number;
+}
+
+/**
+ * What is done with what the agent says: one after the other, in its order, and the stream is let go of only after
+ * that. So a handler resolves when its effects are kept (with `end`: what is kept and not yet let go of comes again
+ * after a crash), and must not wait for an answer of the agent. One that fails closes the connection.
+ */
+export interface Handlers {
+  /** Updates that came one after the other. */
+  updates(batch: readonly Update[]): Promise<void>;
+  /** By method. What is not here does not exist for the agent: it is told so at once. */
+  readonly questions: Readonly<Record<string, (question: Question) => Promise<void>>>;
+  /** Before a request is sent. */
+  asking?(request: PendingRequest): Promise<void>;
+  /** Before the answer is handed to who asked. */
+  answered?(request: PendingRequest, outcome: Outcome, end: number): Promise<void>;
+  /** A line that is no frame. */
+  malformed?(why: string, excerpt: string): void;
+}
