@@ -5,7 +5,7 @@ import { defineConfig } from "vitest/config";
 const patience = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
 
 /** Real agents, fetched from elsewhere, are a suite of their own: `npm run test:agents`. */
-const agents = process.env["AGENTS_DIRECTORY"] !== undefined;
+const agents = process.env["AGENT_SUITE"] !== undefined;
 
 export default defineConfig({
   test: {

@@ -25,7 +25,7 @@ if (command === "test") {
     [fileURLToPath(new URL("test.mjs", import.meta.url)), ...rest],
     {
       stdio: "inherit",
-      env: { ...process.env, AGENTS_DIRECTORY: directory },
+      env: { ...process.env, AGENT_SUITE: directory },
     },
   );
   process.exitCode = status ?? 1;

@@ -76,7 +76,7 @@ export async function prepare(name: string, home: string, modelUrl: string): Pro
     await mkdir(dirname(join(home, path)), { recursive: true });
     await writeFile(join(home, path), text);
   }
-  const bin = join(process.env["AGENTS_DIRECTORY"] ?? "", directory, "node_modules/.bin");
+  const bin = join(process.env["AGENT_SUITE"] ?? "", directory, "node_modules/.bin");
   return {
     PATH: `${bin}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
     HOME: home,
