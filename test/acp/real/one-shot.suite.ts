@@ -9,7 +9,7 @@ import { settle } from "./settle.js";
 const timeoutMs = 110_000;
 
 /** Those whose packages have a command beside the adapter. */
-test.each(["opencode", "gemini"])(
+test.each(["opencode", "gemini", "qwen"])(
   "%s: a prompt by its command, its answer read, then resumed",
   async (name) => {
     const { home, model, inherit } = await settle(name);

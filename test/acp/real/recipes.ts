@@ -61,6 +61,16 @@ supports_websockets = false
       GEMINI_CLI_TRUST_WORKSPACE: "true",
     }),
   },
+  qwen: {
+    files: () => ({
+      ".qwen/settings.json": JSON.stringify({ security: { auth: { selectedType: "openai" } } }),
+    }),
+    env: (_, modelUrl) => ({
+      OPENAI_API_KEY: "fake",
+      OPENAI_BASE_URL: `${modelUrl}/v1`,
+      OPENAI_MODEL: "fake",
+    }),
+  },
 };
 
 const packages = JSON.parse(
