@@ -53,6 +53,9 @@ test("the README's example works", async () => {
 test("the library exports what it promises, and nothing by accident", () => {
   expect(Object.keys(library).toSorted()).toMatchInlineSnapshot(`
     [
+      "AcpClosed",
+      "AcpRefused",
+      "AcpTimeout",
       "AnchorUnusable",
       "BadInput",
       "END_REASONS",

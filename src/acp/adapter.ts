@@ -53,9 +53,8 @@ export interface AdapterEnd {
  * An ACP agent: a run like any other, and the connection over its stdin and stdout. When the connection is over, for
  * whatever reason, the run is terminated; when the run is over, so is the connection.
  *
- * Who keeps adapters over restarts has to keep three things in one place: what `handlers` are given (each with its
- * `end`), `connection.state`, and `tmpdir`; and has to know that a frame may have been half written when the process
- * died (`Run.write` resolves when all of it has reached the anchor, and not before).
+ * Who keeps adapters over restarts has to keep, in one place, what `handlers` are given (what comes with its `end`, what
+ * goes as the frame that is on its way) and `tmpdir`: that is what a `Resumption` is made of.
  */
 export class Adapter implements AsyncDisposable {
   readonly run: Run;
@@ -81,6 +80,7 @@ export class Adapter implements AsyncDisposable {
       ack: (offset) => run.ack("stdout", offset),
       handlers,
       ...(clock === undefined ? {} : { clock }),
+      stdinAccepted: run.stdinAccepted,
       ...(resumption === undefined ? {} : { restored: resumption.state }),
     });
     this.ended = this.#end(this.#drain());

@@ -8,8 +8,14 @@ const KEPT = 64;
 export class SpoolShelf implements AsyncDisposable {
   /** In order of use, the least recent first. */
   readonly #spools = new Map<string, Spool>();
+  #disposed = false;
 
   async read(runDir: string, stream: string, offset: number, maxBytes: number): Promise<OutputSlice> {
+    // A follower may still look for the last bytes: nobody would close what is kept now.
+    if (this.#disposed) {
+      await using spool = new Spool(runDir, stream);
+      return await spool.read(offset, maxBytes);
+    }
     const key = shelfKey(runDir, stream);
     const spool = this.#spools.get(key) ?? new Spool(runDir, stream);
     this.#spools.delete(key);
@@ -24,6 +30,7 @@ export class SpoolShelf implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed = true;
     await Promise.all([...this.#spools.keys()].map((key) => this.#close(key)));
   }
 

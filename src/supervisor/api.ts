@@ -84,6 +84,8 @@ export interface Run {
   /** The first stop asked for, as the anchor holds it. */
   readonly firstStop: FirstStop | null;
   readonly survivors: readonly Survivor[];
+  /** How many bytes of its stdin the anchor holds, or has passed on. */
+  readonly stdinAccepted: number;
   /** How long it has written nothing. */
   readonly idleMs: number;
   /** Resolves when there is output at or after one of these offsets, or there will be none. */

@@ -41,6 +41,10 @@ class SupervisedRun implements Run {
     return this.#live.state.name === "exiting" ? this.#live.state.survivors : [];
   }
 
+  get stdinAccepted(): number {
+    return this.#live.stdin.accepted;
+  }
+
   get idleMs(): number {
     return this.#live.activity.idleMs;
   }

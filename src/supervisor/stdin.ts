@@ -45,6 +45,11 @@ export class Stdin {
     this.#accepted = startAt;
   }
 
+  /** As far as is known here. */
+  get accepted(): number {
+    return this.#accepted;
+  }
+
   /** Resolves when the anchor holds every byte. */
   write(data: Uint8Array | string): Promise<void> {
     if (this.#ended !== null) return Promise.reject(new StdinClosed(this.#runId, this.#ended));

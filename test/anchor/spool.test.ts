@@ -213,4 +213,13 @@ describe("a shelf of spools", () => {
     await shelf.putAway(runDir);
     expect(await openFiles()).toBe(before);
   });
+
+  test("gives a late reader what there is and keeps nothing of it open", async () => {
+    const shelf = new SpoolShelf();
+    const before = await openFiles();
+    await put(0, 10);
+    await shelf[Symbol.asyncDispose]();
+    expect((await shelf.read(directory, "stdout", 0, 100)).bytes).toHaveLength(10);
+    expect(await openFiles()).toBe(before);
+  });
 });

@@ -14,6 +14,7 @@ import { type Chunk, type Frame, FrameReader } from "./frame-reader.js";
 import type { Handlers, Question } from "./handlers.js";
 import { freshId, hostClock } from "./host-clock.js";
 import type { Message, Outcome, RpcId } from "./message.js";
+import { Outgoing, type OutgoingFrame } from "./outgoing.js";
 import { PendingRequests, type PendingRequest } from "./pending.js";
 import { Silence } from "./silence.js";
 import { asUpdate, type Update } from "./updates.js";
@@ -22,6 +23,8 @@ import { asUpdate, type Update } from "./updates.js";
 export interface WireState {
   readonly pending: readonly PendingRequest[];
   readonly questions: readonly Pick<Question, "id" | "method">[];
+  /** The last one that was given to `sending`. */
+  readonly outgoing: OutgoingFrame | null;
 }
 
 export interface ConnectionParts {
@@ -36,6 +39,8 @@ export interface ConnectionParts {
   readonly clock?: Clock;
   readonly firstId?: number;
   readonly restored?: WireState;
+  /** How much of the agent's stdin cannot be lost any more, at the begin. */
+  readonly stdinAccepted?: number;
   readonly maxFrameBytes?: number;
 }
 
@@ -68,6 +73,8 @@ export class Connection implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #closed = deferred<AcpClosed>();
   readonly #reading: Promise<void>;
+  readonly #outgoing: Outgoing;
+  #sent: OutgoingFrame | null;
   #error: AcpClosed | null = null;
 
   constructor(parts: ConnectionParts) {
@@ -80,6 +87,8 @@ export class Connection implements AsyncDisposable {
       this.close("request-timeout", error.message),
     );
     for (const { id, method } of restored?.questions ?? []) this.#open(id, method);
+    this.#sent = restored?.outgoing ?? null;
+    this.#outgoing = new Outgoing((bytes) => parts.write(bytes), parts.stdinAccepted, this.#sent);
     this.#reading = this.#read();
   }
 
@@ -92,6 +101,7 @@ export class Connection implements AsyncDisposable {
     return {
       pending: this.#pending.list,
       questions: [...this.#questions].map(([id, method]) => ({ id, method })),
+      outgoing: this.#sent,
     };
   }
 
@@ -103,14 +113,7 @@ export class Connection implements AsyncDisposable {
     if (this.#error !== null) throw this.#error;
     const request = this.#pending.add(method, deadlineMs, fatal);
     const answer = this.#pending.answerTo(request.id);
-    try {
-      await this.#parts.handlers.asking?.(request);
-    } catch (error) {
-      this.#pending.fail(request.id, error);
-    }
-    if (this.#pending.match(request.id) !== request) return (await answer) as never;
-    this.#pending.arm(request);
-    this.#send({ id: request.id, method, params }).catch((error: unknown) =>
+    this.#send({ id: request.id, method, params }, request).catch((error: unknown) =>
       this.#pending.fail(request.id, error),
     );
     return (await answer) as AgentRequestResponsesByMethod[Method];
@@ -162,8 +165,12 @@ export class Connection implements AsyncDisposable {
     this.#closed.resolve(error);
   }
 
-  async #send(message: object): Promise<void> {
-    await this.#parts.write(Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`));
+  #send(message: object, request: PendingRequest | null = null): Promise<void> {
+    return this.#outgoing.send(message, async (frame) => {
+      if (this.#error !== null) throw this.#error;
+      await this.#parts.handlers.sending?.(frame, request);
+      this.#sent = frame;
+    });
   }
 
   async #read(): Promise<void> {

@@ -1,4 +1,5 @@
 import type { Outcome, RpcId } from "./message.js";
+import type { OutgoingFrame } from "./outgoing.js";
 import type { PendingRequest } from "./pending.js";
 import type { Update } from "./updates.js";
 
@@ -21,8 +22,8 @@ export interface Handlers {
   updates(batch: readonly Update[]): Promise<void>;
   /** By method. What is not here does not exist for the agent: it is told so at once. */
   readonly questions: Readonly<Record<string, (question: Question) => Promise<void>>>;
-  /** Before a request is sent. */
-  asking?(request: PendingRequest): Promise<void>;
+  /** Before a frame is written. It takes the place of the one before; `request`: what it asks, if it does. */
+  sending?(frame: OutgoingFrame, request: PendingRequest | null): Promise<void>;
   /** Before the answer is handed to who asked. */
   answered?(request: PendingRequest, outcome: Outcome, end: number): Promise<void>;
   /** A line that is no frame. */

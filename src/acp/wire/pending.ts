@@ -22,7 +22,7 @@ export interface PendingRequest {
 interface Waiting {
   readonly request: PendingRequest;
   readonly answer: Deferred<unknown>;
-  timer: Timer | null;
+  readonly timer: Timer | null;
 }
 
 /** What an answer was to. */
@@ -51,7 +51,7 @@ export class PendingRequests {
     this.#clock = clock;
     this.#onFatal = onFatal;
     this.#nextId = Math.max(firstId, ...restored.map(({ id }) => id + 1));
-    for (const request of restored) this.arm(this.#add(request).request);
+    for (const request of restored) this.#add(request);
   }
 
   get list(): readonly PendingRequest[] {
@@ -61,20 +61,9 @@ export class PendingRequests {
   add(method: string, deadlineMs: number | null, fatal: boolean): PendingRequest {
     const sentAt = this.#clock.now();
     const deadline = deadlineMs === null ? null : sentAt + deadlineMs;
-    return this.#add({ id: this.#nextId++, method, sentAt, deadline, fatal }).request;
-  }
-
-  /** From now on it can time out. */
-  arm({ id, method, sentAt, deadline, fatal }: PendingRequest): void {
-    const waiting = this.#waiting.get(id);
-    if (waiting === undefined || deadline === null) return;
-    const left = Math.max(0, Math.min(deadline - this.#clock.now(), LONGEST_TIMER_MS));
-    waiting.timer = this.#clock.after(left, () => {
-      const error = new AcpTimeout(method, deadline - sentAt);
-      this.fail(id, error);
-      this.#remember(id, "late");
-      if (fatal) this.#onFatal(error);
-    });
+    const request = { id: this.#nextId++, method, sentAt, deadline, fatal };
+    this.#add(request);
+    return request;
   }
 
   /** Rejects when it was refused, timed out, or the connection closed. */
@@ -112,10 +101,19 @@ export class PendingRequests {
     for (const id of [...this.#waiting.keys()]) this.fail(id, error);
   }
 
-  #add(request: PendingRequest): Waiting {
-    const waiting = { request, answer: deferred<unknown>(), timer: null };
-    this.#waiting.set(request.id, waiting);
-    return waiting;
+  #add(request: PendingRequest): void {
+    this.#waiting.set(request.id, { request, answer: deferred<unknown>(), timer: this.#arm(request) });
+  }
+
+  #arm({ id, method, sentAt, deadline, fatal }: PendingRequest): Timer | null {
+    if (deadline === null) return null;
+    const left = Math.max(0, Math.min(deadline - this.#clock.now(), LONGEST_TIMER_MS));
+    return this.#clock.after(left, () => {
+      const error = new AcpTimeout(method, deadline - sentAt);
+      this.fail(id, error);
+      this.#remember(id, "late");
+      if (fatal) this.#onFatal(error);
+    });
   }
 
   #take(id: RpcId): Waiting | null {

@@ -2,6 +2,7 @@
 // It leaves a process of its own session behind, as every agent's tools do.
 
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { closeSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -76,6 +77,10 @@ const turns = {
     }
     await done(id);
   },
+  "reads-late": async (id, { prompt }) => {
+    await say(update(createHash("sha256").update(prompt[0].text).digest("hex")));
+    await done(id);
+  },
   "in-pieces": async (id) => {
     for (const byte of Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...update("grün 🌱") })}\r\n\n`))
       await writeAll(Buffer.from([byte]));
@@ -94,8 +99,9 @@ if (mode === "garbage") {
   for (;;) await writeAll("\u001b]0;pwned\u0007 Traceback (most recent call last) {]\n");
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const { id, method, error, result } = JSON.parse(line);
+const lines = createInterface({ input: process.stdin });
+for await (const line of lines) {
+  const { id, method, params, error, result } = JSON.parse(line);
   if (method === undefined) {
     if (error?.code === -32601 || result?.outcome !== undefined) answers++;
     onAnswer();
@@ -103,10 +109,18 @@ for await (const line of createInterface({ input: process.stdin })) {
     if (mode !== "never-initialize")
       await say({ id, result: { protocolVersion: mode === "wrong-version" ? 2 : 1 } });
   } else if (method === "session/new") {
+    if (mode === "reads-late") {
+      const alive = setInterval(() => {}, 1000);
+      process.once("SIGUSR1", () => {
+        lines.resume();
+        clearInterval(alive);
+      });
+      lines.pause();
+    }
     if (mode !== "never-new") await say({ id, result: { sessionId: "s" } });
   } else if (method === "session/prompt") {
-    console.error("working on", line);
-    void (turns[mode] ?? done)(id);
+    console.error("working on", line.slice(0, 500));
+    void (turns[mode] ?? done)(id, params);
   }
 }
 if (mode === "stays" || mode === "closes-stdout") await new Promise(() => setInterval(() => {}, 1000));

@@ -192,7 +192,7 @@ test("input that cannot be written fails the request and nothing else", async ()
 });
 
 test("a request that could not be noted is not sent", async () => {
-  const wired = new Wired({}, { asking: () => Promise.reject(new Error("disk full")) });
+  const wired = new Wired({}, { sending: () => Promise.reject(new Error("disk full")) });
   await expect(wired.connection.request("session/list", {}, soon)).rejects.toThrow("disk full");
   expect(wired.sent).toEqual([]);
   expect(wired.connection.state.pending).toEqual([]);
@@ -231,7 +231,7 @@ test("a silent turn ends; a turn that speaks, waits for a person, or is held up 
   await settled();
   turn[Symbol.dispose]();
   wired.clock.pass(60_000);
-  expect(wired.connection.state).toEqual({ pending: [], questions: [] });
+  expect(wired.connection.state).toMatchObject({ pending: [], questions: [] });
   wired.connection.watchTurn(1_000);
   // Junk is no sign of life.
   wired.clock.pass(600);
@@ -264,7 +264,10 @@ test("an agent that asks without end is refused beyond a bound", async () => {
 
 test("the next process goes on where the first one stopped: requests, questions, deadlines", async () => {
   const noted: PendingRequest[] = [];
-  const first = new Wired({}, { asking: async (request) => void noted.push(request) });
+  const first = new Wired(
+    {},
+    { sending: async (_, request) => void (request !== null && noted.push(request)) },
+  );
   first.clock.pass(100);
   void first.connection
     .request("session/prompt", { sessionId: "s", prompt: [] }, { deadlineMs: 5_000 })

@@ -1,0 +1,42 @@
+/** A frame on its way to the agent: its text, and the offset in the agent's stdin where it begins. */
+export interface OutgoingFrame {
+  readonly at: number;
+  readonly text: string;
+}
+
+/**
+ * What is said to the agent: one frame after the other, each kept before it is written and whole in the anchor before
+ * the next. So at most one can be half written when this process dies, and the next process writes the rest of it.
+ */
+export class Outgoing {
+  readonly #write: (bytes: Uint8Array) => Promise<void>;
+  #at: number;
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** `accepted`: how much of its stdin the agent's anchor holds already; `kept`: the frame that was last on its way. */
+  constructor(write: (bytes: Uint8Array) => Promise<void>, accepted = 0, kept: OutgoingFrame | null = null) {
+    this.#write = write;
+    this.#at = accepted;
+    const rest = kept === null ? null : Buffer.from(kept.text).subarray(Math.max(0, accepted - kept.at));
+    if (rest !== null && rest.length > 0) this.#inTurn(() => this.#put(rest)).catch(() => undefined);
+  }
+
+  send(message: object, keep: (frame: OutgoingFrame) => Promise<void>): Promise<void> {
+    return this.#inTurn(async () => {
+      const text = `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
+      await keep({ at: this.#at, text });
+      await this.#put(Buffer.from(text));
+    });
+  }
+
+  async #put(bytes: Uint8Array): Promise<void> {
+    await this.#write(bytes);
+    this.#at += bytes.length;
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#last.then(work);
+    this.#last = done.catch(() => undefined);
+    return done;
+  }
+}
