@@ -234,7 +234,7 @@ export class AcpClosed extends HoldfastError {
   }
 }
 
-/** An ACP agent did not answer in time. The connection is still open: a late answer is counted and dropped. */
+/** An ACP agent did not answer in time. A late answer is counted and dropped; where nothing works without it, the connection is closed. */
 export class AcpTimeout extends HoldfastError {
   readonly method: string;
   readonly deadlineMs: number;

@@ -204,6 +204,7 @@ export class Connection implements AsyncDisposable {
       for (const frame of batch) {
         if (frame.type !== "message") {
           if (frame.type === "malformed") this.#malformed(frame.why, frame.excerpt);
+          if (this.#error !== null) break;
           continue;
         }
         this.counts.frames++;
@@ -220,7 +221,7 @@ export class Connection implements AsyncDisposable {
       }
       await flush();
       const last = batch.at(-1);
-      if (last !== undefined) this.#parts.ack(last.end);
+      if (last !== undefined && this.#error === null) this.#parts.ack(last.end);
     } finally {
       this.#silence.release(batch.some(({ type }) => type === "message"));
     }
@@ -230,7 +231,7 @@ export class Connection implements AsyncDisposable {
     this.counts.malformed++;
     this.#parts.handlers.malformed?.(why, shown);
     if (this.counts.malformed > defaults.acpMalformedLines)
-      throw new AcpClosed(
+      this.close(
         "protocol-error",
         `it has written ${this.counts.malformed} lines that are no frames, the last: ${shown}`,
       );
@@ -268,7 +269,7 @@ export class Connection implements AsyncDisposable {
   }
 
   async #answered({ id, outcome }: Extract<Message, { type: "answer" }>, end: number): Promise<void> {
-    const request = this.#pending.match(id);
+    const request = this.#pending.meet(id);
     if (typeof request === "string") {
       if (request === "answered-twice") this.counts.answeredTwice++;
       else this.counts[request]++;

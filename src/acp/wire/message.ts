@@ -16,6 +16,9 @@ export type Message =
   | { readonly type: "notification"; readonly method: string; readonly params: unknown }
   | { readonly type: "answer"; readonly id: RpcId; readonly outcome: Outcome };
 
+/** Ids are kept until they are answered. Nobody's are longer than a few dozen characters. */
+const LONGEST_ID = 1_000;
+
 /** A message, or why the line is none. */
 export function parseMessage(line: Buffer): Message | string {
   if (!isUtf8(line)) return "not UTF-8";
@@ -45,7 +48,9 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 function isId(value: unknown): value is RpcId {
-  return typeof value === "string" || typeof value === "number" || value === null;
+  return (
+    typeof value === "number" || value === null || (typeof value === "string" && value.length <= LONGEST_ID)
+  );
 }
 
 /** Agents differ in what they put into an error; one that is badly made is an error all the same. */

@@ -73,8 +73,11 @@ export class PendingRequests {
     return waiting.answer.promise;
   }
 
-  match(id: RpcId): Match {
-    return this.#waiting.get(id)?.request ?? this.#over.get(id) ?? "unmatched";
+  /** What an answer that has come is to. It came in time, however long it takes to be kept. */
+  meet(id: RpcId): Match {
+    const waiting = this.#waiting.get(id);
+    waiting?.timer?.cancel();
+    return waiting?.request ?? this.#over.get(id) ?? "unmatched";
   }
 
   /** Throws when the answer is not of the form that its method asks for. */

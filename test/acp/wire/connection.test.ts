@@ -165,6 +165,27 @@ test("frames before one that is too large are still heard", async () => {
   expect(wired.updates).toHaveLength(1);
 });
 
+test("so are those before one line too many that is none", async () => {
+  const wired = new Wired();
+  const update = JSON.stringify({ jsonrpc: "2.0", ...wired.update("a") });
+  wired.write(`${"junk\n".repeat(1_000)}${update}\njunk\n`);
+  expect(await wired.connection.closed).toMatchObject({ reason: "protocol-error" });
+  await settled();
+  expect(wired.updates).toHaveLength(1);
+});
+
+test("an answer that came in time counts, however long it takes to be kept", async () => {
+  const kept = deferred<void>();
+  const wired = new Wired({}, { answered: () => kept.promise });
+  const asked = wired.connection.request("session/list", {}, soon);
+  await settled();
+  wired.say({ id: 1, result: { sessions: [] } });
+  await settled();
+  wired.clock.pass(5_000);
+  kept.resolve();
+  expect(await asked).toEqual({ sessions: [] });
+});
+
 test("the end of the output ends everything that waits", async () => {
   const wired = new Wired();
   const failed = wired.connection.request("session/list", {}, soon).catch((error: unknown) => error);

@@ -62,6 +62,7 @@ test.each([
   ['{"jsonrpc":"2.0"}', "neither request nor answer"],
   ['{"jsonrpc":"2.0","id":1}', "neither request nor answer"],
   ['{"jsonrpc":"2.0","id":[1],"method":"m"}', "an id that is no id"],
+  [`{"jsonrpc":"2.0","id":"${"1".repeat(1_001)}","method":"m"}`, "an id that is no id"],
   ["{", "not JSON"],
 ])("%s is no frame: %s", (text, why) => {
   expect(read(Buffer.from(`${text}\n`))).toMatchObject([{ type: "malformed", why }]);
