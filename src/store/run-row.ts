@@ -1,10 +1,10 @@
-import type { Insertable } from "kysely";
+import type { Expression, InsertObject } from "kysely";
 import type { ProcessIdentity, RunExit, RunRecord } from "./run-record.js";
-import type { RunRow } from "./schema.js";
+import type { RunRow, Schema } from "./schema.js";
 import type { NewRun } from "./store.js";
 
 /** What is known at the start; the rest is null until a step says it. */
-export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow> {
+export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
   return {
     run_id: run.runId,
     lease_id: run.leaseId,

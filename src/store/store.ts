@@ -139,3 +139,19 @@ export interface RunStore extends AsyncDisposable {
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
 export type Store = RunStore & SessionStore;
+
+/** The part of a store that changes nothing. */
+export type ReadStore = Pick<
+  Store,
+  | "getRun"
+  | "findRuns"
+  | "listRuns"
+  | "listEvents"
+  | "getSession"
+  | "getSessionByKey"
+  | "listSessions"
+  | "getApproval"
+  | "listApprovals"
+  | "now"
+  | typeof Symbol.asyncDispose
+>;

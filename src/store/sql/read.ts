@@ -6,8 +6,12 @@ import type { RunRecord } from "../run-record.js";
 import { toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
 import type { EventFilter, RunFilter } from "../store.js";
+import type { Words } from "./engine.js";
 
-/** Above every string that starts with `prefix`, in SQLite's byte order. */
+/** An empty list is no syntax everywhere. */
+const never = sql<boolean>`false`;
+
+/** Above every string that starts with `prefix`, in byte order. */
 const afterPrefix = (prefix: string): string => `${prefix}\u{10FFFF}`;
 
 export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
@@ -31,7 +35,11 @@ export async function findRuns(
   return rows.map(toRunRecord);
 }
 
-export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<readonly RunRecord[]> {
+export async function listRuns(
+  db: Kysely<Schema>,
+  words: Words,
+  filter: RunFilter,
+): Promise<readonly RunRecord[]> {
   let query = db.selectFrom("runs").selectAll();
   // The literal lets the index of ended runs serve.
   if (filter.endedBefore !== undefined)
@@ -40,7 +48,8 @@ export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<r
       .where("ended_at", "<", filter.endedBefore)
       .orderBy("ended_at");
   query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
-  if (filter.states !== undefined) query = query.where("state", "in", filter.states);
+  if (filter.states !== undefined)
+    query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
@@ -50,7 +59,7 @@ export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<r
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
     // Not a JSON path: a label's name may contain anything.
     query = query.where(
-      sql<boolean>`exists (select 1 from json_each(labels) where key = ${name} and value = ${value})`,
+      sql<boolean>`exists (select 1 from ${words.members("labels")} as label where label.key = ${name} and label.value = ${value})`,
     );
   }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
@@ -59,9 +68,9 @@ export async function listRuns(db: Kysely<Schema>, filter: RunFilter): Promise<r
 
 export async function listUnattended(
   db: Kysely<Schema>,
+  words: Words,
   ownerInstanceId: string,
   bootId: string,
-  now: number,
 ): Promise<readonly RunRecord[]> {
   const rows = await db
     .selectFrom("runs")
@@ -70,8 +79,8 @@ export async function listUnattended(
     .where((row) =>
       row.or([
         row("owner_instance_id", "=", ownerInstanceId),
-        row("lease_expires_at", "<=", now),
-        row("boot_id", "<>", bootId),
+        row("lease_expires_at", "<=", words.now()),
+        ...(words.oneClock ? [] : [row("boot_id", "<>", bootId)]),
       ]),
     )
     .execute();
@@ -97,11 +106,17 @@ export async function countEnded(db: Kysely<Schema>, notFrom: readonly string[])
   return (await query.executeTakeFirstOrThrow()).ended;
 }
 
-export async function listEvents(db: Kysely<Schema>, filter: EventFilter): Promise<readonly RunEvent[]> {
+/** None after `settled`: a later look at the same place would find more before it. */
+export async function listEvents(
+  db: Kysely<Schema>,
+  settled: number | null,
+  filter: EventFilter,
+): Promise<readonly RunEvent[]> {
   let query = db
     .selectFrom("run_events")
     .selectAll()
     .orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
+  if (settled !== null) query = query.where("seq", "<=", settled);
   if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
   if (filter.limit !== undefined) query = query.limit(filter.limit);

@@ -1,0 +1,45 @@
+import { StateUnusable } from "../../errors.js";
+import * as runs from "./migrations/0001-runs.js";
+import * as runEvents from "./migrations/0002-run-events.js";
+import * as origin from "./migrations/0003-origin.js";
+import * as sessions from "./migrations/0004-sessions.js";
+
+/** Forward only: an entry is never edited once it has been released, only followed by another. */
+export const migrations = [
+  { id: 1, name: "runs", sql: runs.sql },
+  { id: 2, name: "run-events", sql: runEvents.sql },
+  { id: 3, name: "origin", sql: origin.sql },
+  { id: 4, name: "sessions", sql: sessions.sql },
+] as const;
+
+export const newest = migrations[migrations.length - 1]?.id ?? 0;
+
+/** A store, as errors name it, and what to set to use another. */
+export interface Place {
+  readonly path: string;
+  readonly otherwise: string;
+}
+
+export function otherProgram({ path, otherwise }: Place): StateUnusable {
+  return new StateUnusable(
+    path,
+    `${path} is a database of some other program; it is left as it is. Move it away, or ${otherwise}.`,
+  );
+}
+
+export function requireNotNewer({ path, otherwise }: Place, version: number): void {
+  if (version <= newest) return;
+  throw new StateUnusable(
+    path,
+    `the store ${path} was written by a newer Holdfast (schema ${version}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
+  );
+}
+
+/** For readers, who may not migrate. */
+export function requireNotOlder({ path }: Place, version: number): void {
+  if (version >= newest) return;
+  throw new StateUnusable(
+    path,
+    `the store ${path} was written by an older Holdfast (schema ${version}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
+  );
+}
