@@ -43,6 +43,10 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
+  /** Connections of one store to PostgreSQL: its statements take a millisecond, and a server has a hundred for everybody. */
+  storeConnections: 4,
+  /** A look at the events all the same, when no wake-up has come: it may have been lost with a connection. */
+  eventPollMs: 5_000,
   /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */
   launcherReadyMs: 10_000,
   /** After an anchor died, how long the launcher may take to kill what it left and say so. It kills a thousand processes in well under a second. */

@@ -6,6 +6,8 @@ import { LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft }
 
 /** One empty database; each `open` is another supervisor on it. */
 export interface TestDatabase extends AsyncDisposable {
+  /** Whose time leases are measured in: this boot's alone, or one for all. */
+  readonly clock: "boot" | "server";
   open(options?: { readonly eventsKept?: number }): Promise<RunStore>;
 }
 
@@ -273,7 +275,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.listEvents({})).toHaveLength(1);
     });
 
-    test("unattended are one's own, those with an expired lease, and those of another boot", async () => {
+    test("unattended are one's own, those with an expired lease, and those of a clock that is gone", async () => {
       const own = await store.insertRun(newRun(), LEASE_MS);
       await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), LEASE_MS);
       const expired = await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), -1);
@@ -284,7 +286,8 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       const ended = await store.insertRun(newRun(), -1);
       await store.saveRun(ended, exited);
       const found = (await other.listUnattended("owner-a", "boot")).map(({ runId }) => runId);
-      expect(found.toSorted()).toEqual([own, expired, before].map(({ runId }) => runId).toSorted());
+      const expected = database.clock === "boot" ? [own, expired, before] : [own, expired];
+      expect(found.toSorted()).toEqual(expected.map(({ runId }) => runId).toSorted());
     });
 
     test("ten thousand events are written in one go", async () => {
@@ -392,16 +395,17 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
 
     test("calls made at the same time do not mix", async () => {
       const leases = await Promise.all(Array.from({ length: 50 }, () => store.insertRun(newRun(), LEASE_MS)));
-      await Promise.all(
+      // Which of two that are asked for at once comes first is the database's business.
+      const written = await Promise.all(
         leases.flatMap((lease) => [
           store.saveRun(lease, gated, [event(lease.runId)]),
-          store.saveRun(lease, exited, [event(lease.runId), event(lease.runId)]),
-          store.getRun(lease.runId),
-          store.saveRun({ ...lease, epoch: 0 }, running, [event("stale")]).catch(() => {}),
+          store.saveRun(lease, exited, [event(lease.runId)]),
+          store.getRun(lease.runId).then(() => false),
+          store.saveRun({ ...lease, epoch: 0 }, running, [event("stale")]).catch(() => false),
         ]),
       );
       expect(await store.listRuns({ states: ["exited"] })).toHaveLength(50);
-      expect(await store.listEvents({})).toHaveLength(150);
+      expect(await store.listEvents({})).toHaveLength(written.filter(Boolean).length);
       expect(await store.listEvents({ runId: "stale" })).toEqual([]);
     });
 

@@ -1,0 +1,100 @@
+import type { Pool, PoolClient } from "pg";
+import { StateUnusable } from "../../errors.js";
+import {
+  migrations,
+  newest,
+  otherProgram,
+  requireNotNewer,
+  requireNotOlder,
+  type Place,
+} from "../sql/migrations.js";
+import { eventOrder } from "./event-order.js";
+import type { PostgresTarget } from "./target.js";
+import { preamble, translateSchema } from "./translate.js";
+
+/** A first opening among many waits for the others; the tables are made in a tenth of a second. */
+const MIGRATION_MS = 60_000;
+
+/** Bring the schema up to date, in one transaction: half a schema is never seen, and of many at once one does it. */
+export async function migrate(client: PoolClient, target: PostgresTarget): Promise<void> {
+  // Asked first without the lock, so that opening does not queue.
+  if ((await schemaVersion(client, target)) === newest) return;
+  await requireUtf8(client, target);
+  await client.query("begin");
+  await client.query(`set local statement_timeout = ${MIGRATION_MS}`);
+  await client.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [
+    `holdfast schema ${target.schema}`,
+  ]);
+  // Asked again: another may have migrated while this one waited.
+  const version = await schemaVersion(client, target);
+  if (version === null) await client.query(beginning(target.schema, await schemaExists(client, target)));
+  for (const { id, name, sql } of migrations) {
+    if (id <= (version ?? 0)) continue;
+    await client.query(translateSchema(sql));
+    if (id === EVENTS) await client.query(eventOrder(target.schema));
+    await client.query("insert into holdfast_migrations (id, name, applied_at) values ($1, $2, $3)", [
+      id,
+      name,
+      Date.now(),
+    ]);
+  }
+  await client.query("commit");
+}
+
+/** The migration that makes the table of events. */
+const EVENTS = 2;
+
+function beginning(schema: string, exists: boolean): string {
+  return `
+${exists ? "" : `create schema ${schema};`}
+create table holdfast_migrations (id bigint primary key, name text not null, applied_at bigint not null);
+${preamble}`;
+}
+
+/** For readers, who may not migrate. False: nothing has been written yet. */
+export async function hasCurrentSchema(pool: Pool | PoolClient, target: PostgresTarget): Promise<boolean> {
+  const version = await schemaVersion(pool, target);
+  if (version === null) return false;
+  requireNotOlder(placeOf(target), version);
+  return true;
+}
+
+async function schemaVersion(client: Pool | PoolClient, target: PostgresTarget): Promise<number | null> {
+  const { rows: tables } = await client.query<{ name: string }>(
+    "select tablename as name from pg_tables where schemaname = $1",
+    [target.schema],
+  );
+  if (tables.length === 0) return null;
+  if (!tables.some(({ name }) => name === "holdfast_migrations")) throw otherProgram(placeOf(target));
+  const { rows } = await client.query<{ version: number }>(
+    "select coalesce(max(id), 0) as version from holdfast_migrations",
+  );
+  const version = rows[0]?.version ?? 0;
+  requireNotNewer(placeOf(target), version);
+  return version;
+}
+
+/** Asked, because `if not exists` wants the right to create one even where it exists. */
+async function schemaExists(client: PoolClient, { schema }: PostgresTarget): Promise<boolean> {
+  const { rows } = await client.query("select 1 from pg_namespace where nspname = $1", [schema]);
+  return rows.length > 0;
+}
+
+async function requireUtf8(client: PoolClient, { label }: PostgresTarget): Promise<void> {
+  const { rows } = await client.query<{ encoding: string }>(
+    "select current_setting('server_encoding') as encoding",
+  );
+  const encoding = rows[0]?.encoding ?? "";
+  if (encoding === "UTF8") return;
+  throw new StateUnusable(
+    label,
+    `the ${label} has the encoding ${encoding} and cannot hold every text; nothing was changed. Create one with encoding UTF8.`,
+  );
+}
+
+function placeOf({ label, schema }: PostgresTarget): Place {
+  return {
+    path: `schema ${schema} of the ${label}`,
+    otherwise: "set HOLDFAST_DATABASE_URL to another database",
+  };
+}

@@ -1,0 +1,58 @@
+import { Pool, types } from "pg";
+import type { PoolConfig } from "pg";
+import { defaults } from "../../defaults.js";
+import type { PostgresTarget } from "./target.js";
+
+const INT8 = 20;
+
+export interface SessionSettings {
+  /** Shown by the server as the connection's name. */
+  readonly name: string;
+  readonly readOnly: boolean;
+}
+
+/** What every connection to the store is like. */
+export function clientConfig(target: PostgresTarget, { name, readOnly }: SessionSettings): PoolConfig {
+  const settings = {
+    // Nobody else's tables can be meant by a bare name.
+    search_path: target.schema,
+    // A transaction whose client has vanished must not hold its locks for long.
+    idle_in_transaction_session_timeout: defaults.storeBusyMs,
+    default_transaction_read_only: readOnly ? "on" : "off",
+  };
+  const options = Object.entries(settings).map(([key, value]) => `-c ${key}=${value}`);
+  return {
+    connectionString: target.url,
+    application_name: `holdfast/${name}`,
+    options: [target.options, ...options].join(" ").trim(),
+    keepAlive: true,
+    connectionTimeoutMillis: defaults.storeBusyMs,
+    statement_timeout: defaults.storeBusyMs,
+    // A little later, for a server that does not even say so.
+    query_timeout: defaults.storeBusyMs + 1_000,
+    types: { getTypeParser },
+  };
+}
+
+export function openPool(target: PostgresTarget, settings: SessionSettings): Pool {
+  const pool = new Pool({
+    ...clientConfig(target, settings),
+    max: defaults.storeConnections,
+    // An idle connection is no reason for a process to stay.
+    allowExitOnIdle: true,
+    // What is committed survives the server's death, whatever its default. Stricter settings stay.
+    onConnect: async (client) => {
+      await client.query(
+        "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'",
+      );
+    },
+  });
+  // Whoever uses a connection that is lost hears of it from the statement.
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
+  return pool;
+}
+
+/** Our integers are exact as numbers: milliseconds, counts and process ids. Set here, not for the whole process. */
+const getTypeParser: typeof types.getTypeParser = (oid: number, format?: "text" | "binary") =>
+  oid === INT8 ? Number : (types.getTypeParser(oid, format as "text") as never);
