@@ -14,13 +14,14 @@ export interface PostgresStoreOptions {
   /** Whose connections these are, for whoever looks at the server. */
   readonly name: string;
   readonly eventsKept?: number;
+  readonly busyMs?: number;
 }
 
 /** Open the store for a supervisor, creating it or bringing its schema up to date as needed. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
-  const { eventsKept = defaults.eventsKept, name } = options;
+  const { eventsKept = defaults.eventsKept, name, busyMs } = options;
   const target = parseTarget(options.url, options.schema);
-  const pool = openPool(target, { name, readOnly: false });
+  const pool = openPool(target, { name, readOnly: false, busyMs });
   try {
     const client = await pool.connect();
     try {

@@ -9,15 +9,22 @@ export interface SessionSettings {
   /** Shown by the server as the connection's name. */
   readonly name: string;
   readonly readOnly: boolean;
+  readonly busyMs?: number | undefined;
+}
+
+/** A little later than the server, for one that does not even say so. */
+export function clientTimeout(busyMs: number): number {
+  return busyMs + Math.min(busyMs, 1_000);
 }
 
 /** What every connection to the store is like. */
-export function clientConfig(target: PostgresTarget, { name, readOnly }: SessionSettings): PoolConfig {
+export function clientConfig(target: PostgresTarget, session: SessionSettings): PoolConfig {
+  const { name, readOnly, busyMs = defaults.storeBusyMs } = session;
   const settings = {
     // Nobody else's tables can be meant by a bare name.
     search_path: target.schema,
     // A transaction whose client has vanished must not hold its locks for long.
-    idle_in_transaction_session_timeout: defaults.storeBusyMs,
+    idle_in_transaction_session_timeout: busyMs,
     default_transaction_read_only: readOnly ? "on" : "off",
   };
   const options = Object.entries(settings).map(([key, value]) => `-c ${key}=${value}`);
@@ -26,10 +33,9 @@ export function clientConfig(target: PostgresTarget, { name, readOnly }: Session
     application_name: `holdfast/${name}`,
     options: [target.options, ...options].join(" ").trim(),
     keepAlive: true,
-    connectionTimeoutMillis: defaults.storeBusyMs,
-    statement_timeout: defaults.storeBusyMs,
-    // A little later, for a server that does not even say so.
-    query_timeout: defaults.storeBusyMs + 1_000,
+    connectionTimeoutMillis: busyMs,
+    statement_timeout: busyMs,
+    query_timeout: clientTimeout(busyMs),
     types: { getTypeParser },
   };
 }

@@ -121,8 +121,7 @@ async function drive<Result>(steps: Steps<Result>, ask: Ask): Promise<Result> {
   return step.value;
 }
 
-/** PostgreSQL has no text with NUL in it, as such or in JSON; a record must not be lost for it. */
+/** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
 function storable(value: unknown): unknown {
-  if (typeof value !== "string") return value;
-  return value.replaceAll("\0", "\u{FFFD}").replaceAll(/(?<!\\)((?:\\\\)*)\\u0000/g, "$1\\ufffd");
+  return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
 }

@@ -1,20 +1,28 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { storeContract } from "../contract.js";
+import { storeContract, type TestDatabase } from "../contract.js";
 import { sessionContract } from "../session-contract.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
 describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   let server: TestServer;
-  let made: PostgresDatabase;
+  let shared: PostgresDatabase;
+  let count = 0;
   beforeAll(async () => {
     server = await startServer();
-    made = await server.createDatabase();
-    await (await made.open())[Symbol.asyncDispose]();
+    shared = await server.createDatabase();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
-  // A copy: making the tables is another test's subject.
-  const database = () => server.createDatabase(made.name);
-  storeContract("PostgreSQL", database);
-  sessionContract("PostgreSQL", database);
+  // Each test has a schema of its own: they must not see each other, and it is made in a fraction of a database's time.
+  const schema = async () => {
+    count += 1;
+    const name = `store_${count}`;
+    return {
+      clock: "server",
+      open: (options = {}) => shared.open({ ...options, schema: name }),
+      [Symbol.asyncDispose]: async () => {},
+    } satisfies TestDatabase;
+  };
+  storeContract("PostgreSQL", schema);
+  sessionContract("PostgreSQL", schema);
 });

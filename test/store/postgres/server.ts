@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { Client } from "pg";
 import { StateUnusable } from "../../../src/errors.js";
-import { openPostgresStore } from "../../../src/store/postgres/open.js";
+import { openPostgresStore, type PostgresStoreOptions } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
 
@@ -25,8 +25,7 @@ export interface TestServer extends AsyncDisposable {
 export interface PostgresDatabase extends AsyncDisposable {
   readonly name: string;
   readonly url: string;
-  readonly clock: "server";
-  open(options?: { readonly eventsKept?: number; readonly url?: string }): Promise<Store>;
+  open(options?: Partial<PostgresStoreOptions>): Promise<Store>;
   /** Behind the store's back. */
   query(text: string): Promise<Record<string, unknown>[]>;
 }
@@ -108,7 +107,6 @@ export async function startServer(settings: Readonly<Record<string, string>> = {
       return {
         name,
         url,
-        clock: "server",
         open: (more = {}) => openPostgresStore({ url, name: "test", ...more }),
         query: (text) => query(url, text),
         // It goes with its server.
