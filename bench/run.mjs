@@ -9,6 +9,7 @@ const parts = [
   ["output.mjs"],
   ["idle.mjs", "500"],
   ["leases.mjs"],
+  ["store.mjs"],
   ["reconcile.mjs", "10000"],
 ];
 
