@@ -44,10 +44,13 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
     : new StateUnusable(label, `the ${label} ${sentence}`, { cause: error });
 }
 
-/** The server has undone it because others were in the way: it can be done again from the start. */
+/** Serialization failure and deadlock: the server has undone it. Plan changed under us, by a migration: it was not begun. */
+const conflicts = ["40001", "40P01", "0A000"];
+
+/** Others were in the way and nothing was done: it can be done again from the start, on a new connection. */
 export function isConflict(error: unknown): boolean {
   const cause = error instanceof StateUnusable ? error.cause : error;
-  return cause instanceof DatabaseError && ["40001", "40P01"].includes(cause.code ?? "");
+  return cause instanceof DatabaseError && conflicts.includes(cause.code ?? "");
 }
 
 function reason(error: unknown): string {

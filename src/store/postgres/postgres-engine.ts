@@ -8,6 +8,7 @@ import type { Engine } from "../sql/engine.js";
 import type { Steps } from "../sql/steps.js";
 import { isConflict, translatePostgresError } from "./errors.js";
 import { Announcer } from "./announcer.js";
+import { StatementNames } from "./statement-names.js";
 import type { PostgresTarget } from "./target.js";
 import { postgresWords } from "./words.js";
 
@@ -26,6 +27,7 @@ export class PostgresEngine implements Engine {
   readonly #pool: Pool;
   readonly #target: PostgresTarget;
   readonly #announcer: Announcer;
+  readonly #names = new StatementNames();
 
   constructor(pool: Pool, target: PostgresTarget) {
     this.#pool = pool;
@@ -107,7 +109,11 @@ export class PostgresEngine implements Engine {
 
   async #execute<Row>(client: PoolClient, query: CompiledQuery<Row>): Promise<QueryResult<Row>> {
     try {
-      const { rows, rowCount } = await client.query(query.sql, query.parameters.map(storable));
+      const { rows, rowCount } = await client.query({
+        ...this.#names.of(query.sql),
+        text: query.sql,
+        values: query.parameters.map(storable),
+      });
       return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
     } catch (error) {
       throw translatePostgresError(error, this.#target, "asking");

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { LeaseLost } from "../../../src/errors.js";
 import type { Store } from "../../../src/store/store.js";
 import { LEASE_MS, event, exited, gated, newRun, running, theft } from "../samples.js";
@@ -10,15 +10,15 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL server", () => {
   let server: TestServer;
   let database: PostgresDatabase;
   let store: Store;
-  beforeEach(async () => {
+  beforeAll(async () => {
     server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
     database = await server.createDatabase();
     store = await database.open();
   });
-  afterEach(async () => {
-    await store[Symbol.asyncDispose]();
-    await server[Symbol.asyncDispose]();
-  });
+  afterEach(() => store[Symbol.asyncDispose]());
 
   test("killed under its writers loses nothing that was promised, keeps nothing half, and is taken up again", async () => {
     const promised = new Map<string, string>();

@@ -44,7 +44,7 @@ function binary(of: string, name: string): string {
 }
 
 /** A real server, reachable by a socket of its own only, gone when disposed of. */
-export async function startServer(settings: Readonly<Record<string, string>> = {}): Promise<TestServer> {
+export async function startServer(): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), "hf-pg-"));
   const [prefix, identity] = notRoot();
   if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
@@ -59,7 +59,15 @@ export async function startServer(settings: Readonly<Record<string, string>> = {
     options,
   );
   // The disk is not the subject, and a killed server loses nothing that the kernel was given.
-  const given = { fsync: "off", listen_addresses: "", unix_socket_directories: directory, ...settings };
+  const given = {
+    fsync: "off",
+    full_page_writes: "off",
+    wal_level: "minimal",
+    max_wal_senders: "0",
+    autovacuum: "off",
+    listen_addresses: "",
+    unix_socket_directories: directory,
+  };
   const flags = Object.entries(given).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   let server: ChildProcess;
   let ended: Promise<unknown>;
