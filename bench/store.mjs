@@ -23,7 +23,6 @@ const open = {
 };
 const stores = { sqlite: await open.sqlite(), postgres: await open.postgres() };
 const rows = [];
-const single = {};
 
 await compare("insert a run", 300, (store, n) => store.insertRun(runOf(`i${n}`, "inserter"), 30_000));
 await compare("a step with its event", 300, (store, n) =>

@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { defaults } from "../../defaults.js";
 import { eventChannel } from "./announcer.js";
-import type { PostgresStoreOptions } from "./open.js";
+import type { ReadingOptions } from "./reading.js";
 import { clientConfig } from "./pool.js";
 import { parseTarget, type PostgresTarget } from "./target.js";
 
@@ -21,7 +21,7 @@ export class EventWatch implements AsyncDisposable {
   #closed = false;
 
   constructor(
-    options: Omit<PostgresStoreOptions, "eventsKept">,
+    options: ReadingOptions,
     wake: (hint: number | null) => void,
     pollMs: number = defaults.eventPollMs,
   ) {

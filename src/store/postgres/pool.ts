@@ -47,6 +47,7 @@ export function openPool(target: PostgresTarget, settings: SessionSettings): Poo
     // An idle connection is no reason for a process to stay.
     allowExitOnIdle: true,
     // What is committed survives the server's death, whatever its default. Stricter settings stay.
+    // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
     onConnect: async (client) => {
       await client.query(
         "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'",
@@ -61,4 +62,4 @@ export function openPool(target: PostgresTarget, settings: SessionSettings): Poo
 
 /** Our integers are exact as numbers: milliseconds, counts and process ids. Set here, not for the whole process. */
 const getTypeParser: typeof types.getTypeParser = (oid: number, format?: "text" | "binary") =>
-  oid === INT8 ? Number : (types.getTypeParser(oid, format as "text") as never);
+  oid === INT8 ? Number : (types.getTypeParser(oid, format) as never);

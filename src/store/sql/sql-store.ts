@@ -214,7 +214,7 @@ export class SqlStore extends SqlSessionStore implements Store {
   }
 }
 
-// eslint-disable-next-line require-yield -- it takes no step, and says so.
+// oxlint-disable-next-line require-yield -- it takes no step
 function* always(): Steps<boolean> {
   return true;
 }
