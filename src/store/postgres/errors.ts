@@ -11,7 +11,7 @@ const uncertain = `Whether the last change was recorded is not known; ${goesOn}`
 
 /** By SQLSTATE, or by its first two letters: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const sentences: Readonly<Record<string, string>> = {
-  "08": `lost the connection. ${uncertain} It is tried again.`,
+  "08": `lost the connection. ${uncertain} Try again.`,
   "25006": `only lets itself be read: a stand-by, or set to be so. ${consequence} Point HOLDFAST_DATABASE_URL to the primary.`,
   "28": `does not let this user in. ${consequence} Check user and password in HOLDFAST_DATABASE_URL.`,
   "3D000": `does not exist. ${consequence} Create it, or change HOLDFAST_DATABASE_URL.`,
@@ -20,7 +20,7 @@ const sentences: Readonly<Record<string, string>> = {
   "53": `has no room: space, memory or connections. ${consequence} See its log.`,
   "55P03": `kept a lock for too long. ${consequence} Try again.`,
   "57014": `took too long. ${consequence} Try again.`,
-  "57": `is being stopped or started. ${uncertain} It is tried again.`,
+  "57": `is being stopped or started. ${uncertain} Try again.`,
   "58": `reported a system error. ${consequence} See its log.`,
   XX: `is damaged, or has met an error of its own. ${consequence} See its log before relying on it.`,
 };
@@ -34,8 +34,8 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
     // Not a word from the server: whatever it is, there is no connection.
     const told =
       phase === "connecting"
-        ? `cannot be reached (${hide(reason(error), target)}). ${consequence} It is tried again.`
-        : `did not answer (${hide(reason(error), target)}). ${uncertain} It is tried again.`;
+        ? `cannot be reached (${hide(reason(error), target)}). ${consequence} Check that it runs, and HOLDFAST_DATABASE_URL.`
+        : `did not answer (${hide(reason(error), target)}). ${uncertain} Try again.`;
     return new StateUnusable(label, `the ${label} ${told}`, { cause: error });
   }
   const sentence = sentences[state] ?? sentences[state.slice(0, 2)];

@@ -162,20 +162,24 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       expect(await store.listRuns({ labels: { [name]: value } })).toHaveLength(1);
   });
 
-  test("a session that closes leaves no approval pending that was asked for meanwhile", async () => {
-    await using store = await database.open();
-    await using other = await database.open();
-    for (let round = 0; round < 40; round += 1) {
-      const session = newSession();
-      await store.createSession(session);
-      const approvals = Array.from({ length: 3 }, () => newApproval(session.id));
-      await Promise.all([
-        ...approvals.map((approval) => other.insertApproval(approval)),
-        store.closeSession(session.id, "a", AT),
-      ]);
-      expect(await store.listApprovals({ sessionId: session.id, pending: true })).toEqual([]);
-    }
-  });
+  test(
+    "a session that closes leaves no approval pending that was asked for meanwhile",
+    { timeout: 90_000 },
+    async () => {
+      await using store = await database.open();
+      await using other = await database.open();
+      for (let round = 0; round < 40; round += 1) {
+        const session = newSession();
+        await store.createSession(session);
+        const approvals = Array.from({ length: 3 }, () => newApproval(session.id));
+        await Promise.all([
+          ...approvals.map((approval) => other.insertApproval(approval)),
+          store.closeSession(session.id, "a", AT),
+        ]);
+        expect(await store.listApprovals({ sessionId: session.id, pending: true })).toEqual([]);
+      }
+    },
+  );
 
   test("terminal rows withstand even a statement that forgets its guard", async () => {
     await using store = await database.open();

@@ -115,7 +115,8 @@ export async function startServer(): Promise<TestServer> {
       return {
         name,
         url,
-        open: (more = {}) => openPostgresStore({ url, name: "test", ...more }),
+        // How long a busy machine may take is not the subject.
+        open: (more = {}) => openPostgresStore({ url, name: "test", busyMs: 20_000, ...more }),
         query: (text) => query(url, text),
         // It goes with its server.
         [Symbol.asyncDispose]: async () => {},
