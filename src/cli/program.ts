@@ -49,7 +49,10 @@ export function buildProgram(finish: Finish): Command {
     .configureOutput({
       outputError: (text, write) => write(`${line(oneLine(text), "red")}\n`),
     })
-    .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
+    .addHelpText(
+      "after",
+      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, where that is set.`,
+    );
   addRunCommand(program, finish);
   addRunsCommand(program, finish);
   addPsCommand(program, finish);

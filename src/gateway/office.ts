@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
-import { openSqliteStore } from "../store/sqlite/open.js";
+import { openStore } from "../store/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
 import { createHandlers } from "./handlers/handlers.js";
@@ -34,7 +34,7 @@ export interface Office extends AsyncDisposable {
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, startedAt, ready, problem } = parts;
-  const store = await openSqliteStore({ path: storePath });
+  const store = await openStore(storePath, supervisor.instanceId);
   const approvals = await openApprovals({
     store,
     gatewayInstanceId: supervisor.instanceId,

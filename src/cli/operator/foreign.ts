@@ -6,7 +6,7 @@ import { findAnchor } from "../../anchor/binary.js";
 import { BadInput } from "../../errors.js";
 import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openStoreForReading } from "../../store/open.js";
 import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
@@ -134,7 +134,7 @@ async function belongings(processes: readonly MarkedProcess[]): Promise<Readonly
   await using observatory = await openObservatory();
   if (observatory === null || processes.length === 0) return found;
   const { host, directory } = observatory;
-  await using store = await openSqliteStoreForReading(directory.storePath);
+  await using store = await openStoreForReading(directory.storePath);
   const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
   for (const live of await host.inspect(processes.map(({ identity }) => identity))) {
     const belonging = await findBelonging(live, records, (paths) => host.inspectBoundaries(paths));

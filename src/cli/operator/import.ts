@@ -7,7 +7,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { readMachineIdentity } from "../../store/machine.js";
-import { openSqliteStore } from "../../store/sqlite/open.js";
+import { openStore } from "../../store/open.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import type { MachineIdentity } from "../../anchor/host.js";
 import type { ImportedFacts } from "../../store/run-record.js";
@@ -127,7 +127,7 @@ function verdict(sight: ImportedSight | undefined): { readonly verified: boolean
 async function record(entries: readonly Entry[]): Promise<readonly string[]> {
   const { home, storePath } = await openStateDirectory(resolveHome());
   const machine = await readMachineIdentity(home);
-  await using store = await openSqliteStore({ path: storePath });
+  await using store = await openStore(storePath, "import");
   const ids: string[] = [];
   const known = await alreadyKnown(store);
   for (const each of entries) {

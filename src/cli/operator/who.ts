@@ -2,7 +2,7 @@ import type { ProcessEvidence } from "../../anchor/host.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openStoreForReading } from "../../store/open.js";
 import { cgroupOf } from "../../supervisor/aftermath.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
@@ -22,7 +22,7 @@ export async function who(pid: number, json: boolean): Promise<number> {
   const { host, directory } = observatory;
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
-  await using store = await openSqliteStoreForReading(directory.storePath);
+  await using store = await openStoreForReading(directory.storePath);
   const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
   const here = records.filter(
     ({ bootId, pidNamespace }) =>

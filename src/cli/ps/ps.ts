@@ -3,8 +3,8 @@ import { isatty } from "node:tty";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import type { ReadStore } from "../../store/store.js";
+import { openStoreForReading } from "../../store/open.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
@@ -33,7 +33,7 @@ const EVERY_MS = 2_000;
 export async function showProcesses({ labels, watch, json }: PsRequest): Promise<number> {
   await using observatory = await openObservatory();
   await using store =
-    observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
+    observatory === null ? null : await openStoreForReading(observatory.directory.storePath);
   for (;;) {
     const shown = observatory === null || store === null ? [] : await look(observatory, store, labels);
     if (json) print(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);

@@ -2,7 +2,7 @@ import { isatty } from "node:tty";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord, RunStateName } from "../../store/run-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import type { ReadStore } from "../../store/store.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";

@@ -4,7 +4,7 @@ import { inspect } from "../../anchor/inspect.js";
 import { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import type { ReadStore } from "../../store/store.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
 import { findRecord } from "./find-record.js";

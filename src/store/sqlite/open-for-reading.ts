@@ -15,8 +15,6 @@ import type { Fingerprint } from "./fingerprint.js";
 import { ReadOnlyView } from "./read-only-view.js";
 import { sqliteWords } from "./words.js";
 
-export type { ReadStore };
-
 /** A writer would have to start and finish inside every one of these reads. */
 const ATTEMPTS = 20;
 
