@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs";
+import { findAnchor } from "../anchor/binary.js";
+import { observeNatively } from "../anchor/native-host.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
+import { observeMachineIdentity } from "../store/machine.js";
 import { openSqliteStore } from "../store/sqlite/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
@@ -73,7 +76,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return done;
     },
   });
-  const metrics = new Metrics(supervisor);
+  const observer = observeNatively(home, await observeMachineIdentity(home), findAnchor());
+  const metrics = new Metrics(supervisor, observer);
   await metrics.start();
   const operator = await operatorToken(home);
   const listening = await listenLocally(
@@ -104,6 +108,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     async [Symbol.asyncDispose]() {
       stopping = true;
       await metrics[Symbol.asyncDispose]();
+      await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();

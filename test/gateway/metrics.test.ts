@@ -16,10 +16,15 @@ test("each cause moves its metrics once, and nothing else", async () => {
   await using resident = await Resident.started();
   const client = await resident.client();
   let idle = "";
-  await moves(resident, "a start", { ...SPAWNED, 'holdfast_runs{state="running"}': 1 }, async () => {
-    idle = await resident.script("echo up; exec sleep 7001");
-    await resident.wrote(idle, "up");
-  });
+  await moves(
+    resident,
+    "a start",
+    { ...SPAWNED, 'holdfast_runs{state="running"}': 1, holdfast_processes: 1 },
+    async () => {
+      idle = await resident.script("echo up; exec sleep 7001");
+      await resident.wrote(idle, "up");
+    },
+  );
   const { boundary } = await resident.record(idle);
   const killed = (boundary?.cgroup ?? null) === null ? "pid" : "cgroup";
 
@@ -30,6 +35,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
       'holdfast_run_exit_total{reason="manual-cancel"}': 1,
       holdfast_run_stop_seconds_count: 1,
       'holdfast_runs{state="running"}': -1,
+      holdfast_processes: -1,
     },
     async () => {
       await client.kill({ params: { runId: idle }, body: {} });
@@ -126,6 +132,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
       holdfast_run_reconcile_orphans_total: 1,
       holdfast_run_lease_steal_total: 1,
       'holdfast_runs{state="running"}': 1,
+      holdfast_processes: 3,
     },
     async () => {
       const [runId = ""] = await resident.orphan([PAIR]);

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { ProcessEvidence } from "../../anchor/host.js";
+import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
@@ -24,7 +24,7 @@ export interface PsRequest {
 export interface Shown {
   readonly record: RunRecord;
   readonly care: string | null;
-  readonly processes: ProcessEvidence["descendants"];
+  readonly processes: LiveProcesses;
 }
 
 const EVERY_MS = 2_000;
@@ -56,18 +56,12 @@ async function look(
 ): Promise<readonly Shown[]> {
   const records = await store.listRuns({ states: ["starting", "running", "exiting"], labels });
   const now = await store.now();
-  const anchors = records.flatMap(({ anchor, bootId, pidNamespace }) =>
-    anchor !== null && bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace
-      ? [anchor]
-      : [],
-  );
-  const evidence = await host.inspect(anchors);
-  const byPid = new Map(anchors.map((anchor, at) => [anchor.pid, evidence[at]] as const));
-  return records.map((record) => {
-    const found = record.anchor === null ? undefined : byPid.get(record.anchor.pid);
-    const processes = found?.matches === true ? found.descendants : [];
-    return { record, care: careOf(record, host.machine, now), processes };
-  });
+  const trees = await liveTrees(host, records);
+  return records.map((record) => ({
+    record,
+    care: careOf(record, host.machine, now),
+    processes: trees.get(record.runId) ?? [],
+  }));
 }
 
 export function psLines(shown: readonly Shown[], now: number, width: number | null): string[] {
