@@ -51,6 +51,7 @@ test("the store is a WAL database that only its owner can read", async () => {
     { id: 2, name: "run-events" },
     { id: 3, name: "origin" },
     { id: 4, name: "sessions" },
+    { id: 5, name: "limits" },
   ]);
   db.close();
 });
