@@ -13,8 +13,8 @@ export const whyNoLimits: string | null = await (async () => {
 /** Where limits of a state directory's runs are set, of those that are there now. */
 export function limitDirectories(home: string, instanceId: string, runId: string): string[] {
   const file = join(home, "instances", instanceId, "launcher.json");
-  const { limitDirectories } = JSON.parse(readFileSync(file, "utf8")) as { limitDirectories: string[] };
-  return limitDirectories.map((path) => join(path, runId)).filter((path) => existsSync(path));
+  const said = JSON.parse(readFileSync(file, "utf8")) as { readonly limitDirectories: readonly string[] };
+  return said.limitDirectories.map((path) => join(path, runId)).filter((path) => existsSync(path));
 }
 
 /** The cgroup of a process in the hierarchy of a v1 controller. */
