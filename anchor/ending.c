@@ -247,10 +247,10 @@ static void begin_termination(uint64_t now) {
   run.report_at = run.kill_at + run.policy.kill_report;
   long count = collect(0);
   if (run.leader_done && !run.stop.set) note_residue(count);
-  if (run.policy.grace > 0 || run.leader_done) run.kill_mode = "pid";
   for (long i = 0; run.policy.grace > 0 && i < count; i++) {
     if (tree_dead(&members[i]) || os_signal(&members[i], SIGTERM) != 0) continue;
     os_signal(&members[i], SIGCONT); /* TERM to a stopped process stays pending */
+    run.kill_mode = "pid";
   }
   tree_release(count);
 }
@@ -262,9 +262,10 @@ static void sweep(uint64_t now) {
     tree_release(left);
   }
   bool whole = os_boundary_kill(&run.boundary);
-  run.kill_mode = whole ? "cgroup" : "pid";
+  if (whole) run.kill_mode = "cgroup";
   if (!whole || run.swept_once) { /* one by one where there is no cgroup, and whoever left it */
     long count = tree_kill(collect);
+    if (count > 0 && strcmp(run.kill_mode, "none") == 0) run.kill_mode = "pid";
     if (now >= run.report_at) report_survivors(count);
     tree_release(count);
   }
@@ -302,6 +303,19 @@ static void json_stream(struct json *json, const char *name, const struct spool 
 static void json_named(struct json *json, const char *key, uint64_t value) {
   json_raw(json, key);
   json_number(json, value);
+}
+
+/* The cgroup counts everyone; those we have reaped count themselves and whom they have reaped, and their peak is one process's. */
+static void json_usage(struct json *json) {
+  struct usage counted;
+  os_usage(&run.boundary, &counted);
+  json_named(json, ",\"usage\":{\"cpuMs\":", counted.cpu_known ? counted.cpu_ms : run.cpu_ms);
+  json_named(json, ",\"peakKb\":", counted.memory_known ? counted.peak_kb : run.peak_kb);
+  json_raw(json, ",\"peakTasks\":");
+  if (counted.tasks_known) json_number(json, counted.peak_tasks);
+  else json_raw(json, "null");
+  json_raw(json, counted.cpu_known ? ",\"source\":{\"cpu\":\"cgroup\"" : ",\"source\":{\"cpu\":\"reaped\"");
+  json_raw(json, counted.memory_known ? ",\"memory\":\"cgroup\"}}" : ",\"memory\":\"reaped\"}}");
 }
 
 static void write_exit(struct json *json, uint64_t now) {
@@ -350,9 +364,12 @@ static void write_exit(struct json *json, uint64_t now) {
   json_stream(json, "stdout", &run.streams[0].spool);
   json_stream(json, "stderr", &run.streams[1].spool);
   json_named(json, ",\"processes\":", run.processes > run.reaped ? run.processes : run.reaped);
-  json_named(json, ",\"usage\":{\"cpuMs\":", run.cpu_ms);
-  json_named(json, ",\"peakKb\":", run.peak_kb);
-  json_named(json, "},\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
+  json_usage(json);
+  const char *hit = os_limit_hit(&run.boundary);
+  json_raw(json, ",\"limitHit\":");
+  if (hit != NULL) json_string(json, hit);
+  else json_raw(json, "null");
+  json_named(json, ",\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
   struct timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
   json_named(json, ",\"endedAt\":", (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);

@@ -139,6 +139,20 @@ static int answer(const char *line) {
   return 2;
 }
 
+int limits_mode(void) {
+  for (int kind = 0; kind < LIMITS; kind++) {
+    char where[PATH_SIZE] = "";
+    const char *how = os_limits_look((enum limit)kind, where, sizeof where);
+    struct json json = evidence_begin();
+    put_text(&json, "{\"controller\":", os_limit_name((enum limit)kind));
+    put_text(&json, ",\"how\":", how);
+    put_text(&json, ",\"where\":", how == NULL ? NULL : where);
+    json_raw(&json, "}");
+    evidence_print(&json);
+  }
+  return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+}
+
 /* Answers are kept until there is nothing more to read: who asks line by line gets them line by line. */
 int inspect_mode(bool only_brief) {
   static char input[64 * 1024];

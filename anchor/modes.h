@@ -14,6 +14,8 @@ int reap_mode(int argc, char **argv);
 /* Of another tool's process: one only, and with a marker that must be there. */
 int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);
+/* Which limits can be set from here. */
+int limits_mode(void);
 int init_mode(char **command);
 
 #endif

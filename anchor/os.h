@@ -41,7 +41,7 @@ struct boundary {
 
 /* What the test-only switch HOLDFAST_ANCHOR_WEAKEN takes away. */
 struct weaken {
-  bool cgroup, inode, pidfd, children;
+  bool cgroup, inode, pidfd, children, controllers;
 };
 extern struct weaken weaken;
 
@@ -125,6 +125,27 @@ int os_boundary_events(const struct boundary *boundary);
 long os_boundary_members(const struct boundary *boundary, struct member *out, long max);
 void os_boundary_remove(struct boundary *boundary);
 
+/* At most: bytes, tasks (threads count), thousandths of a CPU. */
+enum limit { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPUS, LIMITS };
+
+/* What the kernel counted for all of a run; what is not known was not counted here. */
+struct usage {
+  bool cpu_known, memory_known, tasks_known;
+  uint64_t cpu_ms, peak_kb, peak_tasks;
+};
+
+/* Before the child is forked; 0 is no limit. False: `why` names the controller, and nothing may run. */
+bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS], pid_t supervisor, char *why, size_t size);
+/* Where directories for a limit are made beside the cgroup of all runs; false: nowhere. */
+bool os_limits_place(enum limit kind, const char *runs, char *out, size_t size);
+/* How a limit would be set from here, and where: "v2", "v1", the same with "-refused" where that may not be written, or NULL. */
+const char *os_limits_look(enum limit kind, char *where, size_t size);
+/* Its controller. */
+const char *os_limit_name(enum limit kind);
+/* "memory" (a process was killed at the limit), "pids" (a fork was refused) or NULL. */
+const char *os_limit_hit(const struct boundary *boundary);
+void os_usage(const struct boundary *boundary, struct usage *usage);
+
 struct child_spec {
   char *const *argv;
   char *const *env;
@@ -148,7 +169,7 @@ struct child_report {
   int step, error;
 };
 /* The steps in order; `none` in a report means: ready at the gate. */
-enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC };
+enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC, STEP_LIMIT };
 extern const char *const step_names[];
 
 /* Forks the child, whose first report comes on `status`. Returns the step that failed (errno set) or STEP_NONE. */

@@ -80,7 +80,7 @@ void tell_failed(struct connection *connection, enum step step, int error) {
   struct out out = connection_out(connection, F_FAILED);
   out_number(&out, T_ERRNO, (uint64_t)error);
   out_text(&out, T_STEP, step_names[step]);
-  out_text(&out, T_MESSAGE, strerror(error));
+  out_text(&out, T_MESSAGE, step == STEP_LIMIT && run.limit_note[0] != 0 ? run.limit_note : strerror(error));
   connection_send(connection, &out);
 }
 

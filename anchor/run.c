@@ -149,6 +149,13 @@ static _Noreturn void give_up(enum step step, int error) {
   exit(1);
 }
 
+/* 0: not to be seen from here. */
+static pid_t peer_of(int fd) {
+  struct ucred peer = {0};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
 /* Everything up to the gate. */
 static void prepare(int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
   uint8_t *buffer = reserve(START_MAX + 4);
@@ -168,6 +175,12 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   if (!ok || run.epoch == 0) give_up(STEP_SPEC, EINVAL);
   take_policy(&start);
   os_boundary_open(&run.boundary, cgroups, run.id, note);
+  const uint64_t limits[LIMITS] = {
+      [LIMIT_MEMORY] = number_or(&start, T_MEMORY_BYTES, 0),
+      [LIMIT_PIDS] = number_or(&start, T_PIDS, 0),
+      [LIMIT_CPUS] = number_or(&start, T_MILLI_CPUS, 0),
+  };
+  if (!os_limits_set(&run.boundary, limits, peer_of(fd), run.limit_note, sizeof run.limit_note)) give_up(STEP_LIMIT, errno);
   struct child_spec spec = {
       .argv = argv, .env = env, .cwd = cwd,
       .set_umask = frame_number(&start, T_UMASK, &umask_value), .umask = (mode_t)(umask_value & 0777),

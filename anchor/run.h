@@ -79,6 +79,7 @@ struct run {
   struct identity anchor;
   pid_t launcher; /* 0: none, or it died */
   struct boundary boundary;
+  char limit_note[NOTE_SIZE]; /* why a limit could not be set */
   int boundary_events;
   struct stream streams[2];
   struct input input;

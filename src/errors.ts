@@ -55,6 +55,11 @@ export class SpawnFailed extends HoldfastError {
   }
 }
 
+/** A limit was asked for that cannot be set here. */
+export class LimitUnavailable extends SpawnFailed {
+  override readonly code = "LIMIT_UNAVAILABLE";
+}
+
 export class StaleEpoch extends HoldfastError {
   readonly runId: string;
   readonly highestEpoch: number;

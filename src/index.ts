@@ -1,6 +1,7 @@
 /** The public library: own every process a command starts, until each is provably gone. */
 export { openSupervisor } from "./supervisor/open.js";
 export type {
+  AskedLimits,
   CancelOptions,
   CommandInput,
   FollowOptions,
@@ -25,6 +26,8 @@ export type {
   Emptiness,
   EndReason,
   ImportedFacts,
+  KillMode,
+  LimitHit,
   OnEscape,
   OnOrphan,
   ProcessIdentity,
@@ -34,10 +37,12 @@ export type {
   RunExit,
   RunIo,
   RunKind,
+  RunLimits,
   RunPolicy,
   RunRecord,
   RunStateName,
   RunUsage,
+  UsageSource,
 } from "./store/run-record.js";
 export type { EventFilter, RunFilter } from "./store/store.js";
 export * from "./errors.js";

@@ -1,4 +1,12 @@
-import type { Emptiness, ProcessIdentity, Residue } from "../store/run-record.js";
+import type {
+  Emptiness,
+  KillMode,
+  LimitHit,
+  ProcessIdentity,
+  Residue,
+  RunLimits,
+  RunUsage,
+} from "../store/run-record.js";
 
 /** Where processes live. An identity means nothing without it. */
 export interface MachineIdentity {
@@ -46,6 +54,7 @@ export interface StartSpec {
   readonly stdout: SpoolSpec;
   readonly stderr: SpoolSpec;
   readonly policy: AnchorPolicy;
+  readonly limits: RunLimits;
 }
 
 export interface TerminalSize {
@@ -139,7 +148,7 @@ export interface AnchorExit {
   readonly spawnError: SpawnFailure | null;
   readonly residue: readonly Residue[];
   readonly residueCount: number;
-  readonly killMode: "none" | "pid" | "cgroup";
+  readonly killMode: KillMode;
   /** As it was at the end: a launcher that died on the way has made it weaker. Null: not said. */
   readonly tier: string | null;
   readonly tierNote: string | null;
@@ -148,7 +157,8 @@ export interface AnchorExit {
   readonly stdout: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly stderr: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly processes: number;
-  readonly usage: { readonly cpuMs: number; readonly peakKb: number };
+  readonly usage: Omit<RunUsage, "processes">;
+  readonly limitHit: LimitHit | null;
   readonly durationMs: number;
   /** Wall-clock milliseconds; null: not said. */
   readonly endedAt: number | null;
@@ -272,6 +282,7 @@ export interface ReapResult {
   readonly verified: boolean;
   readonly why: string;
   readonly killed: number;
+  readonly killMode: KillMode;
   /** Who was ended besides the root, as far as they are named (at most 64). */
   readonly residue: readonly Residue[];
   readonly survivors: readonly Survivor[];
@@ -282,6 +293,7 @@ export interface ReapResult {
 export interface Swept {
   readonly anchorSignal: number | null;
   readonly killed: number;
+  readonly killMode: KillMode;
   readonly emptiness: "proven" | "unproven";
 }
 

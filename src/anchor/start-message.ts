@@ -18,7 +18,7 @@ const PATH_MAX = 4096;
 const STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
 
 export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buffer {
-  const { policy } = spec;
+  const { policy, limits } = spec;
   return encodeMessage(
     "start",
     {
@@ -51,6 +51,9 @@ export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buff
       outPolicy: spoolNumber(spec.stdout.policy),
       errBound: spec.stderr.boundBytes,
       errPolicy: spoolNumber(spec.stderr.policy),
+      memoryBytes: limits.memoryBytes,
+      pids: limits.pids,
+      milliCpus: limits.cpus === null ? null : Math.round(limits.cpus * 1000),
     },
     START_SIZE_HINT,
   );

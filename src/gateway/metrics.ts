@@ -105,7 +105,7 @@ export class Metrics implements AsyncDisposable {
         return;
       }
       case "cleanup":
-        this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
+        if (event.data.residue > 0) this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
         return;
       case "escape":
         this.#escaped.inc();

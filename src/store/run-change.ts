@@ -50,6 +50,7 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
         exit_source: change.exit.source,
         exit_detail: change.exit.detail,
         exit_errno: change.exit.errno,
+        exit_limit: change.exit.limitHit,
         residue: JSON.stringify(change.residue),
         residue_count: change.residueCount,
         usage: change.usage === null ? null : JSON.stringify(change.usage),

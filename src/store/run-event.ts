@@ -1,3 +1,5 @@
+import type { KillMode } from "./run-record.js";
+
 /** Something that happened to a run. `at` is wall-clock milliseconds; `seq` orders all events of a store without gaps in reading order. */
 interface EventFacts {
   readonly runId: string;
@@ -30,7 +32,7 @@ export type NewRunEvent = EventFacts &
     /** Processes were killed that outlived the leader, or that would not go. */
     | {
         readonly type: "cleanup";
-        readonly data: { readonly mode: string; readonly residue: number; readonly survivors: number };
+        readonly data: { readonly mode: KillMode; readonly residue: number; readonly survivors: number };
       }
     | {
         readonly type: "escape";

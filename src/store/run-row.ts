@@ -1,5 +1,12 @@
 import type { Insertable } from "kysely";
-import type { ProcessIdentity, RunExit, RunRecord } from "./run-record.js";
+import {
+  NO_LIMITS,
+  REAPED,
+  type ProcessIdentity,
+  type RunExit,
+  type RunRecord,
+  type RunUsage,
+} from "./run-record.js";
 import type { RunRow } from "./schema.js";
 import type { NewRun } from "./store.js";
 
@@ -28,6 +35,7 @@ export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow
     lease_expires_at: leaseExpiresAt,
     deadlines: JSON.stringify(run.deadlines),
     policy: JSON.stringify(run.policy),
+    limits: JSON.stringify(run.limits),
     created_at: run.createdAt,
     updated_at: run.createdAt,
     residue: "[]",
@@ -65,6 +73,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     leaseExpiresAt: row.lease_expires_at,
     deadlines: JSON.parse(row.deadlines) as RunRecord["deadlines"],
     policy: policyOf(row.policy),
+    limits: row.limits === null ? NO_LIMITS : (JSON.parse(row.limits) as RunRecord["limits"]),
     createdAt: row.created_at,
     startedAt: row.started_at,
     lastOutputAt: row.last_output_at,
@@ -73,7 +82,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     exit: exitOf(row),
     residue: JSON.parse(row.residue) as RunRecord["residue"],
     residueCount: row.residue_count,
-    usage: row.usage === null ? null : (JSON.parse(row.usage) as RunRecord["usage"]),
+    usage: row.usage === null ? null : usageOf(row.usage),
     emptiness: row.emptiness,
     imported: row.imported === null ? null : (JSON.parse(row.imported) as RunRecord["imported"]),
   };
@@ -82,6 +91,10 @@ export function toRunRecord(row: RunRow): RunRecord {
 /** Rows from before there was a choice say nothing of it. */
 function policyOf(text: string): RunRecord["policy"] {
   return { onOrphan: "terminate", ...(JSON.parse(text) as Omit<RunRecord["policy"], "onOrphan">) };
+}
+
+function usageOf(text: string): RunUsage {
+  return { ...REAPED, ...(JSON.parse(text) as Omit<RunUsage, keyof typeof REAPED>) };
 }
 
 function identity(
@@ -102,5 +115,6 @@ function exitOf(row: RunRow): RunExit | null {
     source: row.exit_source,
     detail: row.exit_detail,
     errno: row.exit_errno,
+    limitHit: row.exit_limit,
   };
 }

@@ -1,7 +1,7 @@
 import type { Generated } from "kysely";
 import type { Verdict } from "./approval-record.js";
 import type { RunEventType } from "./run-event.js";
-import type { Emptiness, EndReason, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
+import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
 import type { InteractionMode, Visibility } from "./session-record.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
@@ -49,6 +49,8 @@ export interface RunRow {
   deadlines: string;
   /** JSON */
   policy: string;
+  /** JSON; null: from before there were any. */
+  limits: string | null;
   created_at: number;
   started_at: number | null;
   last_output_at: number | null;
@@ -61,6 +63,7 @@ export interface RunRow {
   exit_source: RunExit["source"] | null;
   exit_detail: string | null;
   exit_errno: number | null;
+  exit_limit: LimitHit | null;
   /** JSON */
   residue: string;
   residue_count: number;

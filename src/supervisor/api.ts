@@ -1,6 +1,14 @@
 import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { EndReason, OnEscape, OnOrphan, RunKind, RunRecord, RunStateName } from "../store/run-record.js";
+import type {
+  EndReason,
+  OnEscape,
+  OnOrphan,
+  RunKind,
+  RunLimits,
+  RunRecord,
+  RunStateName,
+} from "../store/run-record.js";
 import type { EventFilter, RunFilter } from "../store/store.js";
 import type { Decided } from "./reconcile/reconcile.js";
 
@@ -30,6 +38,8 @@ export interface SpawnOptions {
   readonly noOutputTimeoutMs?: number;
   readonly graceMs?: number;
   readonly ownerLossMs?: number;
+  /** What it may use at most. One that cannot be set here refuses the run (`LimitUnavailable`). */
+  readonly limits?: AskedLimits;
   readonly merge?: boolean;
   readonly stdin?: "pipe" | "null";
   readonly size?: TerminalSize;
@@ -41,6 +51,9 @@ export interface SpawnOptions {
   /** Aborting cancels the run. */
   readonly signal?: AbortSignal;
 }
+
+/** Left out or null: none. */
+export type AskedLimits = { readonly [Limit in keyof RunLimits]?: number | null | undefined };
 
 export interface CancelOptions {
   readonly reason?: Extract<

@@ -9,6 +9,7 @@ import { checkCommand, checkExecSize } from "./command.js";
 import type { Context } from "./context.js";
 import { buildEnvironment } from "./environment.js";
 import { commandHash, displayCommand } from "./redact.js";
+import { runLimits } from "./run-limits.js";
 import { limit, oneOf, ownership, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
@@ -47,6 +48,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     overallMs: limit("timeoutMs", options.timeoutMs),
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
+  const limits = runLimits(options.limits);
   const { sessionKey, backendId, agentId } = ownership(options);
   return {
     command,
@@ -72,6 +74,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       leaseEpoch: FIRST_EPOCH,
       deadlines,
       policy,
+      limits,
       createdAt: context.clock.wall(),
       imported: null,
     }),
@@ -98,6 +101,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
         stdout,
         stderr,
         policy: { ...policy, ...deadlines, kind, backstopMs: defaults.backstopMs },
+        limits,
       };
     },
   };

@@ -236,7 +236,13 @@ describe("a link", () => {
       { type: "refused", code: "not-owner", epoch: 9 },
       {
         type: "exited",
-        exit: { leader: { code: 3, signal: null }, residue: [{ kind: "detached" }], usage: { peakKb: 2048 } },
+        // An anchor from before limits: it counted whom it reaped, and ran into none.
+        exit: {
+          leader: { code: 3, signal: null },
+          residue: [{ kind: "detached" }],
+          usage: { peakKb: 2048, peakTasks: null, source: { cpu: "reaped", memory: "reaped" } },
+          limitHit: null,
+        },
       },
     ]);
   });

@@ -364,8 +364,9 @@ describe("what is left behind", () => {
       stdout: { start: 0, end: 4, dropped: 0 },
       stderr: { start: 0, end: 6, dropped: 0 },
       processes: 1,
+      limitHit: null,
     });
-    expect(Object.keys(told["usage"] as object).sort()).toEqual(["cpuMs", "peakKb"]);
+    expect(Object.keys(told["usage"] as object).sort()).toEqual(["cpuMs", "peakKb", "peakTasks", "source"]);
     expect(told["durationMs"]).toBeTypeOf("number");
     expect(await launcher.file("run_a", "exit.json")).toEqual(told);
     expect(await launcher.file("run_a", "leader.json")).toBeNull();

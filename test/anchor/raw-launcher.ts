@@ -144,6 +144,9 @@ export class RawLauncher {
       outPolicy: 0,
       errBound: 1 << 20,
       errPolicy: 0,
+      memoryBytes: null,
+      pids: null,
+      milliCpus: null,
       ...change,
     };
   }

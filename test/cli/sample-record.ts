@@ -1,4 +1,4 @@
-import type { RunExit, RunRecord } from "../../src/store/run-record.js";
+import { NO_LIMITS, type RunExit, type RunRecord } from "../../src/store/run-record.js";
 
 export const sampleExit: RunExit = {
   reason: "exit",
@@ -8,6 +8,7 @@ export const sampleExit: RunExit = {
   source: "anchor",
   detail: null,
   errno: null,
+  limitHit: null,
 };
 
 /** A run that has ended well, but for what the test says of it. */
@@ -48,6 +49,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
       onEscape: "fail",
       onOrphan: "adopt",
     },
+    limits: NO_LIMITS,
     createdAt: 1_000,
     startedAt: 2_000,
     lastOutputAt: null,

@@ -13,7 +13,13 @@ afterEach(() => stage[Symbol.asyncDispose]());
 test("the unit delegates cgroups and leaves the runs alone when the gateway goes", async () => {
   const { code, stdout } = await stage.shell(`XDG_CONFIG_HOME=/nowhere holdfast service install --print`);
   expect(code).toBe(0);
-  for (const line of ["Delegate=yes", "KillMode=process", "OOMPolicy=continue", "WantedBy=default.target"])
+  for (const line of [
+    "Delegate=yes",
+    "DelegateSubgroup=holdfast-gateway",
+    "KillMode=process",
+    "OOMPolicy=continue",
+    "WantedBy=default.target",
+  ])
     expect(stdout.split("\n")).toContain(line);
   expect(stdout).toContain(`"HOLDFAST_HOME=${stage.home}"`);
 });

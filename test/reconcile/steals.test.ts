@@ -5,7 +5,7 @@ import { defaults } from "../../src/defaults.js";
 import { acquireInstanceLock } from "../../src/store/instance-lock.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import type { RunRecord } from "../../src/store/run-record.js";
+import { NO_LIMITS, type RunRecord } from "../../src/store/run-record.js";
 import { newRunId } from "../../src/supervisor/ids.js";
 import { until } from "../tree/living.js";
 import { House } from "./house.js";
@@ -54,6 +54,7 @@ async function recordDead(house: House, count: number): Promise<void> {
           onEscape: "fail",
           onOrphan: "adopt",
         },
+        limits: NO_LIMITS,
         createdAt: Date.now(),
         imported: null,
       },

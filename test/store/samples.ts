@@ -36,6 +36,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       onEscape: "fail",
       onOrphan: "adopt",
     },
+    limits: { memoryBytes: 67_108_864, pids: 20, cpus: 1.5 },
     createdAt: 1_700_000_000_000,
     imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },
     ...change,
@@ -65,10 +66,17 @@ export const exited = {
     source: "anchor",
     detail: "a sentence",
     errno: null,
+    limitHit: "memory",
   },
   residue: [{ pid: 102, startTime: 5_002, kind: "background", command: "sleep" }],
   residueCount: 1,
-  usage: { cpuMs: 10, peakKb: 2_048, processes: 2 },
+  usage: {
+    cpuMs: 10,
+    peakKb: 2_048,
+    processes: 2,
+    peakTasks: 5,
+    source: { cpu: "cgroup", memory: "reaped" },
+  },
   emptiness: "proven",
 } as const satisfies RunChange;
 

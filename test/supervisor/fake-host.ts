@@ -18,6 +18,7 @@ import type {
   TerminalSize,
   Welcome,
 } from "../../src/anchor/host.js";
+import { REAPED } from "../../src/store/run-record.js";
 import { StaleEpoch } from "../../src/errors.js";
 
 export const NO_REMAINS: RunRemains = { exit: null, leader: null, firstStop: null, swept: null };
@@ -88,7 +89,8 @@ export class FakeAnchor {
       stdout: { start: 0, end: stdout.end, dropped: 0 },
       stderr: { start: 0, end: stderr.end, dropped: 0 },
       processes: 1,
-      usage: { cpuMs: 1, peakKb: 1 },
+      usage: { ...REAPED, cpuMs: 1, peakKb: 1 },
+      limitHit: null,
       durationMs: 1,
       endedAt: null,
       ...change,
@@ -206,6 +208,7 @@ export class FakeHost implements AnchorHost {
     verified: true,
     why: "",
     killed: 2,
+    killMode: "pid",
     residue: [],
     survivors: [],
     emptiness: "proven",

@@ -5,6 +5,7 @@ import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { formatDuration, parseDuration } from "../duration.js";
 import { collectPairs, collectWords, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
+import { limitOf, parseCount } from "../limit-value.js";
 import { formatSize, parseSize } from "../size.js";
 import { currentUmask } from "../umask.js";
 
@@ -21,6 +22,9 @@ interface RunFlags {
   readonly merge?: true;
   readonly onEscape: OnEscape;
   readonly buffer: number;
+  readonly memory?: number;
+  readonly pids?: number;
+  readonly cpus?: number;
   readonly detach?: true;
   readonly json?: true;
 }
@@ -43,6 +47,7 @@ Examples:
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
   holdfast run --detach -- npm run dev
+  holdfast run --memory 2G --pids 200 --cpus 1.5 -- npm test
   holdfast run --label ticket=42 --env CI=1 --json -- make check
 `;
 
@@ -76,6 +81,21 @@ export function addRunCommand(program: Command, finish: Finish): void {
       "output held for a slow reader before the command has to wait",
       optionValue(parseSize),
       defaults.spoolBytes,
+    )
+    .option(
+      "--memory <size>",
+      "kill it when all of its processes together need more: 512M, 2G",
+      optionValue((text) => limitOf("memoryBytes", parseSize(text))),
+    )
+    .option(
+      "--pids <number>",
+      "refuse it more processes and threads at one time",
+      optionValue((text) => limitOf("pids", parseCount(text))),
+    )
+    .option(
+      "--cpus <number>",
+      "slow it down to so many CPUs: 1.5, 0.2",
+      optionValue((text) => limitOf("cpus", parseCount(text))),
     )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
@@ -131,6 +151,7 @@ function spawnOptions(flags: RunFlags): SpawnOptions {
     timeoutMs: flags.timeout ?? 0,
     noOutputTimeoutMs: flags.noOutputTimeout ?? 0,
     graceMs: flags.grace,
+    limits: { memoryBytes: flags.memory, pids: flags.pids, cpus: flags.cpus },
     ownerLossMs: defaults.foregroundOwnerLossMs,
     // Whoever asked for it is gone: nobody would read on.
     onOrphan: "terminate",

@@ -10,7 +10,7 @@ import { readMachineIdentity } from "../../store/machine.js";
 import { openSqliteStore } from "../../store/sqlite/open.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import type { MachineIdentity } from "../../anchor/host.js";
-import type { ImportedFacts } from "../../store/run-record.js";
+import { NO_LIMITS, type ImportedFacts } from "../../store/run-record.js";
 import type { NewRun, Store } from "../../store/store.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { commandHash, displayCommand } from "../../supervisor/redact.js";
@@ -190,6 +190,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
       onEscape: "sweep",
       onOrphan: "terminate",
     },
+    limits: NO_LIMITS,
     createdAt: Date.now(),
     imported: factsOf(each),
   };

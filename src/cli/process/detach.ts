@@ -20,6 +20,7 @@ export async function runDetached(
     allowEnv = [],
     graceMs,
     onEscape,
+    limits,
     merge = false,
   } = options;
   const inherited = options.clearEnv === true ? {} : unmarkedEnvironment();
@@ -37,6 +38,7 @@ export async function runDetached(
       noOutputTimeoutMs: options.noOutputTimeoutMs ?? 0,
       ...(graceMs === undefined ? {} : { graceMs }),
       ...(onEscape === undefined ? {} : { onEscape }),
+      ...(limits === undefined ? {} : { limits }),
       merge,
       stdin: input.io === "pty" ? "pipe" : "null",
       background: true,

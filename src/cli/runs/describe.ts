@@ -1,8 +1,9 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
-import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
+import type { ProcessIdentity, RunRecord, RunUsage } from "../../store/run-record.js";
 import { formatDuration } from "../duration.js";
+import { limitsText } from "../limit-value.js";
 import type { Palette } from "../palette.js";
 import { formatSize } from "../size.js";
 import { eventText } from "./event-text.js";
@@ -56,12 +57,16 @@ function aboutRun(record: RunRecord, now: number): readonly Field[] {
     ["timeout", deadlines.overallMs === null ? null : formatDuration(deadlines.overallMs)],
     ["no-output timeout", deadlines.noOutputMs === null ? null : formatDuration(deadlines.noOutputMs)],
     ["policy", `grace ${formatDuration(policy.graceMs)}, on escape ${policy.onEscape}`],
+    ["limits", limitsText(record.limits)],
     ["usage", usage === null ? null : usageText(usage)],
   ];
 }
 
-function usageText({ cpuMs, peakKb, processes }: NonNullable<RunRecord["usage"]>): string {
-  return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} at its peak, processes seen: ${processes}`;
+/** From a cgroup the peak is the whole run's; otherwise one process's. */
+function usageText({ cpuMs, peakKb, processes, peakTasks, source }: RunUsage): string {
+  const whose = source.memory === "cgroup" ? "at its peak" : "in its largest process";
+  const tasks = peakTasks === null ? "" : `, at most ${peakTasks} at one time with threads`;
+  return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} ${whose}, processes seen: ${processes}${tasks}`;
 }
 
 function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
@@ -72,6 +77,7 @@ function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
     ["asked by", exit.actor === "" ? null : exit.actor],
     ["status", status === null ? "not known" : `${status} (from ${exit.source})`],
     ["detail", exit.detail],
+    ["limit hit", exit.limitHit],
     ["emptiness", emptiness],
   ];
 }

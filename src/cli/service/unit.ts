@@ -6,7 +6,8 @@ export interface UnitFacts {
 }
 
 /**
- * `Delegate` gives each run a cgroup of its own; `KillMode=process` and `OOMPolicy=continue` leave the runs to their
+ * `Delegate` gives each run a cgroup of its own, and `DelegateSubgroup` leaves the unit's own free of processes, so that it
+ * can hand out controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue` leave the runs to their
  * anchors when the gateway is stopped, restarted, or killed for want of memory.
  */
 export function systemdUnit({ node, main, home }: UnitFacts): string {
@@ -22,6 +23,7 @@ Environment=${quoted(`HOLDFAST_HOME=${home}`)}
 Restart=on-failure
 RestartSec=1
 Delegate=yes
+DelegateSubgroup=holdfast-gateway
 KillMode=process
 OOMPolicy=continue
 TimeoutStopSec=30

@@ -36,6 +36,15 @@ export const execBody = z
     timeoutMs: z.number().min(0).default(defaults.execTimeoutMs),
     noOutputTimeoutMs: z.number().min(0).default(0),
     graceMs: z.number().min(0).max(600_000).optional(),
+    /** What it may use at most; one that cannot be set here fails the run, as `limit-unavailable`. */
+    limits: z
+      .strictObject({
+        memoryBytes: z.number().nullable(),
+        pids: z.number().nullable(),
+        cpus: z.number().nullable(),
+      })
+      .partial()
+      .optional(),
     merge: z.boolean().default(false),
     stdin: z.enum(["pipe", "null"]).default("null"),
     /** All of the input, at once. */
@@ -60,6 +69,7 @@ export const failureKind = z
     "not-found",
     "not-executable",
     "spawn-error",
+    "limit-unavailable",
     "overall-timeout",
     "no-output-timeout",
     "signal",

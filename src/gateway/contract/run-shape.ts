@@ -14,6 +14,8 @@ const residue = z.object({
   command: z.string(),
 });
 
+const usageSource = z.enum(["cgroup", "reaped"]);
+
 /** A run's record, field by field as it is stored. */
 export const runShape: z.ZodType<RunRecord> = z.object({
   runId: z.string(),
@@ -57,6 +59,11 @@ export const runShape: z.ZodType<RunRecord> = z.object({
     onEscape: z.enum(["fail", "sweep"]),
     onOrphan: z.enum(["adopt", "terminate"]),
   }),
+  limits: z.object({
+    memoryBytes: z.number().nullable(),
+    pids: z.int().nullable(),
+    cpus: z.number().nullable(),
+  }),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
   lastOutputAt: z.number().nullable(),
@@ -71,11 +78,20 @@ export const runShape: z.ZodType<RunRecord> = z.object({
       source: z.enum(["anchor", "exit-file", "leader-file", "none"]),
       detail: z.string().nullable(),
       errno: z.int().nullable(),
+      limitHit: z.enum(["memory", "pids"]).nullable(),
     })
     .nullable(),
   residue: z.array(residue),
   residueCount: z.int(),
-  usage: z.object({ cpuMs: z.number(), peakKb: z.number(), processes: z.int() }).nullable(),
+  usage: z
+    .object({
+      cpuMs: z.number(),
+      peakKb: z.number(),
+      processes: z.int(),
+      peakTasks: z.int().nullable(),
+      source: z.object({ cpu: usageSource, memory: usageSource }),
+    })
+    .nullable(),
   emptiness: z.enum(["proven", "unproven"]).nullable(),
   imported: z
     .object({

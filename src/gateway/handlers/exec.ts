@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import type { StreamName } from "../../anchor/host.js";
-import { SpawnFailed } from "../../errors.js";
+import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
@@ -20,7 +20,8 @@ export async function execFor(
   const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
   if (run === null) {
     const record = await mustHave(supervisor, failed.runId);
-    return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
+    const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
+    return { run: record, running: false, failure, output: [], ptyFellBack };
   }
   if (body.input !== undefined) feed(run, body.input);
   const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
@@ -78,7 +79,7 @@ function spawnOptions(
   body: ExecBody,
   identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
 ): SpawnOptions {
-  const { environment, cwd, umask, onEscape, graceMs, rows, cols, sessionKey, agentId } = body;
+  const { environment, cwd, umask, onEscape, graceMs, limits, rows, cols, sessionKey, agentId } = body;
   return {
     ...(environment === undefined ? {} : { inherit: environment }),
     allowEnv: body.allowEnv,
@@ -90,6 +91,7 @@ function spawnOptions(
     timeoutMs: body.kind === "service" ? 0 : body.timeoutMs,
     noOutputTimeoutMs: body.noOutputTimeoutMs,
     ...(graceMs === undefined ? {} : { graceMs }),
+    ...(limits === undefined ? {} : { limits }),
     merge: body.merge,
     stdin: body.input === undefined ? body.stdin : "pipe",
     ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),

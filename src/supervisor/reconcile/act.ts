@@ -4,7 +4,7 @@ import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
 import { adopt } from "../adopt.js";
-import { endVerified, NOTHING_DONE, type Aftermath } from "../aftermath.js";
+import { endVerified, NOTHING_DONE, sweptAway, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
 import { finalEvents, lostFinale, type Finale } from "../finale.js";
@@ -160,10 +160,7 @@ async function lostAs(
 ): Promise<Extract<Aftermath, { kind: "lost" }>> {
   const remains = await host.remains(addressOf(record));
   const { swept } = remains;
-  if (swept !== null && row !== "other-boot") {
-    const { killed, emptiness } = swept;
-    return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
-  }
+  if (swept !== null && row !== "other-boot") return { ...sweptAway(swept), kind: "lost", remains };
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
   // An imported one never had an anchor that could have left something.
   return {

@@ -1,10 +1,10 @@
 import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
-import type { RunRecord } from "../../store/run-record.js";
+import { NO_LIMITS, type RunRecord } from "../../store/run-record.js";
 import type { Lease, NewRun, RunChange } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
-import { endVerified, type Aftermath, type Traces } from "../aftermath.js";
+import { endVerified, NOTHING_DONE, type Aftermath, type Traces } from "../aftermath.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
 import { letGo } from "../let-go.js";
@@ -117,13 +117,10 @@ async function whatWasFound(host: AnchorHost, traces: Traces): Promise<Aftermath
   if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
   if (traces.boundary !== null) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
   return {
+    ...NOTHING_DONE,
     kind: "lost",
     remains,
     emptiness: remains.swept?.emptiness ?? "unproven",
-    mode: "none",
-    killed: 0,
-    residue: [],
-    survivors: 0,
     note: "it was found without a record, so nothing was signalled",
   };
 }
@@ -187,6 +184,7 @@ function unknownRun(
     leaseEpoch,
     deadlines: { overallMs: null, noOutputMs: null },
     policy: { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, onEscape: "fail", onOrphan: "adopt" },
+    limits: NO_LIMITS,
     createdAt: context.clock.wall() - ageMs,
     imported: null,
   };
