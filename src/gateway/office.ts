@@ -4,6 +4,7 @@ import { Sessions } from "../sessions/sessions.js";
 import { openSqliteStore } from "../store/sqlite/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
+import type { Callers } from "./callers.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
 import { Unauthorized } from "../errors.js";
@@ -19,6 +20,7 @@ export interface OfficeParts {
   readonly home: string;
   readonly storePath: string;
   readonly supervisor: Supervisor;
+  readonly callers: Callers;
   readonly startedAt: number;
   /** Whether what was left has been looked at. */
   readonly ready: () => boolean;
@@ -33,7 +35,7 @@ export interface Office extends AsyncDisposable {
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, storePath, supervisor, startedAt, ready, problem } = parts;
+  const { home, storePath, supervisor, callers, startedAt, ready, problem } = parts;
   const store = await openSqliteStore({ path: storePath });
   const approvals = await openApprovals({
     store,
@@ -49,10 +51,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let settling: Promise<Stopping> | null = null;
-  const settle = (policy: StopPolicy): Promise<Stopping> => (settling ??= settleRuns(supervisor, policy));
+  const settle = (policy: StopPolicy): Promise<Stopping> =>
+    (settling ??= settleRuns(supervisor, callers, policy));
   const sees = seesRuns(sessions);
   const handlers = createHandlers({
     supervisor,
+    callers,
     sees,
     gate: { sessions, approvals },
     hidden: new Set(),
@@ -89,6 +93,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   );
   const attachments = new Attachments({
     supervisor,
+    callers,
     sees,
     requesterOf: async (request) => {
       const token = bearerOf(request);
@@ -103,6 +108,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     settle,
     async [Symbol.asyncDispose]() {
       stopping = true;
+      callers[Symbol.dispose]();
       await metrics[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();

@@ -22,6 +22,7 @@ interface RunFlags {
   readonly onEscape: OnEscape;
   readonly buffer: number;
   readonly detach?: true;
+  readonly inProcess?: true;
   readonly json?: true;
 }
 
@@ -78,6 +79,7 @@ export function addRunCommand(program: Command, finish: Finish): void {
       defaults.spoolBytes,
     )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
+    .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
     .configureHelp({
@@ -96,9 +98,13 @@ export function addRunCommand(program: Command, finish: Finish): void {
         const { runDetached } = await import("../process/detach.js");
         return finish(await runDetached(input, spawnOptions(flags), flags.json === true));
       }
-      const { runInForeground } = await import("../foreground/foreground.js");
+      const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
+        import("../foreground/foreground.js"),
+        import("../foreground/wants-in-process.js"),
+      ]);
       finish(
         await runInForeground({
+          inProcess: wantsInProcess(flags.inProcess === true),
           input,
           options: spawnOptions(flags),
           json: flags.json === true,
@@ -131,9 +137,6 @@ function spawnOptions(flags: RunFlags): SpawnOptions {
     timeoutMs: flags.timeout ?? 0,
     noOutputTimeoutMs: flags.noOutputTimeout ?? 0,
     graceMs: flags.grace,
-    ownerLossMs: defaults.foregroundOwnerLossMs,
-    // Whoever asked for it is gone: nobody would read on.
-    onOrphan: "terminate",
     merge: flags.merge === true,
     stdout: spool,
     stderr: spool,

@@ -189,6 +189,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
       ownerLossMs,
       onEscape: "sweep",
       onOrphan: "terminate",
+      callerBound: false,
     },
     createdAt: Date.now(),
     imported: factsOf(each),

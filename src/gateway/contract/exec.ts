@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
+import { isRunId } from "../../supervisor/ids.js";
 import { nothing, outputPiece } from "./common.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
@@ -42,6 +43,16 @@ export const execBody = z
     input: z.string().max(1_048_576).optional(),
     rows: z.int().min(1).max(1_000).optional(),
     cols: z.int().min(1).max(2_000).optional(),
+    /**
+     * It belongs to the caller, who attaches as such at once: its output waits for the caller, this many bytes of each
+     * stream, its input is the caller's alone, and it is cancelled when the caller is gone. Returns at once.
+     */
+    foreground: z.strictObject({ bufferBytes: z.int().min(1).max(Number.MAX_SAFE_INTEGER) }).optional(),
+    /** Chosen by the caller, who can then ask what became of a request whose answer was lost. */
+    runId: z
+      .string()
+      .refine((text) => isRunId(text), "cannot be the id of a run")
+      .optional(),
     /** Return at once; the run goes on. */
     background: z.boolean().default(false),
     /** Wait this long for the end, then return; the run goes on. */

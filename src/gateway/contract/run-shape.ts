@@ -56,6 +56,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
     ownerLossMs: z.number(),
     onEscape: z.enum(["fail", "sweep"]),
     onOrphan: z.enum(["adopt", "terminate"]),
+    callerBound: z.boolean(),
   }),
   createdAt: z.number(),
   startedAt: z.number().nullable(),

@@ -1,12 +1,13 @@
 import type { Supervisor } from "../../supervisor/api.js";
 import type { RunFilter } from "../../store/store.js";
 import { BadInput, NotFound } from "../../errors.js";
+import type { Callers } from "../callers.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { execFor } from "./exec.js";
 import { pollRun } from "./poll.js";
-import { steered } from "./steered.js";
+import { held, steered } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
 import { isSeen, once, visibleRun, type Sees } from "./visible.js";
@@ -16,6 +17,7 @@ export interface Desk {
   readonly supervisor: Supervisor;
   readonly sees: Sees;
   readonly gate: ExecGate;
+  readonly callers: Callers;
   readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
   readonly stop: (policy: StopPolicy) => Promise<Stopping>;
   /** Runs that were removed: hidden from lists, on record until proven empty. */
@@ -85,7 +87,7 @@ export function createHandlers(desk: Desk): Handlers {
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body.sessionKey);
-      return execFor(supervisor, body, asking, identity);
+      return execFor(supervisor, desk.callers, body, asking, identity);
     },
 
     poll: async ({ params, query }, asking) =>
@@ -131,7 +133,7 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     heartbeat: async ({ params }, { requester }) => {
-      steered(supervisor, await visible(requester, params.runId)).heartbeat();
+      held(supervisor, await visible(requester, params.runId)).heartbeat();
       return {};
     },
 

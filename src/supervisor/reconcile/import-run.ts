@@ -186,7 +186,16 @@ function unknownRun(
     ownerInstanceId: context.instanceId,
     leaseEpoch,
     deadlines: { overallMs: null, noOutputMs: null },
-    policy: { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, onEscape: "fail", onOrphan: "adopt" },
+    policy: {
+      graceMs,
+      settleMs,
+      drainMs,
+      killReportMs,
+      ownerLossMs,
+      onEscape: "fail",
+      onOrphan: "adopt",
+      callerBound: false,
+    },
     createdAt: context.clock.wall() - ageMs,
     imported: null,
   };
