@@ -47,7 +47,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
       ownerLossMs: 2_000,
       onEscape: "fail",
       onOrphan: "adopt",
-    callerBound: false,
+      callerBound: false,
     },
     createdAt: 1_000,
     startedAt: 2_000,

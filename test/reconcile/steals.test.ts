@@ -53,7 +53,7 @@ async function recordDead(house: House, count: number): Promise<void> {
           ownerLossMs,
           onEscape: "fail",
           onOrphan: "adopt",
-    callerBound: false,
+          callerBound: false,
         },
         createdAt: Date.now(),
         imported: null,

@@ -35,7 +35,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       ownerLossMs: 120_000,
       onEscape: "fail",
       onOrphan: "adopt",
-    callerBound: false,
+      callerBound: false,
     },
     createdAt: 1_700_000_000_000,
     imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },

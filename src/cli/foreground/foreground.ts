@@ -8,13 +8,11 @@ import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { conclude } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
-import { openInProcess } from "./in-process.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
 import { Outlet, type OutletFailed } from "./outlet.js";
 import { passInput } from "./pass-input.js";
 import { passOutput } from "./pass-output.js";
 import { takeTerminal, terminalSize } from "./terminal.js";
-import { openThroughGateway } from "./through-gateway.js";
 
 export interface ForegroundRequest {
   readonly input: CommandInput;
@@ -45,9 +43,7 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     // The first sentence of why: the rest says what does not apply to a run that is already there.
     say(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
   };
-  const host = request.inProcess
-    ? await openInProcess(actor, onProblem)
-    : await openThroughGateway((message) => say(message, "dim"));
+  const host = await openHost(request, actor, onProblem, (message) => say(message, "dim"));
   let left = false;
   try {
     // Who insists before there is a run leaves without one: a gateway may be long in answering.
@@ -67,6 +63,17 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     // A normal exit would wait for the write that hangs.
     if ((out.stuck || err.stuck) && interrupts.first !== null) dieOf(interrupts.first);
   }
+}
+
+/** Each way loads only what it needs. */
+async function openHost(
+  { inProcess }: ForegroundRequest,
+  actor: string,
+  onProblem: (problem: Problem) => void,
+  say: (message: string) => void,
+): Promise<ForegroundHost> {
+  if (inProcess) return (await import("./in-process.js")).openInProcess(actor, onProblem);
+  return (await import("./through-gateway.js")).openThroughGateway(say);
 }
 
 async function spawn(

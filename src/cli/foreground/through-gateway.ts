@@ -8,9 +8,6 @@ import { newRunId } from "../../supervisor/ids.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
-import { cancelFound } from "../operator/cancel.js";
-import { findRun } from "../operator/find-run.js";
-import { openObservatory } from "../operator/observer.js";
 import { CalledRun } from "./called-run.js";
 import type { ForegroundHost } from "./host.js";
 
@@ -41,7 +38,12 @@ export async function openThroughGateway(say: (message: string) => void): Promis
         runId,
         foreground: { bufferBytes: stdout?.boundBytes ?? defaults.spoolBytes },
       });
-      run = new CalledRun({ runId, connection, back, stopAlone: (graceMs) => stopAlone(runId, graceMs) });
+      run = new CalledRun({
+        runId,
+        connection,
+        back,
+        stopAlone: async (graceMs) => (await import("./stop-alone.js")).stopAlone(runId, graceMs),
+      });
       return run;
     },
     getRun: (runId) => connection.client.getRun({ params: { runId } }).catch(() => known),
@@ -96,11 +98,4 @@ function spawnFailed({ message, fields }: GatewayError): SpawnFailed {
 
 function isCode(error: unknown, ...codes: readonly string[]): boolean {
   return error instanceof HoldfastError && codes.includes(error.code);
-}
-
-/** Its anchor needs no gateway to be told. What became of it is for the next gateway to say. */
-async function stopAlone(runId: string, graceMs: number | null): Promise<void> {
-  await using observatory = await openObservatory();
-  const found = observatory === null ? null : await findRun(observatory, runId);
-  if (observatory !== null && found !== null) await cancelFound(observatory, found, graceMs);
 }
