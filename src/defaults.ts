@@ -103,6 +103,8 @@ export const defaults = {
   /** A larger terminal is shown cut to this: larger than any monitor's, and 1,400 lines of 500 cells are 8 MB. */
   screenMaxRows: 400,
   screenMaxCols: 500,
+  /** Screens drawn and kept for the next look: more than an agent drives at a time, and 8 MB each at most. */
+  screensKept: 16,
   /** A title is one line of a list; a longer one is no title. */
   titleChars: 1_000,
   /** Answers that nobody takes: a program asks once at its start, a few dozen bytes. */

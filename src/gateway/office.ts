@@ -14,6 +14,7 @@ import { Metrics } from "./metrics.js";
 import { listenLocally } from "./server/listen.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
+import { Screens } from "./screens.js";
 import { settleRuns, type StopPolicy, type Stopping } from "./stop.js";
 
 export interface OfficeParts {
@@ -54,9 +55,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const settle = (policy: StopPolicy): Promise<Stopping> =>
     (settling ??= settleRuns(supervisor, callers, policy));
   const sees = seesRuns(sessions);
+  const screens = new Screens(supervisor);
   const handlers = createHandlers({
     supervisor,
     callers,
+    screens,
     sees,
     gate: { sessions, approvals },
     hidden: new Set(),
@@ -112,6 +115,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await metrics[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
+      await screens[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },

@@ -188,9 +188,9 @@ describe.each(ways)("%s", (way) => {
 
     test("in the background it is not stopped by the terminal, and has it back with fg", async () => {
       const screen = await terminal(
-        `set -m; ${holdfast} run -- sh -c 'echo started; cat; echo over' & sleep 1.5; jobs; fg >/dev/null; echo "code $?"`,
+        `set -m; ${holdfast} run -- sh -c 'echo up-$((40+2)); cat; echo over' & sleep 1.5; jobs; fg >/dev/null; echo "code $?"`,
       );
-      await screen.sees("started");
+      await screen.sees("up-42");
       await screen.sees("Running");
       await setTimeout(500);
       await screen.type("typed\r");

@@ -24,8 +24,8 @@ export interface CallOptions {
   readonly connection: Connection;
   /** The next gateway; null: there will be none while the run lives. */
   readonly back: (onPurpose: boolean) => Promise<Connection | null>;
-  /** Stops the run without a gateway. */
-  readonly stopAlone: (graceMs: number | null) => Promise<void>;
+  /** Stops the run without a gateway; whether it is gone. */
+  readonly stopAlone: (graceMs: number | null) => Promise<boolean>;
 }
 
 /** What a gateway says when it does not hold the run yet, or not any more: the next look tells. */
@@ -83,7 +83,7 @@ export class CalledRun implements ForegroundRun {
     } as const;
     this.#stops.push(stop);
     if (this.#channel !== null) this.#tell(stop);
-    else await this.#options.stopAlone(graceMs ?? null);
+    else if (await this.#options.stopAlone(graceMs ?? null)) this.#state = "exited";
   }
 
   write(data: Uint8Array | string): Promise<void> {

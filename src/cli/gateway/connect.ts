@@ -1,4 +1,4 @@
-import { GatewayUnreachable } from "../../errors.js";
+import { GatewayUnreachable, InsideRun } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../gateway/client.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import { readOperatorToken } from "../../gateway/server/requester.js";
@@ -15,6 +15,10 @@ export interface Connection {
 /** Nothing is started from inside a run that would outlive it. */
 export function insideRun(): boolean {
   return process.env["HOLDFAST_RUN_ID"] !== undefined;
+}
+
+export function mustBeOutside(verb: string): void {
+  if (insideRun()) throw new InsideRun(verb);
 }
 
 /** The token of a session, when this acts for one. */

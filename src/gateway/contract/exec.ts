@@ -15,7 +15,7 @@ const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096
 /** What to run and how. Exactly one of `argv` and `command`. */
 export const execBody = z
   .strictObject({
-    argv: z.array(z.string()).min(1).max(65_536).optional(),
+    argv: z.array(z.string()).min(1).max(1_000_000).optional(),
     /** Verbatim to `shell -c`, on a PTY. */
     command: z.string().min(1).max(131_072).optional(),
     shell: bounded("is empty").optional(),
@@ -36,7 +36,7 @@ export const execBody = z
     onEscape: z.enum(["fail", "sweep"]).optional(),
     timeoutMs: z.number().min(0).default(defaults.execTimeoutMs),
     noOutputTimeoutMs: z.number().min(0).default(0),
-    graceMs: z.number().min(0).max(600_000).optional(),
+    graceMs: z.number().min(0).max(86_400_000).optional(),
     merge: z.boolean().default(false),
     stdin: z.enum(["pipe", "null"]).default("null"),
     /** All of the input, at once. */

@@ -2,6 +2,7 @@ import type { Supervisor } from "../../supervisor/api.js";
 import type { RunFilter } from "../../store/store.js";
 import { BadInput, NotFound } from "../../errors.js";
 import type { Callers } from "../callers.js";
+import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
@@ -18,6 +19,7 @@ export interface Desk {
   readonly sees: Sees;
   readonly gate: ExecGate;
   readonly callers: Callers;
+  readonly screens: Screens;
   readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
   readonly stop: (policy: StopPolicy) => Promise<Stopping>;
   /** Runs that were removed: hidden from lists, on record until proven empty. */
@@ -97,7 +99,7 @@ export function createHandlers(desk: Desk): Handlers {
       logOf(supervisor, await visible(requester, params.runId), query),
 
     screen: async ({ params }, { requester }) => {
-      const { rows, ...rest } = await screenshot(supervisor, await visible(requester, params.runId));
+      const { rows, ...rest } = await screenshot(desk.screens, await visible(requester, params.runId));
       return { ...rest, rows: [...rows] };
     },
 
@@ -112,14 +114,14 @@ export function createHandlers(desk: Desk): Handlers {
     sendKeys: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
       const run = steered(supervisor, record);
-      await run.write(await keysFor(supervisor, record, body.keys));
+      await run.write(await keysFor(desk.screens, record, body.keys));
       return {};
     },
 
     paste: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
       const run = steered(supervisor, record);
-      const { bytes, bracketed } = await pasteFor(supervisor, record, body.text);
+      const { bytes, bracketed } = await pasteFor(desk.screens, record, body.text);
       await run.write(bytes);
       if (body.submit) await run.write("\r");
       return { bracketed };
@@ -139,9 +141,9 @@ export function createHandlers(desk: Desk): Handlers {
 
     kill: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const { graceMs } = body;
+      const { graceMs, reason } = body;
       const { outcome, survivors } = await supervisor.stop(record.runId, {
-        actor: requester.actor,
+        actor: reason === undefined ? requester.actor : `${requester.actor} (${reason})`,
         ...(graceMs === undefined ? {} : { graceMs }),
       });
       return { outcome, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };

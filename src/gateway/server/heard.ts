@@ -6,13 +6,18 @@ import { contract } from "../contract/contract.js";
 import { parse } from "./app.js";
 import type { Requester } from "./requester.js";
 
+const actorName = z
+  .string()
+  .max(200)
+  .refine((text) => !text.includes("\0"), "must be text without NUL");
+
 const fromViewer = z.discriminatedUnion("type", [
   contract.resize.body.extend({ type: z.literal("resize") }),
   z.strictObject({ type: z.literal("eof") }),
   z.strictObject({
     type: z.literal("stop"),
     graceMs: z.number().min(0).max(600_000).optional(),
-    actor: z.string().max(200).optional(),
+    actor: actorName.optional(),
   }),
   z.strictObject({ type: z.literal("ack"), stream: stream, offset: z.int().min(0) }),
 ]) satisfies z.ZodType<FromViewer>;
