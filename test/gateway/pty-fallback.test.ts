@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
-import { startGateway } from "../../src/gateway/start.js";
+import { reach } from "../../src/gateway/start.js";
 import { Resident } from "../cli/resident.js";
 import { main } from "../cli/stage.js";
 import { whyNoMounts } from "../store/mounts.js";
-import { textOf } from "./real-gateway.js";
+import { textOf, until } from "./real-gateway.js";
 
 /** In a mount namespace of its own, where no terminal can be opened. */
 const WITHOUT_TERMINALS = `mount --bind /dev/null /dev/ptmx && exec "$0" "$@"`;
@@ -27,7 +27,7 @@ test.skipIf(whyNoMounts !== null)(
     ];
     const gateway = spawn("unshare", words, { env: house.env, stdio: "ignore" });
     const left = once(gateway, "exit");
-    await startGateway(house.home, main);
+    await until("it answers", async () => (await reach(house.home))?.status.ready === true);
     const client = await house.client();
     const body = { argv: ["sh", "-c", "test -t 1 || echo no terminal"], pty: true };
 
