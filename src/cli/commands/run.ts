@@ -39,11 +39,19 @@ Exit status: the command's own; otherwise
 Ctrl-C once asks the command and everything it started to terminate, twice
 kills them. With --pty, Ctrl-C is a key for the command like any other.
 
+The command runs under the gateway of the state directory, which is started in
+the background when none runs, with this environment, directory and umask. It
+ends when this process is gone. When the gateway is killed or restarted, the
+command goes on, and so do its input and output, byte for byte. --in-process
+needs no gateway: this process supervises the command itself, and a killed one
+takes it along. HOLDFAST_IN_PROCESS=1 in the environment says the same.
+
 Examples:
   holdfast run -- npm test
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
   holdfast run --detach -- npm run dev
+  holdfast run --in-process -- make
   holdfast run --label ticket=42 --env CI=1 --json -- make check
 `;
 

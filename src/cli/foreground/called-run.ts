@@ -24,6 +24,8 @@ export interface CallOptions {
   readonly connection: Connection;
   /** The next gateway; null: there will be none while the run lives. */
   readonly back: (onPurpose: boolean) => Promise<Connection | null>;
+  /** Told when that is so, and something of the run may be missing here. */
+  readonly lost: () => void;
   /** Stops the run without a gateway; whether it is gone. */
   readonly stopAlone: (graceMs: number | null) => Promise<boolean>;
 }
@@ -118,6 +120,7 @@ export class CalledRun implements ForegroundRun {
         if (performance.now() - this.#seenAt > defaults.callerOwnerLossMs) break;
         connection = await this.#options.back(code === TOLD_TO_STOP);
       }
+      this.#options.lost();
       this.#outOfSight.resolve(undefined);
     } catch (error) {
       this.#ended.reject(error);
@@ -187,6 +190,9 @@ export class CalledRun implements ForegroundRun {
 
   #attached(channel: WebSocket, accepted: number): void {
     this.#channel = channel;
+    // The last word of what was written may have died with its gateway, and the command may be waiting for it.
+    for (const stream of ["stdout", "stderr"] as const)
+      this.#tell({ type: "ack", stream, offset: this.#inflows[stream].written });
     if (this.#size !== null) this.#tell({ type: "resize", ...this.#size });
     for (const stop of this.#stops) this.#tell(stop);
     this.#outflow.attach(

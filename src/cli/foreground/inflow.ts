@@ -9,6 +9,7 @@ export class Inflow {
   readonly #stream: StreamName;
   #waiting: OutputChunk[] = [];
   #next = 0;
+  #written = 0;
   #over = false;
   #wake: () => void = () => {};
 
@@ -19,6 +20,11 @@ export class Inflow {
   /** The first byte that has not been handed out. */
   get next(): number {
     return this.#next;
+  }
+
+  /** The first byte that whoever takes them may not have written yet. */
+  get written(): number {
+    return this.#written;
   }
 
   arrive(offset: number, bytes: Uint8Array): void {
@@ -43,7 +49,8 @@ export class Inflow {
       if (chunk !== undefined) {
         this.#next = chunk.offset + chunk.bytes.length;
         yield chunk;
-        written(this.#next);
+        this.#written = this.#next;
+        written(this.#written);
       } else if (this.#over) return;
       else await new Promise<void>((resolve) => (this.#wake = resolve));
     }

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, HoldfastError, SpawnFailed } from "../../errors.js";
-import { GatewayError } from "../../gateway/client.js";
+import type { GatewayError } from "../../gateway/client.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
@@ -42,6 +42,8 @@ export async function openThroughGateway(say: (message: string) => void): Promis
         runId,
         connection,
         back,
+        lost: () =>
+          say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
         stopAlone: async (graceMs) => (await import("./stop-alone.js")).stopAlone(runId, graceMs),
       });
       return run;

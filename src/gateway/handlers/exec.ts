@@ -28,9 +28,12 @@ export async function execFor(
     return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
   }
   if (body.input !== undefined) feed(run, body.input);
-  if (body.foreground !== undefined) callers.expect(run.runId, asking.gone);
-  const record =
-    body.background || body.foreground !== undefined ? null : await endOrYield(run, body.yieldMs, asking);
+  if (body.foreground !== undefined) {
+    callers.expect(run.runId, asking.gone);
+    const begun = await mustHave(supervisor, run.runId);
+    return { run: begun, running: true, failure: null, output: [], ptyFellBack };
+  }
+  const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];

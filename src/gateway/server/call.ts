@@ -120,7 +120,10 @@ async function* outputOf(
   stream: StreamName,
   signal: AbortSignal,
 ): AsyncGenerator<OutputChunk, void, undefined> {
-  if (run !== null) return yield* run.follow({ streams: [stream], offsets, signal });
+  if (run !== null) {
+    yield* run.follow({ streams: [stream], offsets, signal });
+    return;
+  }
   for (let from = offsets[stream] ?? 0; !signal.aborted;) {
     const chunk = await supervisor.readOutput(runId, stream, {
       offset: from,

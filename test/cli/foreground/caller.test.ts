@@ -1,4 +1,5 @@
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { PAIR } from "../field.js";
@@ -135,6 +136,14 @@ async function peakKb(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
 }
+
+test("a gateway that cannot be started is told in one line, and nothing is run", async () => {
+  await using house = new House((await House.open()).home);
+  await writeFile(join(house.home, "gateway-id"), "damaged");
+  const { code, stdout, stderr } = await house.holdfast("run", "--", "echo", "run");
+  expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
+  expect(stderr).toMatch(/^holdfast: the gateway did not start: [^\n]*gateway-id[^\n]*\n$/);
+});
 
 describe("inside a run", () => {
   const inside = { HOLDFAST_RUN_ID: "run_000000000000", HOLDFAST_IN_PROCESS: undefined };
