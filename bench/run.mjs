@@ -10,6 +10,7 @@ const parts = [
   ["idle.mjs", "500"],
   ["leases.mjs"],
   ["reconcile.mjs", "10000"],
+  ["gateway.mjs", "200", "1000"],
 ];
 
 console.log(`Linux ${release()} ${arch()}, ${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);

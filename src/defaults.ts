@@ -12,6 +12,18 @@ export const defaults = {
   ownerLossMs: 120_000,
   /** A foreground `holdfast run` hosts its own supervisor; nobody will come back for it. */
   foregroundOwnerLossMs: 2_000,
+  /** A foreground run without a gateway: its caller starts one within seconds, or waits for one this long. */
+  callerOwnerLossMs: 30_000,
+  /** A caller whose connection broke comes back at once, if it lives. */
+  callerGraceMs: 2_000,
+  /** After its gateway was restarted, or before it has connected at all: it may have to start up, on a loaded machine. */
+  callerReturnMs: 10_000,
+  /** When a gateway is killed, somebody else may be starting the next one; after this the caller does. */
+  gatewayBackMs: 1_000,
+  /** A gap that a person notices; a shorter one is not worth a line in a log. */
+  gatewayGapMs: 2_000,
+  /** Of each stream, on its way to a foreground caller that has not written it yet. */
+  callerWindowBytes: 1024 * 1024,
   /** The anchor enforces a deadline itself this long after the owner should have: an owner that is stopped must not make a run immortal. */
   backstopMs: 2_000,
   /** Lease: renewed three times before it expires; far above the worst wait for a busy store. */
@@ -91,6 +103,8 @@ export const defaults = {
   /** A larger terminal is shown cut to this: larger than any monitor's, and 1,400 lines of 500 cells are 8 MB. */
   screenMaxRows: 400,
   screenMaxCols: 500,
+  /** Screens drawn and kept for the next look: more than an agent drives at a time, and 8 MB each at most. */
+  screensKept: 16,
   /** A title is one line of a list; a longer one is no title. */
   titleChars: 1_000,
   /** Answers that nobody takes: a program asks once at its start, a few dozen bytes. */

@@ -191,6 +191,16 @@ export class GatewayUnreachable extends HoldfastError {
   }
 }
 
+/** A gateway belongs to no run: it would end with it. */
+export class InsideRun extends HoldfastError {
+  constructor(verb: string) {
+    super(
+      "INSIDE_RUN",
+      `a gateway is not ${verb} from inside a run, which it would end with; nothing was done. Do it outside, or let the command's own process supervise: holdfast run --in-process`,
+    );
+  }
+}
+
 /** The key belongs to an open session that is not the one asked for. */
 export class SessionTaken extends HoldfastError {
   readonly key: string;

@@ -60,6 +60,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "GatewayError",
       "GatewayUnreachable",
       "HoldfastError",
+      "InsideRun",
       "InstanceLocked",
       "LeaseLost",
       "NotFound",

@@ -5,6 +5,7 @@ import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisor } from "../supervisor/open.js";
+import { Callers } from "./callers.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { StopPolicy } from "./stop.js";
@@ -64,11 +65,13 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
+  const callers = new Callers(supervisor);
   let looked = false;
   const office = await openOffice({
     home,
     storePath,
     supervisor,
+    callers,
     startedAt,
     ready: () => looked,
     problem,
@@ -76,7 +79,8 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const reconcile = async (): Promise<void> => {
-    const { decisions } = await supervisor.reconcile();
+    const { decisions, runs } = await supervisor.reconcile();
+    for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });

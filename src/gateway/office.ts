@@ -7,6 +7,7 @@ import { observeMachineIdentity } from "../store/machine.js";
 import { openSqliteStore } from "../store/sqlite/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
+import type { Callers } from "./callers.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
 import { Unauthorized } from "../errors.js";
@@ -16,12 +17,14 @@ import { Metrics } from "./metrics.js";
 import { listenLocally } from "./server/listen.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
+import { Screens } from "./screens.js";
 import { settleRuns, type StopPolicy, type Stopping } from "./stop.js";
 
 export interface OfficeParts {
   readonly home: string;
   readonly storePath: string;
   readonly supervisor: Supervisor;
+  readonly callers: Callers;
   readonly startedAt: number;
   /** Whether what was left has been looked at. */
   readonly ready: () => boolean;
@@ -36,7 +39,7 @@ export interface Office extends AsyncDisposable {
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, storePath, supervisor, startedAt, ready, problem } = parts;
+  const { home, storePath, supervisor, callers, startedAt, ready, problem } = parts;
   const store = await openSqliteStore({ path: storePath });
   const approvals = await openApprovals({
     store,
@@ -52,10 +55,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let settling: Promise<Stopping> | null = null;
-  const settle = (policy: StopPolicy): Promise<Stopping> => (settling ??= settleRuns(supervisor, policy));
+  const settle = (policy: StopPolicy): Promise<Stopping> =>
+    (settling ??= settleRuns(supervisor, callers, policy));
   const sees = seesRuns(sessions);
+  const screens = new Screens(supervisor);
   const handlers = createHandlers({
     supervisor,
+    callers,
+    screens,
     sees,
     gate: { sessions, approvals },
     hidden: new Set(),
@@ -93,6 +100,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   );
   const attachments = new Attachments({
     supervisor,
+    callers,
     sees,
     requesterOf: async (request) => {
       const token = bearerOf(request);
@@ -107,10 +115,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     settle,
     async [Symbol.asyncDispose]() {
       stopping = true;
+      callers[Symbol.dispose]();
       await metrics[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
+      await screens[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },

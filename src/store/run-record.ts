@@ -64,6 +64,8 @@ export interface RunPolicy {
   readonly onEscape: OnEscape;
   /** What a supervisor does with the run that takes it over from a dead one, while its anchor lives. */
   readonly onOrphan: OnOrphan;
+  /** It belongs to a caller who waits for it; without one, the gateway that holds it ends it. */
+  readonly callerBound: boolean;
 }
 
 export interface RunDeadlines {

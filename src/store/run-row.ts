@@ -90,7 +90,8 @@ export function toRunRecord(row: RunRow): RunRecord {
 
 /** Rows from before there was a choice say nothing of it. */
 function policyOf(text: string): RunRecord["policy"] {
-  return { onOrphan: "terminate", ...(JSON.parse(text) as Omit<RunRecord["policy"], "onOrphan">) };
+  const stored = JSON.parse(text) as Omit<RunRecord["policy"], "onOrphan" | "callerBound">;
+  return { onOrphan: "terminate", callerBound: false, ...stored };
 }
 
 function usageOf(text: string): RunUsage {

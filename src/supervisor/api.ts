@@ -19,6 +19,10 @@ export type CommandInput =
   | { readonly io: "pty"; readonly ptyCommand: string; readonly shell?: string };
 
 export interface SpawnOptions {
+  /** Chosen by the caller, who can then ask what became of a spawn whose answer was lost. RunExists when it is taken. */
+  readonly runId?: string;
+  /** Recorded, for whoever supervises it: the run is to end when its caller is gone. */
+  readonly callerBound?: boolean;
   /** Defaults to this process's. Injection variables set here are refused unless listed in `allowEnv`. */
   readonly env?: Readonly<Record<string, string>>;
   /** Start from this environment instead of this process's: a caller's own, which may hold what `env` may not set. */
@@ -96,6 +100,8 @@ export interface Run {
   readonly size: TerminalSize | null;
   /** The first stop asked for, as the anchor holds it. */
   readonly firstStop: FirstStop | null;
+  /** It belongs to the one who called for it, and ends when that one is gone. */
+  readonly callerBound: boolean;
   readonly survivors: readonly Survivor[];
   /** How long it has written nothing. */
   readonly idleMs: number;
@@ -105,8 +111,10 @@ export interface Run {
   wait(): Promise<RunRecord>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
   cancel(options?: CancelOptions): Promise<void>;
-  /** Resolves when the anchor holds every byte. */
-  write(data: Uint8Array | string): Promise<void>;
+  /** Of its input, how much its anchor holds. */
+  readonly accepted: number;
+  /** Resolves when the anchor holds every byte. With `at`, what is there from that offset on is not taken twice. */
+  write(data: Uint8Array | string, at?: number): Promise<void>;
   closeStdin(): Promise<void>;
   resize(size: TerminalSize): void;
   /** The caller vouches that the run is making progress: re-arms the no-output deadline. */

@@ -37,6 +37,10 @@ class SupervisedRun implements Run {
     return this.#live.firstStop;
   }
 
+  get callerBound(): boolean {
+    return this.#live.facts.policy.callerBound;
+  }
+
   get survivors(): readonly Survivor[] {
     return this.#live.state.name === "exiting" ? this.#live.state.survivors : [];
   }
@@ -64,11 +68,15 @@ class SupervisedRun implements Run {
     return cancel(this.#live, options);
   }
 
-  async write(data: Uint8Array | string): Promise<void> {
+  get accepted(): number {
+    return this.#live.stdin.accepted;
+  }
+
+  async write(data: Uint8Array | string, at?: number): Promise<void> {
     if (typeof data !== "string" && !(data instanceof Uint8Array))
       throw new BadInput("data", `only text or bytes can be written, not ${JSON.stringify(data)}`);
     maySteer(this.#live);
-    await this.#live.stdin.write(data);
+    await this.#live.stdin.write(data, at);
   }
 
   async closeStdin(): Promise<void> {

@@ -8,12 +8,15 @@ import type { CommandInput, SpawnOptions } from "./api.js";
 import { checkCommand, checkExecSize } from "./command.js";
 import type { Context } from "./context.js";
 import { buildEnvironment } from "./environment.js";
+import { isRunId } from "./ids.js";
 import { commandHash, displayCommand } from "./redact.js";
 import { runLimits } from "./run-limits.js";
 import { limit, oneOf, ownership, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {
+  /** Null: any that is free. */
+  readonly runId: string | null;
   readonly command: string;
   readonly kind: RunKind;
   readonly policy: RunPolicy;
@@ -43,6 +46,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     ownerLossMs: whole("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
     onEscape: oneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
     onOrphan: oneOf("onOrphan", options.onOrphan ?? "adopt", ["adopt", "terminate"]),
+    callerBound: options.callerBound ?? false,
   };
   const deadlines: RunDeadlines = {
     overallMs: limit("timeoutMs", options.timeoutMs),
@@ -51,6 +55,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
   const limits = runLimits(options.limits);
   const { sessionKey, backendId, agentId } = ownership(options);
   return {
+    runId: options.runId === undefined ? null : chosenRunId(options.runId),
     command,
     kind,
     policy,
@@ -105,6 +110,11 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       };
     },
   };
+}
+
+function chosenRunId(runId: string): string {
+  if (isRunId(runId)) return runId;
+  throw new BadInput("runId", `${JSON.stringify(runId)} cannot be the id of a run; nothing was started`);
 }
 
 /** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */

@@ -48,6 +48,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
       ownerLossMs: 2_000,
       onEscape: "fail",
       onOrphan: "adopt",
+      callerBound: false,
     },
     limits: NO_LIMITS,
     createdAt: 1_000,

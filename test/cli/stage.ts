@@ -45,8 +45,15 @@ export class Stage implements AsyncDisposable {
     return new Stage(await mkdtemp(join(tmpdir(), "hf-")));
   }
 
+  /** Foreground commands supervise themselves, which is quick, unless a test is about the gateway. */
   get env(): NodeJS.ProcessEnv {
-    return { ...process.env, HOLDFAST_HOME: this.home, NO_COLOR: undefined, FORCE_COLOR: undefined };
+    return {
+      ...process.env,
+      HOLDFAST_HOME: this.home,
+      HOLDFAST_IN_PROCESS: "1",
+      NO_COLOR: undefined,
+      FORCE_COLOR: undefined,
+    };
   }
 
   /** Start `holdfast` and leave its streams to the test. */
@@ -123,6 +130,10 @@ export class Stage implements AsyncDisposable {
     expect(left).toEqual([]);
   }
 
+  protected async clearUp(): Promise<void> {
+    await rm(this.home, { recursive: true, force: true });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.nothingLeft();
@@ -130,7 +141,7 @@ export class Stage implements AsyncDisposable {
     } finally {
       this.#bystander.kill("SIGKILL");
       await once(this.#bystander, "exit").catch(() => {});
-      await rm(this.home, { recursive: true, force: true });
+      await this.clearUp();
     }
   }
 }

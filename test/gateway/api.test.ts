@@ -332,9 +332,9 @@ test("viewers come and go: output from the start, input, garbage refused, the en
 });
 
 test.for([
-  ["leave", { left: 2, ended: 0, terminated: 0 }],
-  ["drain", { left: 1, ended: 1, terminated: 0 }],
-  ["terminate", { left: 0, ended: 0, terminated: 2 }],
+  ["leave", { left: 2, ended: 0, terminated: 0, callers: 0 }],
+  ["drain", { left: 1, ended: 1, terminated: 0, callers: 0 }],
+  ["terminate", { left: 0, ended: 0, terminated: 2, callers: 0 }],
 ] as const)("a gateway that is told to stop and %s its runs says what it did", async ([runs, done]) => {
   const home = await temporaryHome();
   const gateway = await openGateway({ home, onNews: () => undefined });

@@ -53,6 +53,7 @@ async function recordDead(house: House, count: number): Promise<void> {
           ownerLossMs,
           onEscape: "fail",
           onOrphan: "adopt",
+          callerBound: false,
         },
         limits: NO_LIMITS,
         createdAt: Date.now(),

@@ -35,6 +35,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       ownerLossMs: 120_000,
       onEscape: "fail",
       onOrphan: "adopt",
+      callerBound: false,
     },
     limits: { memoryBytes: 67_108_864, pids: 20, cpus: 1.5 },
     createdAt: 1_700_000_000_000,

@@ -23,6 +23,10 @@ leave      the runs go on under their anchors; a task is ended there when its
 drain      wait for the tasks to end, then as leave; services are left
 terminate  stop every run, and wait until it is gone
 
+Foreground commands (holdfast run) that are left go on, too, and their callers
+wait for the next gateway: half a minute, then the anchor ends the command.
+They do not start one themselves, as they do when a gateway was killed.
+
 Examples:
   holdfast gateway stop
   holdfast gateway stop --runs drain --wait 10m

@@ -26,6 +26,7 @@ interface RunFlags {
   readonly pids?: number;
   readonly cpus?: number;
   readonly detach?: true;
+  readonly inProcess?: true;
   readonly json?: true;
 }
 
@@ -42,12 +43,20 @@ Exit status: the command's own; otherwise
 Ctrl-C once asks the command and everything it started to terminate, twice
 kills them. With --pty, Ctrl-C is a key for the command like any other.
 
+The command runs under the gateway of the state directory, which is started in
+the background when none runs, with this environment, directory and umask. It
+ends when this process is gone. When the gateway is killed or restarted, the
+command goes on, and so do its input and output, byte for byte. --in-process
+needs no gateway: this process supervises the command itself, and a killed one
+takes it along. HOLDFAST_IN_PROCESS=1 in the environment says the same.
+
 Examples:
   holdfast run -- npm test
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
   holdfast run --detach -- npm run dev
   holdfast run --memory 2G --pids 200 --cpus 1.5 -- npm test
+  holdfast run --in-process -- make
   holdfast run --label ticket=42 --env CI=1 --json -- make check
 `;
 
@@ -98,6 +107,7 @@ export function addRunCommand(program: Command, finish: Finish): void {
       optionValue((text) => limitOf("cpus", parseCount(text))),
     )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
+    .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
     .configureHelp({
@@ -116,9 +126,13 @@ export function addRunCommand(program: Command, finish: Finish): void {
         const { runDetached } = await import("../process/detach.js");
         return finish(await runDetached(input, spawnOptions(flags), flags.json === true));
       }
-      const { runInForeground } = await import("../foreground/foreground.js");
+      const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
+        import("../foreground/foreground.js"),
+        import("../foreground/wants-in-process.js"),
+      ]);
       finish(
         await runInForeground({
+          inProcess: wantsInProcess(flags.inProcess === true),
           input,
           options: spawnOptions(flags),
           json: flags.json === true,
@@ -152,9 +166,6 @@ function spawnOptions(flags: RunFlags): SpawnOptions {
     noOutputTimeoutMs: flags.noOutputTimeout ?? 0,
     graceMs: flags.grace,
     limits: { memoryBytes: flags.memory, pids: flags.pids, cpus: flags.cpus },
-    ownerLossMs: defaults.foregroundOwnerLossMs,
-    // Whoever asked for it is gone: nobody would read on.
-    onOrphan: "terminate",
     merge: flags.merge === true,
     stdout: spool,
     stderr: spool,

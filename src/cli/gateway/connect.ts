@@ -1,4 +1,4 @@
-import { GatewayUnreachable } from "../../errors.js";
+import { GatewayUnreachable, InsideRun } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../gateway/client.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import { readOperatorToken } from "../../gateway/server/requester.js";
@@ -12,21 +12,34 @@ export interface Connection {
   readonly token: string;
 }
 
+/** Nothing is started from inside a run that would outlive it. */
+export function insideRun(): boolean {
+  return process.env["HOLDFAST_RUN_ID"] !== undefined;
+}
+
+export function mustBeOutside(verb: string): void {
+  if (insideRun()) throw new InsideRun(verb);
+}
+
+/** The token of a session, when this acts for one. */
+export function sessionToken(): string | null {
+  return process.env["HOLDFAST_AS_OPERATOR"] === "1" ? null : (process.env["HOLDFAST_TOKEN"] ?? null);
+}
+
 /** A token that a run inherited acts for its session; otherwise this is the operator. */
-async function tokenFor(home: string): Promise<string> {
-  const inherited = process.env["HOLDFAST_AS_OPERATOR"] === "1" ? undefined : process.env["HOLDFAST_TOKEN"];
-  return inherited ?? (await readOperatorToken(home)) ?? "";
+export async function tokenFor(home: string): Promise<string> {
+  return sessionToken() ?? (await readOperatorToken(home)) ?? "";
 }
 
 /** The gateway, for a command that acts: started in the background when none runs, and said so. Never inside a run. */
-export async function needGateway(): Promise<Connection> {
+export async function needGateway(instead = ""): Promise<Connection> {
   const home = resolveHome();
   const token = await tokenFor(home);
   const found = token === "" ? null : await reach(home, token);
   if (found?.status.ready === true) return { client: found.client, home, token };
-  if (found === null && process.env["HOLDFAST_RUN_ID"] !== undefined)
+  if (found === null && insideRun())
     throw new GatewayUnreachable(
-      "no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start",
+      `no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start${instead}`,
     );
   const opened = await openStateDirectory(home);
   const { started, status } = await startGateway(opened.home);

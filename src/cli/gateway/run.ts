@@ -2,12 +2,14 @@ import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
 import { logNews, openLog } from "../../gateway/log.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { mustBeOutside } from "./connect.js";
 import { print } from "../runs/print.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Until told to stop; told twice, at once. */
 export async function runGateway({ json, quiet }: { json: boolean; quiet: boolean }): Promise<number> {
+  mustBeOutside("run");
   const told = stopRequested();
   const { home } = await openStateDirectory(resolveHome());
   const log = openLog(home);

@@ -189,6 +189,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
       ownerLossMs,
       onEscape: "sweep",
       onOrphan: "terminate",
+      callerBound: false,
     },
     limits: NO_LIMITS,
     createdAt: Date.now(),

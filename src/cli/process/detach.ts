@@ -1,7 +1,7 @@
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { unmarkedEnvironment } from "../../gateway/start.js";
 import { exitCodes, spawnErrorCode } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
+import { execBody } from "../gateway/exec-body.js";
 import { print } from "../runs/print.js";
 import { say } from "../complain.js";
 
@@ -12,37 +12,11 @@ export async function runDetached(
   json: boolean,
 ): Promise<number> {
   const { client } = await needGateway();
-  const {
-    cwd = process.cwd(),
-    umask,
-    labels = {},
-    env = {},
-    allowEnv = [],
-    graceMs,
-    onEscape,
-    limits,
-    merge = false,
-  } = options;
-  const inherited = options.clearEnv === true ? {} : unmarkedEnvironment();
   const { run, failure } = await client.exec({
     body: {
-      ...("argv" in input ? { argv: [...input.argv] } : { command: input.ptyCommand }),
-      pty: input.io === "pty",
-      environment: inherited,
-      env: { ...env },
-      allowEnv: [...allowEnv],
-      cwd,
-      ...(umask === undefined ? {} : { umask }),
-      labels: { ...labels },
-      timeoutMs: options.timeoutMs ?? 0,
-      noOutputTimeoutMs: options.noOutputTimeoutMs ?? 0,
-      ...(graceMs === undefined ? {} : { graceMs }),
-      ...(onEscape === undefined ? {} : { onEscape }),
-      ...(limits === undefined ? {} : { limits }),
-      merge,
+      ...execBody(input, options),
       stdin: input.io === "pty" ? "pipe" : "null",
       background: true,
-      maxChars: 0,
     },
   });
   print(json ? `${JSON.stringify(run)}\n` : `${run.runId}\n`);

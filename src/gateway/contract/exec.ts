@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
+import { isRunId } from "../../supervisor/ids.js";
 import { nothing, outputPiece } from "./common.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
@@ -14,7 +15,7 @@ const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096
 /** What to run and how. Exactly one of `argv` and `command`. */
 export const execBody = z
   .strictObject({
-    argv: z.array(z.string()).min(1).max(65_536).optional(),
+    argv: z.array(z.string()).min(1).max(1_000_000).optional(),
     /** Verbatim to `shell -c`, on a PTY. */
     command: z.string().min(1).max(131_072).optional(),
     shell: bounded("is empty").optional(),
@@ -35,7 +36,7 @@ export const execBody = z
     onEscape: z.enum(["fail", "sweep"]).optional(),
     timeoutMs: z.number().min(0).default(defaults.execTimeoutMs),
     noOutputTimeoutMs: z.number().min(0).default(0),
-    graceMs: z.number().min(0).max(600_000).optional(),
+    graceMs: z.number().min(0).max(86_400_000).optional(),
     /** What it may use at most; one that cannot be set here fails the run, as `limit-unavailable`. */
     limits: z
       .strictObject({
@@ -51,6 +52,16 @@ export const execBody = z
     input: z.string().max(1_048_576).optional(),
     rows: z.int().min(1).max(1_000).optional(),
     cols: z.int().min(1).max(2_000).optional(),
+    /**
+     * It belongs to the caller, who attaches as such at once: its output waits for the caller, this many bytes of each
+     * stream, its input is the caller's alone, and it is cancelled when the caller is gone. Returns at once.
+     */
+    foreground: z.strictObject({ bufferBytes: z.int().min(1).max(Number.MAX_SAFE_INTEGER) }).optional(),
+    /** Chosen by the caller, who can then ask what became of a request whose answer was lost. */
+    runId: z
+      .string()
+      .refine((text) => isRunId(text), "cannot be the id of a run")
+      .optional(),
     /** Return at once; the run goes on. */
     background: z.boolean().default(false),
     /** Wait this long for the end, then return; the run goes on. */

@@ -35,7 +35,7 @@ export const stop = route({
     runs: z.enum(["leave", "drain", "terminate"]).default("leave"),
     waitMs: z.number().min(0).max(86_400_000).default(60_000),
   }),
-  answer: z.object({ left: z.int(), ended: z.int(), terminated: z.int() }),
+  answer: z.object({ left: z.int(), ended: z.int(), terminated: z.int(), callers: z.int() }),
 });
 
 /** Not followed: one page. Followed: the same objects, one per line, until the caller leaves. */

@@ -130,7 +130,13 @@ export const kill = route({
   query: nothing,
   body: z.strictObject({
     graceMs: z.number().min(0).max(600_000).optional(),
-    reason: z.string().max(200).optional(),
+    /** Recorded with who asked. */
+    reason: z
+      .string()
+      .min(1)
+      .max(200)
+      .refine((text) => !text.includes("\0"), "must be text without NUL")
+      .optional(),
   }),
   answer: z.object({
     outcome: z.enum(["gone", "ended-before", "survivors", "unknown"]),

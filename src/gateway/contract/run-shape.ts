@@ -58,6 +58,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
     ownerLossMs: z.number(),
     onEscape: z.enum(["fail", "sweep"]),
     onOrphan: z.enum(["adopt", "terminate"]),
+    callerBound: z.boolean(),
   }),
   limits: z.object({
     memoryBytes: z.number().nullable(),

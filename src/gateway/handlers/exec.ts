@@ -1,10 +1,12 @@
 import { constants } from "node:os";
 import type { StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
+import type { Callers } from "../callers.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
@@ -13,17 +15,25 @@ type Failure = AnswerOf<"exec">["failure"];
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
 export async function execFor(
   supervisor: Supervisor,
+  callers: Callers,
   body: ExecBody,
   asking: Asking,
   identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
 ): Promise<AnswerOf<"exec">> {
   const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
   if (run === null) {
+    // To whoever is at a terminal it is an error, with the step that failed.
+    if (body.foreground !== undefined) throw failed;
     const record = await mustHave(supervisor, failed.runId);
     const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
     return { run: record, running: false, failure, output: [], ptyFellBack };
   }
   if (body.input !== undefined) feed(run, body.input);
+  if (body.foreground !== undefined) {
+    callers.expect(run.runId, asking.gone);
+    const begun = await mustHave(supervisor, run.runId);
+    return { run: begun, running: true, failure: null, output: [], ptyFellBack };
+  }
   const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
@@ -93,12 +103,26 @@ function spawnOptions(
     ...(graceMs === undefined ? {} : { graceMs }),
     ...(limits === undefined ? {} : { limits }),
     merge: body.merge,
+    ...(body.runId === undefined ? {} : { runId: body.runId }),
+    ...(body.foreground === undefined ? {} : calledFor(body.foreground.bufferBytes)),
     stdin: body.input === undefined ? body.stdin : "pipe",
     ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
     ...(sessionKey === undefined ? {} : { sessionKey }),
     ...(agentId === undefined ? {} : { agentId }),
     ...identity,
     env: { ...body.env, ...identity.env },
+  };
+}
+
+function calledFor(boundBytes: number): SpawnOptions {
+  const spool = { boundBytes, policy: "back-pressure" } as const;
+  return {
+    callerBound: true,
+    ownerLossMs: defaults.callerOwnerLossMs,
+    // Whoever asked for it finds only this gateway, or the next of this state directory.
+    onOrphan: "terminate",
+    stdout: spool,
+    stderr: spool,
   };
 }
 

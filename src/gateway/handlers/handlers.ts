@@ -1,12 +1,14 @@
 import type { Supervisor } from "../../supervisor/api.js";
 import type { RunFilter } from "../../store/store.js";
 import { BadInput, NotFound } from "../../errors.js";
+import type { Callers } from "../callers.js";
+import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { execFor } from "./exec.js";
 import { pollRun } from "./poll.js";
-import { steered } from "./steered.js";
+import { held, steered } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
 import { isSeen, once, visibleRun, type Sees } from "./visible.js";
@@ -16,6 +18,8 @@ export interface Desk {
   readonly supervisor: Supervisor;
   readonly sees: Sees;
   readonly gate: ExecGate;
+  readonly callers: Callers;
+  readonly screens: Screens;
   readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
   readonly stop: (policy: StopPolicy) => Promise<Stopping>;
   /** Runs that were removed: hidden from lists, on record until proven empty. */
@@ -85,7 +89,7 @@ export function createHandlers(desk: Desk): Handlers {
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body.sessionKey);
-      return execFor(supervisor, body, asking, identity);
+      return execFor(supervisor, desk.callers, body, asking, identity);
     },
 
     poll: async ({ params, query }, asking) =>
@@ -95,7 +99,7 @@ export function createHandlers(desk: Desk): Handlers {
       logOf(supervisor, await visible(requester, params.runId), query),
 
     screen: async ({ params }, { requester }) => {
-      const { rows, ...rest } = await screenshot(supervisor, await visible(requester, params.runId));
+      const { rows, ...rest } = await screenshot(desk.screens, await visible(requester, params.runId));
       return { ...rest, rows: [...rows] };
     },
 
@@ -110,14 +114,14 @@ export function createHandlers(desk: Desk): Handlers {
     sendKeys: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
       const run = steered(supervisor, record);
-      await run.write(await keysFor(supervisor, record, body.keys));
+      await run.write(await keysFor(desk.screens, record, body.keys));
       return {};
     },
 
     paste: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
       const run = steered(supervisor, record);
-      const { bytes, bracketed } = await pasteFor(supervisor, record, body.text);
+      const { bytes, bracketed } = await pasteFor(desk.screens, record, body.text);
       await run.write(bytes);
       if (body.submit) await run.write("\r");
       return { bracketed };
@@ -131,15 +135,15 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     heartbeat: async ({ params }, { requester }) => {
-      steered(supervisor, await visible(requester, params.runId)).heartbeat();
+      held(supervisor, await visible(requester, params.runId)).heartbeat();
       return {};
     },
 
     kill: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const { graceMs } = body;
+      const { graceMs, reason } = body;
       const { outcome, survivors } = await supervisor.stop(record.runId, {
-        actor: requester.actor,
+        actor: reason === undefined ? requester.actor : `${requester.actor} (${reason})`,
         ...(graceMs === undefined ? {} : { graceMs }),
       });
       return { outcome, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };

@@ -1,0 +1,35 @@
+import { type Going, sees } from "../stage.js";
+import { Resident } from "../resident.js";
+import { startGateway } from "../../../src/gateway/start.js";
+import { main } from "../stage.js";
+
+/** A state directory with a gateway, whose foreground commands are its clients, as a person has it. */
+export class House extends Resident {
+  static override async started(): Promise<House> {
+    const house = new House((await Resident.open()).home);
+    await house.comeUp();
+    return house;
+  }
+
+  override get env(): NodeJS.ProcessEnv {
+    return { ...super.env, HOLDFAST_IN_PROCESS: undefined };
+  }
+
+  async comeUp(): Promise<void> {
+    await startGateway(this.home, main);
+  }
+
+  /** The gateway, killed outright. */
+  async killGateway(): Promise<void> {
+    const { pid } = await this.status();
+    process.kill(pid, "SIGKILL");
+  }
+
+  /** `holdfast run`, once its command has said that it is up; the run's id. */
+  async call(...args: readonly string[]): Promise<Going & { readonly runId: string }> {
+    const going = this.start("run", ...args);
+    await sees(going.child.stdout, "up\n");
+    const { runs } = await (await this.client()).listRuns();
+    return { ...going, runId: runs[0]?.runId ?? "" };
+  }
+}
