@@ -47,7 +47,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     overallMs: limit("timeoutMs", options.timeoutMs),
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
-  const { sessionKey, backendId, agentId } = ownership(options);
+  const { sessionKey, sessionId, backendId, agentId } = ownership(options);
   return {
     command,
     kind,
@@ -57,6 +57,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       runId,
       leaseId,
       sessionKey,
+      sessionId,
       backendId,
       agentId,
       labels,

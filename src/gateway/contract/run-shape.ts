@@ -19,6 +19,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
   runId: z.string(),
   leaseId: z.string(),
   sessionKey: z.string().nullable(),
+  sessionId: z.string().nullable(),
   backendId: z.string().nullable(),
   agentId: z.string().nullable(),
   labels: z.record(z.string(), z.string()),
@@ -85,4 +86,5 @@ export const runShape: z.ZodType<RunRecord> = z.object({
       startTime: z.int().nullable(),
     })
     .nullable(),
+  hiddenAt: z.number().nullable(),
 });

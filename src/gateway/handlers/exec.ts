@@ -3,11 +3,15 @@ import type { StreamName } from "../../anchor/host.js";
 import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { Config } from "../config.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
+import type { ExecIdentity } from "./handlers.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
+/** For what a caller leaves unsaid. */
+export type ExecDefaults = Config["defaults"];
 type Failure = AnswerOf<"exec">["failure"];
 
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
@@ -15,15 +19,16 @@ export async function execFor(
   supervisor: Supervisor,
   body: ExecBody,
   asking: Asking,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+  identity: ExecIdentity,
+  unsaid: ExecDefaults,
 ): Promise<AnswerOf<"exec">> {
-  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid);
   if (run === null) {
     const record = await mustHave(supervisor, failed.runId);
     return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
   }
   if (body.input !== undefined) feed(run, body.input);
-  const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
+  const record = body.background ? null : await endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -48,9 +53,10 @@ type Spawned =
 async function spawn(
   supervisor: Supervisor,
   body: ExecBody,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+  identity: ExecIdentity,
+  unsaid: ExecDefaults,
 ): Promise<Spawned> {
-  const options = spawnOptions(body, identity);
+  const options = spawnOptions(body, identity, unsaid);
   const pty = body.pty || body.command !== undefined;
   try {
     return { run: await supervisor.spawn(inputOf(body, pty), options), ptyFellBack: false, failed: null };
@@ -74,11 +80,9 @@ function inputOf({ argv, command, shell }: ExecBody, pty: boolean): CommandInput
   return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
 }
 
-function spawnOptions(
-  body: ExecBody,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
-): SpawnOptions {
-  const { environment, cwd, umask, onEscape, graceMs, rows, cols, sessionKey, agentId } = body;
+function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaults): SpawnOptions {
+  const { environment, cwd, umask, rows, cols, sessionKey, agentId } = body;
+  const spool = { boundBytes: unsaid["buffer-bytes"] };
   return {
     ...(environment === undefined ? {} : { inherit: environment }),
     allowEnv: body.allowEnv,
@@ -86,10 +90,12 @@ function spawnOptions(
     ...(umask === undefined ? {} : { umask }),
     labels: body.labels,
     kind: body.kind,
-    ...(onEscape === undefined ? {} : { onEscape }),
-    timeoutMs: body.kind === "service" ? 0 : body.timeoutMs,
-    noOutputTimeoutMs: body.noOutputTimeoutMs,
-    ...(graceMs === undefined ? {} : { graceMs }),
+    onEscape: body.onEscape ?? unsaid["on-escape"],
+    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? unsaid["timeout-ms"]),
+    noOutputTimeoutMs: body.noOutputTimeoutMs ?? unsaid["no-output-timeout-ms"],
+    graceMs: body.graceMs ?? unsaid["grace-ms"],
+    stdout: spool,
+    stderr: spool,
     merge: body.merge,
     stdin: body.input === undefined ? body.stdin : "pipe",
     ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),

@@ -6,19 +6,19 @@ import { screenOf } from "../../output/screen-of.js";
 import type { ScreenSnapshot } from "../../output/screen.js";
 import { waitingForInput } from "../../output/waiting-for-input.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { Supervisor } from "../../supervisor/api.js";
+import type { RunReader } from "./run-reader.js";
 
 export function withTerminal({ runId, io }: RunRecord): void {
   if (io !== "pty") throw new BadInput("runId", `run ${runId} has no terminal; start it with a PTY`);
 }
 
 /** What a run's terminal shows, drawn from its spool: no gateway needs to have watched it. */
-export async function screenshot(supervisor: Supervisor, record: RunRecord): Promise<ScreenSnapshot> {
+export async function screenshot(reader: RunReader, record: RunRecord): Promise<ScreenSnapshot> {
   withTerminal(record);
   const { rows, cols } = defaults;
-  const size = supervisor.run(record.runId)?.size ?? { rows, cols };
+  const size = reader.run(record.runId)?.size ?? { rows, cols };
   const { screen } = await screenOf(
-    (offset, maxBytes) => supervisor.readOutput(record.runId, "stdout", { offset, maxBytes }),
+    (offset, maxBytes) => reader.readOutput(record.runId, "stdout", { offset, maxBytes }),
     size,
   );
   await using _screen = screen;
@@ -26,19 +26,19 @@ export async function screenshot(supervisor: Supervisor, record: RunRecord): Pro
 }
 
 export async function keysFor(
-  supervisor: Supervisor,
+  reader: RunReader,
   record: RunRecord,
   keys: readonly string[],
 ): Promise<Uint8Array> {
-  return encodeKeys(keys, (await screenshot(supervisor, record)).modes);
+  return encodeKeys(keys, (await screenshot(reader, record)).modes);
 }
 
 export async function pasteFor(
-  supervisor: Supervisor,
+  reader: RunReader,
   record: RunRecord,
   text: string,
 ): Promise<{ readonly bytes: Uint8Array; readonly bracketed: boolean }> {
-  const { modes } = await screenshot(supervisor, record);
+  const { modes } = await screenshot(reader, record);
   return { bytes: encodePaste(text, modes), bracketed: modes.bracketedPaste };
 }
 

@@ -7,10 +7,11 @@ import { HoldfastError } from "../../errors.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { stream as streamName } from "../contract/common.js";
 import { contract } from "../contract/contract.js";
-import { isSeen, visibleRun, type Sees } from "../handlers/visible.js";
+import { visibleRun, type Sees } from "../handlers/visible.js";
 import { frame, type FromViewer, type ToViewer } from "../attach-frames.js";
 import { parse, urlOf } from "./app.js";
 import { answerFor, statusFor } from "./error-answer.js";
+import { mustBeServed, type Served } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -58,9 +59,9 @@ export class Attachments implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, served: Served | null = null): void {
     socket.on("error", () => socket.destroy());
-    this.#admit(request).then(
+    this.#admit(request, served).then(
       ({ run, url, stillSees }) =>
         this.#server.handleUpgrade(request, socket, head, (viewer) => {
           dismiss(viewer, stillSees);
@@ -76,7 +77,8 @@ export class Attachments implements AsyncDisposable {
     );
   }
 
-  async #admit(request: IncomingMessage): Promise<Admitted> {
+  async #admit(request: IncomingMessage, served: Served | null): Promise<Admitted> {
+    mustBeServed(served, request);
     const { supervisor, sees, requesterOf } = this.#parts;
     const requester = await requesterOf(request);
     const url = urlOf(request);
@@ -90,7 +92,7 @@ export class Attachments implements AsyncDisposable {
           ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
           : `run ${runId} is held by another supervisor`,
       );
-    return { run, url, stillSees: () => isSeen(sees, requester, record) };
+    return { run, url, stillSees: () => sees(requester, record.sessionId) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

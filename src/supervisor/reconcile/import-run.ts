@@ -172,6 +172,7 @@ function unknownRun(
     runId,
     leaseId: "",
     sessionKey: null,
+    sessionId: null,
     backendId: null,
     agentId: null,
     labels: {},
