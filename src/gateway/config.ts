@@ -170,9 +170,13 @@ export function checkConfig(
           const at = [...issue.path, key];
           return `${place({ path: at })}: ${at.join(".")} is no setting${suggestion(issue.path, key)}`;
         })
-      : [`${place(issue)}: ${issue.path.join(".") || "the file"}: ${issue.message}`],
+      : [`${place(issue)}: ${issue.path.join(".") || "the file"}: ${plain(issue.message)}`],
   );
   throw new BadInput("config", `${issues.join("; ")}. Nothing was changed`);
+}
+
+function plain(message: string): string {
+  return message.endsWith("received undefined") ? "is missing" : message;
 }
 
 function suggestion(table: readonly PropertyKey[], key: string): string {

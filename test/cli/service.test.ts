@@ -48,5 +48,7 @@ test("config check says what is wrong and where; show fills in what is not said"
   await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
   const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(bad.code).toBe(2);
-  expect(bad.stderr).toContain(`${path}, line 3: foreign.0.mark is no setting (did you mean marker?)`);
+  expect(bad.stderr).toContain(
+    `${path}, line 3: foreign.0.mark is no setting (there are name, marker, owner, grace-ms)`,
+  );
 });
