@@ -1,0 +1,16 @@
+// Does what dist/cli/main.js does, for one command line after another: a test of hundreds need not start Node for each.
+import { writeSync } from "node:fs";
+import { complain } from "../../../dist/cli/complain.js";
+import { runProgram } from "../../../dist/cli/program.js";
+
+process.on("message", async ({ args, mark }) => {
+  let code;
+  try {
+    code = await runProgram(["node", "holdfast", ...args]);
+  } catch (error) {
+    code = complain(error);
+  }
+  writeSync(1, mark);
+  writeSync(2, mark);
+  process.send(code);
+});
