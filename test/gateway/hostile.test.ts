@@ -157,7 +157,7 @@ test("every route with a body is in the table", () => {
 
 test("another method than a path's own is not there, on any path", async () => {
   for (const { path } of routes) {
-    const own = new Set(routes.filter((route) => route.path === path).map(({ method }) => String(method)));
+    const own = new Set<string>(routes.filter((route) => route.path === path).map(({ method }) => method));
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"].filter(
       (each) => !own.has(each),
     )) {

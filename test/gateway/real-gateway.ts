@@ -40,7 +40,7 @@ export interface RawOptions {
 }
 
 /** One for all tests of a file. A stranger lives beside it, and must outlive it; no problem may be reported. */
-export function oneGateway(options: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
+export function oneGateway(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
   const stage = { problems } as unknown as { -readonly [K in keyof RealGateway]: RealGateway[K] };
   const stranger = spawn("sleep", ["3600"], { stdio: "ignore" });
@@ -50,7 +50,7 @@ export function oneGateway(options: Pick<GatewayOptions, "config" | "requestMs">
     const onNews = (news: GatewayNews): void => {
       if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
     };
-    stage.gateway = await openGateway({ ...options, home: stage.home, onNews });
+    stage.gateway = await openGateway({ ...told, home: stage.home, onNews });
     stage.token = (await readOperatorToken(stage.home)) ?? "";
     stage.as = (token) => createClient({ socketPath: stage.socketPath, token });
     stage.client = stage.as(stage.token);

@@ -3,7 +3,9 @@ import { writeSync } from "node:fs";
 import { complain } from "../../../dist/cli/complain.js";
 import { runProgram } from "../../../dist/cli/program.js";
 
-process.on("message", async ({ args, mark }) => {
+process.on("message", ({ args, mark }) => void answer(args, mark));
+
+async function answer(args, mark) {
   let code;
   try {
     code = await runProgram(["node", "holdfast", ...args]);
@@ -13,4 +15,4 @@ process.on("message", async ({ args, mark }) => {
   writeSync(1, mark);
   writeSync(2, mark);
   process.send(code);
-});
+}
