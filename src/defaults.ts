@@ -40,6 +40,9 @@ export const defaults = {
   /** Ended runs: a week, as the field keeps them, and never so many that listing them is slow. */
   endedKeptMs: 7 * 24 * 3_600_000,
   endedKept: 10_000,
+  /** Sessions that were closed: as long as the runs they had. Questions that were answered: a month of who allowed what. */
+  sessionsKeptMs: 7 * 24 * 3_600_000,
+  approvalsKeptMs: 30 * 24 * 3_600_000,
   /** Output of ended runs in all: 256 full spools of both streams fit. */
   outputKeptBytes: 4 * 1024 * 1024 * 1024,
   /** Between two rounds of forgetting. */

@@ -170,6 +170,18 @@ export class Unauthorized extends HoldfastError {
   }
 }
 
+/** A browser's page, or a name, that is not this machine's own asks over TCP. */
+export class ForeignOrigin extends HoldfastError {
+  readonly header: string;
+  constructor(header: "Host" | "Origin", value: string) {
+    super(
+      "FOREIGN_ORIGIN",
+      `the ${header} ${JSON.stringify(value)} is not served here: only this machine's own names are; nothing was done`,
+    );
+    this.header = header;
+  }
+}
+
 export class TooLarge extends HoldfastError {
   readonly limit: number;
   constructor(limit: number) {

@@ -69,6 +69,7 @@ export type NativeObserver = Pick<
   | "anchorPath"
   | "attach"
   | "remains"
+  | "readOutput"
   | "instances"
   | "runIds"
   | "boundaries"

@@ -14,6 +14,7 @@ import {
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
 
@@ -36,6 +37,33 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   }
 }
 
+type Adder = (program: Command, finish: Finish) => void;
+
+/** By what a person wants to do. */
+const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
+  ["Run things:", addRunCommand],
+  [
+    "Look at what runs and what ran:",
+    addPsCommand,
+    addRunsCommand,
+    addLogsCommand,
+    addScreenCommand,
+    addEventsCommand,
+    addWhoCommand,
+  ],
+  ["Steer:", addAttachCommand, addProcessCommand],
+  ["Clean up:", addForeignCommand],
+  ["Agents and sessions:", addSessionsCommand, addApprovalsCommand],
+  [
+    "Gateway and setup:",
+    addGatewayCommand,
+    addServiceCommand,
+    addConfigCommand,
+    addDoctorCommand,
+    addCompletionCommand,
+  ],
+];
+
 /** The whole command line, with nothing done yet. */
 export function buildProgram(finish: Finish): Command {
   const program = new Command("holdfast")
@@ -50,21 +78,10 @@ export function buildProgram(finish: Finish): Command {
       outputError: (text, write) => write(`${line(oneLine(text), "red")}\n`),
     })
     .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
-  addRunCommand(program, finish);
-  addRunsCommand(program, finish);
-  addPsCommand(program, finish);
-  addLogsCommand(program, finish);
-  addAttachCommand(program, finish);
-  addScreenCommand(program, finish);
-  addProcessCommand(program, finish);
-  addEventsCommand(program, finish);
-  addWhoCommand(program, finish);
-  addGatewayCommand(program, finish);
-  addForeignCommand(program, finish);
-  addDoctorCommand(program, finish);
-  addServiceCommand(program, finish);
-  addConfigCommand(program, finish);
-  addCompletionCommand(program, finish);
+  for (const [heading, ...adders] of GROUPS) {
+    program.commandsGroup(heading);
+    for (const add of adders) add(program, finish);
+  }
   return program;
 }
 

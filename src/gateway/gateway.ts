@@ -6,6 +6,7 @@ import type { Problem, Supervisor } from "../supervisor/api.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisor } from "../supervisor/open.js";
 import { Callers } from "./callers.js";
+import { parseConfig, type Config } from "./config.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { StopPolicy } from "./stop.js";
@@ -23,7 +24,13 @@ export type GatewayNews =
       readonly action: string;
       readonly why: string;
     }
-  | { readonly type: "retained"; readonly records: number; readonly outputs: number }
+  | {
+      readonly type: "retained";
+      readonly records: number;
+      readonly outputs: number;
+      readonly sessions: number;
+      readonly approvals: number;
+    }
   | {
       readonly type: "problem";
       readonly runId: string | null;
@@ -35,6 +42,9 @@ export type GatewayNews =
 export interface GatewayOptions {
   readonly home?: string;
   readonly onNews: (news: GatewayNews) => void;
+  /** Default: what holds when no file says anything. */
+  readonly config?: Config;
+  readonly requestMs?: number;
 }
 
 /** A resident supervisor: holds runs, renews their leases, and looks after runs that have lost theirs. */
@@ -50,7 +60,12 @@ export interface Gateway {
 }
 
 /** Rejects when another gateway of this state directory lives. */
-export async function openGateway({ home: chosen, onNews }: GatewayOptions): Promise<Gateway> {
+export async function openGateway({
+  home: chosen,
+  onNews,
+  config = parseConfig("", ""),
+  requestMs = defaults.requestMs,
+}: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
   const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
@@ -74,6 +89,8 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     callers,
     startedAt,
     ready: () => looked,
+    config,
+    requestMs,
     problem,
   });
 
@@ -84,10 +101,11 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
+    await stopHidden(supervisor);
   };
   const retain = async (): Promise<void> => {
-    const { records, outputs } = await supervisor.retain();
-    if (records + outputs > 0) onNews({ type: "retained", records, outputs });
+    const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
+    if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
   };
   const held = async (): Promise<number> => {
     const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
@@ -121,6 +139,13 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
       onNews({ type: "down", left });
     },
   };
+}
+
+/** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
+async function stopHidden(supervisor: Supervisor): Promise<void> {
+  const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
+  for (const { runId, hiddenAt } of open)
+    if (hiddenAt !== null) void supervisor.stop(runId, { actor: "removed" }).catch(() => undefined);
 }
 
 /** One per state directory, the same over restarts: what it left it finds again. */

@@ -2,7 +2,7 @@ import { defaults } from "../defaults.js";
 import { catchUp, screenOf } from "../output/screen-of.js";
 import type { Screen, ScreenSnapshot } from "../output/screen.js";
 import type { RunRecord } from "../store/run-record.js";
-import type { Supervisor } from "../supervisor/api.js";
+import type { RunReader } from "./handlers/run-reader.js";
 
 interface Kept {
   readonly screen: Screen;
@@ -14,12 +14,12 @@ interface Kept {
  * that the next look draws only what is new.
  */
 export class Screens implements AsyncDisposable {
-  readonly #supervisor: Supervisor;
+  readonly #reader: RunReader;
   /** The one looked at last comes last. Each is a promise: whoever looks meanwhile waits for its turn. */
   readonly #kept = new Map<string, Promise<Kept>>();
 
-  constructor(supervisor: Supervisor) {
-    this.#supervisor = supervisor;
+  constructor(reader: RunReader) {
+    this.#reader = reader;
   }
 
   async snapshot({ runId }: RunRecord): Promise<ScreenSnapshot> {
@@ -39,9 +39,9 @@ export class Screens implements AsyncDisposable {
 
   async #draw(runId: string, before: Promise<Kept> | undefined): Promise<Kept> {
     const { rows, cols } = defaults;
-    const size = this.#supervisor.run(runId)?.size ?? { rows, cols };
+    const size = this.#reader.run(runId)?.size ?? { rows, cols };
     const read = (offset: number, maxBytes: number) =>
-      this.#supervisor.readOutput(runId, "stdout", { offset, maxBytes });
+      this.#reader.readOutput(runId, "stdout", { offset, maxBytes });
     const kept = await before?.catch(() => undefined);
     if (kept === undefined) return screenOf(read, size);
     try {

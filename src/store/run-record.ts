@@ -125,6 +125,8 @@ export interface RunRecord {
   readonly runId: string;
   readonly leaseId: string;
   readonly sessionKey: string | null;
+  /** The session itself: a key may be taken again. Null: a key without a session, or neither. */
+  readonly sessionId: string | null;
   readonly backendId: string | null;
   readonly agentId: string | null;
   readonly labels: Readonly<Record<string, string>>;
@@ -165,4 +167,6 @@ export interface RunRecord {
   readonly emptiness: Emptiness | null;
   /** Null: a run of ours. */
   readonly imported: ImportedFacts | null;
+  /** Since when lists leave it out; null: they do not. */
+  readonly hiddenAt: number | null;
 }

@@ -16,6 +16,7 @@ export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow
     run_id: run.runId,
     lease_id: run.leaseId,
     session_key: run.sessionKey,
+    session_id: run.sessionId,
     backend_id: run.backendId,
     agent_id: run.agentId,
     labels: JSON.stringify(run.labels),
@@ -49,6 +50,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     runId: row.run_id,
     leaseId: row.lease_id,
     sessionKey: row.session_key,
+    sessionId: row.session_id,
     backendId: row.backend_id,
     agentId: row.agent_id,
     labels: JSON.parse(row.labels) as RunRecord["labels"],
@@ -85,6 +87,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     usage: row.usage === null ? null : usageOf(row.usage),
     emptiness: row.emptiness,
     imported: row.imported === null ? null : (JSON.parse(row.imported) as RunRecord["imported"]),
+    hiddenAt: row.hidden_at,
   };
 }
 

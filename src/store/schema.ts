@@ -17,6 +17,7 @@ export interface RunRow {
   run_id: string;
   lease_id: string;
   session_key: string | null;
+  session_id: string | null;
   backend_id: string | null;
   agent_id: string | null;
   /** JSON */
@@ -72,6 +73,7 @@ export interface RunRow {
   emptiness: Emptiness | null;
   /** JSON */
   imported: string | null;
+  hidden_at: number | null;
 }
 
 export interface EventTable {

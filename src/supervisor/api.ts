@@ -50,6 +50,7 @@ export interface SpawnOptions {
   readonly stdout?: Partial<SpoolSpec>;
   readonly stderr?: Partial<SpoolSpec>;
   readonly sessionKey?: string;
+  readonly sessionId?: string;
   readonly agentId?: string;
   readonly backendId?: string;
   /** Aborting cancels the run. */
@@ -193,6 +194,8 @@ export interface Supervisor extends AsyncDisposable {
   retain(limits?: Partial<Retention>): Promise<Retained>;
   /** Stop any run of this state directory, held here or not, and say what became of it. */
   stop(runId: string, options?: CancelOptions): Promise<Stopped>;
+  /** Leave runs out of lists. Returns how many were in them. */
+  hide(runIds: readonly string[]): Promise<number>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;

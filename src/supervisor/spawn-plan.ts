@@ -53,7 +53,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
   const limits = runLimits(options.limits);
-  const { sessionKey, backendId, agentId } = ownership(options);
+  const { sessionKey, sessionId, backendId, agentId } = ownership(options);
   return {
     runId: options.runId === undefined ? null : chosenRunId(options.runId),
     command,
@@ -64,6 +64,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       runId,
       leaseId,
       sessionKey,
+      sessionId,
       backendId,
       agentId,
       labels,

@@ -152,6 +152,11 @@ class ComposedSupervisor implements Supervisor {
     return stop(this.#context, runId, options);
   }
 
+  async hide(runIds: readonly string[]): Promise<number> {
+    this.#mustBeOpen("nothing was hidden");
+    return this.#context.store.hideRuns(runIds, this.#context.clock.wall());
+  }
+
   async getRun(runId: string): Promise<RunRecord | null> {
     return this.#context.store.getRun(runId);
   }

@@ -227,20 +227,23 @@ describe.concurrent("a command that acts", () => {
     await resident.shows(runId, "again2");
   });
 
-  test.each(["process kill 4k2m", "screen 4k2m"])("inside a run starts nothing: %s", async (words) => {
-    await using resident = await Resident.open();
-    const { child, finished } = resident.startWith(
-      { HOLDFAST_RUN_ID: "run_4k2m4k2m4k2m" },
-      ...words.split(" "),
-    );
-    child.stdin.end();
-    expect(await finished).toEqual({
-      code: 125,
-      signal: null,
-      stdout: "",
-      stderr:
-        "holdfast: no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start\n",
-    });
-    expect(await readdir(resident.home)).toEqual([]);
-  });
+  test.each(["process kill 4k2m", "process clear", "sessions create --key k"])(
+    "inside a run starts nothing: %s",
+    async (words) => {
+      await using resident = await Resident.open();
+      const { child, finished } = resident.startWith(
+        { HOLDFAST_RUN_ID: "run_4k2m4k2m4k2m" },
+        ...words.split(" "),
+      );
+      child.stdin.end();
+      expect(await finished).toEqual({
+        code: 125,
+        signal: null,
+        stdout: "",
+        stderr:
+          "holdfast: no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start\n",
+      });
+      expect(await readdir(resident.home)).toEqual([]);
+    },
+  );
 });

@@ -17,6 +17,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     runId: "run_0123456789ab",
     leaseId: "lease_0123456789abcdef",
     sessionKey: null,
+    sessionId: null,
     backendId: null,
     agentId: null,
     labels: {},
@@ -62,6 +63,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     usage: null,
     emptiness: "proven",
     imported: null,
+    hiddenAt: null,
     ...facts,
   };
 }

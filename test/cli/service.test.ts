@@ -45,11 +45,16 @@ test("config check says what is wrong and where; show fills in what is not said"
   const path = join(stage.home, "config.toml");
   await writeFile(path, '[[foreign]]\nname = "x"\nmarker = "X_ID"\n');
   const good = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
-  expect(good).toMatchObject({ code: 0, stdout: `${path} can be used; foreign profiles: x\n` });
-  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show`);
+  expect(good).toMatchObject({
+    code: 0,
+    stdout: `${path} can be used; it sets foreign; foreign profiles: x\n`,
+  });
+  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show --json`);
   expect(JSON.parse(shown.stdout)).toMatchObject({ path, foreign: [{ name: "x", owner: "orphaned" }] });
   await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
   const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(bad.code).toBe(2);
-  expect(bad.stderr).toContain("foreign.0");
+  expect(bad.stderr).toContain(
+    `${path}, line 3: foreign.0.mark is no setting (there are name, marker, owner, grace-ms)`,
+  );
 });

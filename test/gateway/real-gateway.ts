@@ -7,7 +7,12 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
+import {
+  openGateway,
+  type Gateway,
+  type GatewayNews,
+  type GatewayOptions,
+} from "../../src/gateway/gateway.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 
@@ -35,7 +40,7 @@ export interface RawOptions {
 }
 
 /** One for all tests of a file. A stranger lives beside it, and must outlive it; no problem may be reported. */
-export function oneGateway(): RealGateway {
+export function oneGateway(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
   const stage = { problems } as unknown as { -readonly [K in keyof RealGateway]: RealGateway[K] };
   const stranger = spawn("sleep", ["3600"], { stdio: "ignore" });
@@ -45,7 +50,7 @@ export function oneGateway(): RealGateway {
     const onNews = (news: GatewayNews): void => {
       if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
     };
-    stage.gateway = await openGateway({ home: stage.home, onNews });
+    stage.gateway = await openGateway({ ...told, home: stage.home, onNews });
     stage.token = (await readOperatorToken(stage.home)) ?? "";
     stage.as = (token) => createClient({ socketPath: stage.socketPath, token });
     stage.client = stage.as(stage.token);

@@ -32,6 +32,7 @@ async function recordDead(house: House, count: number): Promise<void> {
         runId: newRunId(),
         leaseId: `lease_${at}`,
         sessionKey: null,
+        sessionId: null,
         backendId: null,
         agentId: null,
         labels: {},

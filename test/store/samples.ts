@@ -11,6 +11,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     runId,
     leaseId: `lease-of-${runId}`,
     sessionKey: "session-1",
+    sessionId: "ses_1",
     backendId: "codex",
     agentId: "agent-1",
     labels: { project: "holdfast", 'a "quoted" näme': "välue" },

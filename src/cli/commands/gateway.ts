@@ -32,6 +32,13 @@ Examples:
   holdfast gateway stop --runs drain --wait 10m
 `;
 
+interface RunFlags {
+  readonly json?: true;
+  readonly quiet?: true;
+  readonly listen?: string;
+  readonly logLevel?: string;
+}
+
 export function addGatewayCommand(program: Command, finish: Finish): void {
   const gateway = program
     .command("gateway")
@@ -43,10 +50,13 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .description("Look after the runs of this state directory, in the foreground, until told to stop.")
     .option("--json", "what happens, one JSON object per line, on stdout")
     .option("--quiet", "say nothing; the log has it")
+    .option("--listen <address>", "answer on this loopback address, too: 127.0.0.1:7433")
+    .addOption(new Option("--log-level <level>", "what the log keeps").choices(["info", "warn", "silent"]))
     .addHelpText("after", examples)
-    .action(async ({ json, quiet }: { readonly json?: true; readonly quiet?: true }) => {
+    .action(async ({ json, quiet, listen, logLevel }: RunFlags) => {
       const { runGateway } = await import("../gateway/run.js");
-      finish(await runGateway({ json: json === true, quiet: quiet === true }));
+      const flags = { "gateway.listen": listen, "gateway.log-level": logLevel };
+      finish(await runGateway({ json: json === true, quiet: quiet === true, flags }));
     });
   gateway
     .command("start")

@@ -13,9 +13,10 @@ export function addServiceCommand(program: Command, finish: Finish): void {
       "Write a systemd user unit for the gateway: runs get cgroups of their own, and outlive its restarts.",
     )
     .option("--print", "only show it")
-    .action(async ({ print }: { readonly print?: true }) => {
+    .option("--json", "where it was written and what it says, as JSON")
+    .action(async ({ print, json }: { readonly print?: true; readonly json?: true }) => {
       const { installService } = await import("../service/install.js");
-      finish(await installService(print === true));
+      finish(await installService(print === true, json === true));
     });
 }
 
@@ -23,21 +24,27 @@ export function addConfigCommand(program: Command, finish: Finish): void {
   const config = program
     .command("config")
     .summary("the config file")
-    .description("The config file: $HOLDFAST_CONFIG, else ~/.config/holdfast/config.toml.");
+    .description(
+      "The config file: $HOLDFAST_CONFIG, else ~/.config/holdfast/config.toml. See docs/config.md.",
+    );
   config
     .command("check")
     .summary("whether it can be used")
     .description("Say whether the config file can be used, and what is wrong if not. Only reads.")
-    .action(async () => {
+    .option("--json", "as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
       const { checkConfigFile } = await import("../service/config.js");
-      finish(await checkConfigFile());
+      finish(await checkConfigFile(json === true));
     });
   config
     .command("show")
-    .summary("what holds, with defaults filled in")
-    .description("Show the configuration that holds, with defaults filled in, as JSON. Only reads.")
-    .action(async () => {
+    .summary("what holds, and where each comes from")
+    .description(
+      "Show every setting as it holds, and whether the environment, the file or a default says so. Only reads.",
+    )
+    .option("--json", "as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
       const { showConfigFile } = await import("../service/config.js");
-      finish(await showConfigFile());
+      finish(await showConfigFile(json === true));
     });
 }

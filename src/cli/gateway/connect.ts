@@ -31,17 +31,28 @@ export async function tokenFor(home: string): Promise<string> {
   return sessionToken() ?? (await readOperatorToken(home)) ?? "";
 }
 
-/** The gateway, for a command that acts: started in the background when none runs, and said so. Never inside a run. */
-export async function needGateway(instead = ""): Promise<Connection> {
+/** The gateway, if one answers. Starts nothing. */
+export async function runningGateway(): Promise<Connection | null> {
+  return (await find())?.connection ?? null;
+}
+
+async function find(): Promise<{ readonly connection: Connection; readonly ready: boolean } | null> {
   const home = resolveHome();
   const token = await tokenFor(home);
   const found = token === "" ? null : await reach(home, token);
-  if (found?.status.ready === true) return { client: found.client, home, token };
+  if (found === null) return null;
+  return { connection: { client: found.client, home, token }, ready: found.status.ready };
+}
+
+/** The gateway, for a command that acts: started in the background when none runs, and said so. Never inside a run. */
+export async function needGateway(instead = ""): Promise<Connection> {
+  const found = await find();
+  if (found?.ready === true) return found.connection;
   if (found === null && insideRun())
     throw new GatewayUnreachable(
       `no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start${instead}`,
     );
-  const opened = await openStateDirectory(home);
+  const opened = await openStateDirectory(resolveHome());
   const { started, status } = await startGateway(opened.home);
   if (started)
     say(`started a gateway in the background (pid ${status.pid}); \`holdfast gateway stop\` stops it`, "dim");

@@ -72,9 +72,9 @@ export async function showStatus(json: boolean): Promise<number> {
   return running === null ? exitCodes.notThere : 0;
 }
 
-function line({ instanceId, pid, home, runs, startedAt, version }: Status): string {
+function line({ instanceId, pid, home, runs, startedAt, version, listen }: Status): string {
   const since = formatDuration(Math.max(0, Date.now() - startedAt));
-  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}`;
+  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}`;
 }
 
 /** Until nobody answers any more. */

@@ -167,6 +167,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
     runId: newRunId(),
     leaseId: "",
     sessionKey: each.sessionKey ?? null,
+    sessionId: null,
     backendId: null,
     agentId: each.agentId ?? null,
     labels: each.labels,

@@ -13,7 +13,10 @@ export interface Observatory extends AsyncDisposable {
 export async function openObservatory(): Promise<Observatory | null> {
   const directory = await findStateDirectory(resolveHome());
   if (directory === null) return null;
-  const machine = await observeMachineIdentity(directory.home);
-  const host = observeNatively(directory.home, machine, findAnchor());
+  const host = await observe(directory);
   return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
+}
+
+export async function observe({ home }: StateDirectory): Promise<NativeObserver> {
+  return observeNatively(home, await observeMachineIdentity(home), findAnchor());
 }

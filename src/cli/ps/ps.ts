@@ -16,6 +16,7 @@ import { formatSize } from "../size.js";
 
 export interface PsRequest {
   readonly labels: Readonly<Record<string, string>>;
+  readonly hidden: boolean;
   readonly watch: boolean;
   readonly json: boolean;
 }
@@ -30,12 +31,13 @@ export interface Shown {
 const EVERY_MS = 2_000;
 
 /** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
-export async function showProcesses({ labels, watch, json }: PsRequest): Promise<number> {
+export async function showProcesses({ labels, hidden, watch, json }: PsRequest): Promise<number> {
   await using observatory = await openObservatory();
   await using store =
     observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
   for (;;) {
-    const shown = observatory === null || store === null ? [] : await look(observatory, store, labels);
+    const shown =
+      observatory === null || store === null ? [] : await look(observatory, store, labels, hidden);
     if (json) print(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
     else {
       // Home and clear below: what is shown again does not scroll away.
@@ -53,8 +55,13 @@ async function look(
   { host }: Observatory,
   store: ReadStore,
   labels: Readonly<Record<string, string>>,
+  hidden: boolean,
 ): Promise<readonly Shown[]> {
-  const records = await store.listRuns({ states: ["starting", "running", "exiting"], labels });
+  const records = await store.listRuns({
+    states: ["starting", "running", "exiting"],
+    labels,
+    ...(hidden ? {} : { hidden: false }),
+  });
   const now = await store.now();
   const trees = await liveTrees(host, records);
   return records.map((record) => ({

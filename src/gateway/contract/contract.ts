@@ -1,6 +1,18 @@
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
-import { heartbeat, kill, log, paste, poll, remove, resize, screen, sendKeys, write } from "./process.js";
+import {
+  clear,
+  heartbeat,
+  kill,
+  log,
+  paste,
+  poll,
+  remove,
+  resize,
+  screen,
+  sendKeys,
+  write,
+} from "./process.js";
 import type { Asked, Answered, Heard } from "./route.js";
 import { getRun, listRuns } from "./runs.js";
 import { closeSession, decideApproval, listApprovals, listSessions, openSession } from "./sessions.js";
@@ -23,6 +35,7 @@ export const contract = {
   heartbeat,
   kill,
   remove,
+  clear,
   openSession,
   listSessions,
   closeSession,

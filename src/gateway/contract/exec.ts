@@ -34,8 +34,9 @@ export const execBody = z
     agentId: bounded("is empty").optional(),
     kind: z.enum(["task", "service"]).default("task"),
     onEscape: z.enum(["fail", "sweep"]).optional(),
-    timeoutMs: z.number().min(0).default(defaults.execTimeoutMs),
-    noOutputTimeoutMs: z.number().min(0).default(0),
+    /** Left out, this and the next: what the gateway is configured with. */
+    timeoutMs: z.number().min(0).optional(),
+    noOutputTimeoutMs: z.number().min(0).optional(),
     graceMs: z.number().min(0).max(86_400_000).optional(),
     /** What it may use at most; one that cannot be set here fails the run, as `limit-unavailable`. */
     limits: z
@@ -65,7 +66,7 @@ export const execBody = z
     /** Return at once; the run goes on. */
     background: z.boolean().default(false),
     /** Wait this long for the end, then return; the run goes on. */
-    yieldMs: z.number().min(10).max(120_000).default(defaults.execYieldMs),
+    yieldMs: z.number().min(10).max(120_000).optional(),
     /** Of each stream, the newest so many characters. */
     maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
   })

@@ -20,6 +20,8 @@ export const status = route({
     ready: z.boolean(),
     runs: z.int(),
     tier: z.string().nullable(),
+    /** The TCP address it answers on besides its socket; null: none. */
+    listen: z.string().nullable(),
   }),
 });
 

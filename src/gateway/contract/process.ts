@@ -38,7 +38,9 @@ export const log = route({
     /** In bytes; left out: by lines. */
     offset: count.optional(),
     maxBytes: z.coerce.number().int().min(1).max(1_048_576).default(65_536),
-    /** The newest so many lines. */
+    /** Lines to pass over, from the oldest kept; left out: the newest. */
+    skip: count.optional(),
+    /** So many lines. */
     lines: z.coerce.number().int().min(1).max(100_000).default(200),
     raw: flag.optional(),
   }),
@@ -164,5 +166,17 @@ export const remove = route({
   params: runParams,
   query: nothing,
   body: nothing,
-  answer: nothing,
+  /** Its record stays; while it is being stopped it is open, and hidden. */
+  answer: z.object({ runId: z.string(), stopping: z.boolean() }),
+});
+
+export const clear = route({
+  method: "POST",
+  path: "/v1/runs/clear",
+  summary: "Hide every ended run of the one who asks",
+  audience: "session",
+  params: nothing,
+  query: nothing,
+  body: z.strictObject({}),
+  answer: z.object({ cleared: z.int() }),
 });

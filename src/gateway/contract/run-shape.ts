@@ -21,6 +21,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
   runId: z.string(),
   leaseId: z.string(),
   sessionKey: z.string().nullable(),
+  sessionId: z.string().nullable(),
   backendId: z.string().nullable(),
   agentId: z.string().nullable(),
   labels: z.record(z.string(), z.string()),
@@ -102,4 +103,5 @@ export const runShape: z.ZodType<RunRecord> = z.object({
       startTime: z.int().nullable(),
     })
     .nullable(),
+  hiddenAt: z.number().nullable(),
 });

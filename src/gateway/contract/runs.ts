@@ -10,7 +10,10 @@ export const listRuns = route({
   audience: "session",
   params: nothing,
   query: z.strictObject({
+    /** Those that have ended, too. */
     all: flag.optional(),
+    /** Those that were removed or cleared, too. */
+    hidden: flag.optional(),
     session: z.string().optional(),
     agent: z.string().optional(),
     /** `key=value`; several are separated by commas. */

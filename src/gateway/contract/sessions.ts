@@ -62,10 +62,11 @@ export const closeSession = route({
 export const listApprovals = route({
   method: "GET",
   path: "/v1/approvals",
-  summary: "Questions that wait for an answer",
+  summary:
+    "Questions that wait for an answer; followed: these, then each question and each end of one, a line each",
   audience: "operator",
   params: nothing,
-  query: nothing,
+  query: z.strictObject({ follow: flag.optional() }),
   body: nothing,
   answer: z.object({ approvals: z.array(approvalShape) }),
 });

@@ -4,12 +4,16 @@ import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { Config } from "../config.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
 import type { Callers } from "../callers.js";
+import type { ExecIdentity } from "./handlers.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
+/** For what a caller leaves unsaid. */
+export type ExecDefaults = Config["defaults"];
 type Failure = AnswerOf<"exec">["failure"];
 
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
@@ -18,9 +22,10 @@ export async function execFor(
   callers: Callers,
   body: ExecBody,
   asking: Asking,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+  identity: ExecIdentity,
+  unsaid: ExecDefaults,
 ): Promise<AnswerOf<"exec">> {
-  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid);
   if (run === null) {
     // To whoever is at a terminal it is an error, with the step that failed.
     if (body.foreground !== undefined) throw failed;
@@ -34,7 +39,7 @@ export async function execFor(
     const begun = await mustHave(supervisor, run.runId);
     return { run: begun, running: true, failure: null, output: [], ptyFellBack };
   }
-  const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
+  const record = body.background ? null : await endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -59,9 +64,10 @@ type Spawned =
 async function spawn(
   supervisor: Supervisor,
   body: ExecBody,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+  identity: ExecIdentity,
+  unsaid: ExecDefaults,
 ): Promise<Spawned> {
-  const options = spawnOptions(body, identity);
+  const options = spawnOptions(body, identity, unsaid);
   const pty = body.pty || body.command !== undefined;
   try {
     return { run: await supervisor.spawn(inputOf(body, pty), options), ptyFellBack: false, failed: null };
@@ -85,11 +91,9 @@ function inputOf({ argv, command, shell }: ExecBody, pty: boolean): CommandInput
   return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
 }
 
-function spawnOptions(
-  body: ExecBody,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
-): SpawnOptions {
-  const { environment, cwd, umask, onEscape, graceMs, limits, rows, cols, sessionKey, agentId } = body;
+function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaults): SpawnOptions {
+  const { environment, cwd, umask, limits, rows, cols, sessionKey, agentId } = body;
+  const spool = { boundBytes: unsaid["buffer-bytes"] };
   return {
     ...(environment === undefined ? {} : { inherit: environment }),
     allowEnv: body.allowEnv,
@@ -97,11 +101,13 @@ function spawnOptions(
     ...(umask === undefined ? {} : { umask }),
     labels: body.labels,
     kind: body.kind,
-    ...(onEscape === undefined ? {} : { onEscape }),
-    timeoutMs: body.kind === "service" ? 0 : body.timeoutMs,
-    noOutputTimeoutMs: body.noOutputTimeoutMs,
-    ...(graceMs === undefined ? {} : { graceMs }),
+    onEscape: body.onEscape ?? unsaid["on-escape"],
+    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? unsaid["timeout-ms"]),
+    noOutputTimeoutMs: body.noOutputTimeoutMs ?? unsaid["no-output-timeout-ms"],
+    graceMs: body.graceMs ?? unsaid["grace-ms"],
     ...(limits === undefined ? {} : { limits }),
+    stdout: spool,
+    stderr: spool,
     merge: body.merge,
     ...(body.runId === undefined ? {} : { runId: body.runId }),
     ...(body.foreground === undefined ? {} : calledFor(body.foreground.bufferBytes)),

@@ -9,12 +9,13 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { Callers } from "../callers.js";
 import { mayBeSteered } from "../handlers/steered.js";
-import { isSeen, visibleRun, type Sees } from "../handlers/visible.js";
+import { visibleRun, type Sees } from "../handlers/visible.js";
 import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
 import { urlOf } from "./app.js";
 import { answerCall, type Call } from "./call.js";
 import { answerFor, statusFor } from "./error-answer.js";
 import { heard, stopFor } from "./heard.js";
+import { mustBeServed, type Served } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -61,9 +62,9 @@ export class Attachments implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, served: Served | null = null): void {
     socket.on("error", () => socket.destroy());
-    this.#admit(request).then(
+    this.#admit(request, served).then(
       (admitted) =>
         this.#server.handleUpgrade(request, socket, head, (viewer) => {
           dismiss(viewer, admitted.stillSees);
@@ -79,7 +80,8 @@ export class Attachments implements AsyncDisposable {
     );
   }
 
-  async #admit(request: IncomingMessage): Promise<Admitted> {
+  async #admit(request: IncomingMessage, served: Served | null): Promise<Admitted> {
+    mustBeServed(served, request);
     const { supervisor, sees, requesterOf } = this.#parts;
     const requester = await requesterOf(request);
     const url = urlOf(request);
@@ -96,7 +98,7 @@ export class Attachments implements AsyncDisposable {
           ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
           : `run ${runId} is held by another supervisor`,
       );
-    return { requester, record, run, url, stillSees: () => isSeen(sees, requester, record) };
+    return { requester, record, run, url, stillSees: () => sees(requester, record.sessionId) };
   }
 
   async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {

@@ -73,7 +73,7 @@ export class SqliteSessionStore implements SessionStore {
     const { numAffectedRows = 0n } = await sql`
       with going as (
         select id, lineage from sessions
-        where closed_at < ${closedBefore} and not exists (select 1 from runs where session_key = sessions.key)
+        where closed_at < ${closedBefore} and not exists (select 1 from runs where session_id = sessions.id)
       ), named as (
         select value as id from sessions, json_each(lineage) where sessions.id not in (select id from going)
       )

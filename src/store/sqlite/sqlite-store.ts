@@ -149,6 +149,13 @@ export class SqliteStore extends SqliteSessionStore implements Store {
     this.#write(events, () => true);
   }
 
+  async hideRuns(runIds: readonly string[], at: number): Promise<number> {
+    const hide = this.#db.updateTable("runs").set({ hidden_at: at }).where("hidden_at", "is", null);
+    return this.#connection.transaction(
+      () => runIds.filter((runId) => this.#changed(hide.where("run_id", "=", runId))).length,
+    );
+  }
+
   async deleteRuns(runIds: readonly string[]): Promise<number> {
     return this.#connection.transaction(() => runIds.filter((runId) => this.#deleteRun(runId)).length);
   }

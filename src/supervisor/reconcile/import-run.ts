@@ -169,6 +169,7 @@ function unknownRun(
     runId,
     leaseId: "",
     sessionKey: null,
+    sessionId: null,
     backendId: null,
     agentId: null,
     labels: {},

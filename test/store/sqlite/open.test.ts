@@ -52,6 +52,7 @@ test("the store is a WAL database that only its owner can read", async () => {
     { id: 3, name: "origin" },
     { id: 4, name: "sessions" },
     { id: 5, name: "limits" },
+    { id: 7, name: "session-of-run" },
   ]);
   db.close();
 });
@@ -60,7 +61,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
   await createStore();
   tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
-  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 5)");
+  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 7)");
   expect(error.message).toContain("Upgrade Holdfast");
   const db = new DatabaseSync(path);
   expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
@@ -69,7 +70,11 @@ test("a store written by a newer version is refused, says what to do, and is lef
 
 test("a schema half applied by an older version is completed", async () => {
   await createStore();
-  tamper(`alter table runs drop column limits; alter table runs drop column exit_limit; drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
+  tamper(`alter table runs drop column limits; alter table runs drop column exit_limit; 
+    drop trigger runs_exited_is_final; drop index runs_of_session_id;
+    alter table runs drop column session_id; alter table runs drop column hidden_at;
+    create trigger runs_exited_is_final before update on runs when old.state = 'exited' begin select 1; end;
+    drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
     drop index runs_ended; alter table runs drop column imported; alter table runs drop column origin_instance_id;
     drop table run_events; delete from holdfast_migrations where id >= 2`);
   await using store = await openSqliteStore({ path });
