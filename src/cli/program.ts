@@ -70,7 +70,6 @@ export function buildProgram(finish: Finish): Command {
     .description("Own every process your agents start, until each is provably gone.")
     .version(version(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print help")
-    .helpCommand("help [command]", "print help for a command")
     // Options of the commands that are run belong to them, so our own must come before them.
     .enablePositionalOptions()
     .exitOverride()
@@ -82,6 +81,8 @@ export function buildProgram(finish: Finish): Command {
     program.commandsGroup(heading);
     for (const add of adders) add(program, finish);
   }
+  // In the last group: it goes where the group is that was named before it.
+  program.helpCommand("help [command]", "print help for a command");
   return program;
 }
 

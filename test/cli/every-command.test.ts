@@ -1,6 +1,6 @@
 import type { Option } from "commander";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { runProgram } from "../../src/cli/program.js";
+import { buildProgram, runProgram } from "../../src/cli/program.js";
 import { everyCommand } from "./commands.js";
 import { Many } from "./many.js";
 import { Resident } from "./resident.js";
@@ -86,6 +86,21 @@ test.each([
   const answer = await parsed(...line.split(" "));
   expectUsage(answer);
   expect(answer.said).toContain(said);
+});
+
+test("help names every command under what a person wants to do", async () => {
+  const help = buildProgram(() => undefined).helpInformation();
+  const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
+  expect(headings).toEqual([
+    "Options",
+    "Run things",
+    "Look at what runs and what ran",
+    "Steer",
+    "Clean up",
+    "Agents and sessions",
+    "Gateway and setup",
+  ]);
+  for (const [path] of commands) expect(help).toMatch(new RegExp(`^  ${path.split(" ")[0] ?? ""} `, "m"));
 });
 
 /** Words after the first, for those that need more. */

@@ -9,6 +9,7 @@ import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
 import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
+import { newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
 
@@ -68,12 +69,54 @@ test("a store written by a newer version is refused, says what to do, and is lef
   db.close();
 });
 
+/** As the store was before runs knew their sessions. */
+const BEFORE_SESSIONS_OF_RUNS = `
+  drop trigger runs_exited_is_final; drop index runs_of_session_id;
+  alter table runs drop column session_id; alter table runs drop column hidden_at;
+  create trigger runs_exited_is_final before update on runs when old.state = 'exited'
+  begin select raise(abort, 'an exited run never changes'); end;
+  delete from holdfast_migrations where id >= 7;`;
+
+test("runs from before are given the session that had their key when they began, ended ones too", async () => {
+  const first = newSession({ key: "k", createdAt: 100, lineage: [] });
+  const second = newSession({ key: "k", createdAt: 300, lineage: [] });
+  const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
+  const stranger = newRun({ sessionKey: "no session's", createdAt: 150 });
+  {
+    await using store = await openSqliteStore({ path });
+    await store.createSession(first);
+    await store.closeSession(first.id, "a", 200);
+    await store.createSession(second);
+    for (const run of [...runs, stranger]) await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+  }
+  tamper(BEFORE_SESSIONS_OF_RUNS);
+  await using store = await openSqliteStore({ path });
+  const ids = await Promise.all(
+    [...runs, stranger].map(async ({ runId }) => (await store.getRun(runId))?.sessionId),
+  );
+  expect(ids).toEqual([null, first.id, null, second.id, null]);
+});
+
+test("an ended run can be hidden, and nothing be changed along with it", async () => {
+  {
+    await using store = await openSqliteStore({ path });
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+  }
+  for (const change of [
+    "exit_code = 9",
+    "hidden_at = 1, exit_code = 9",
+    "hidden_at = 1, updated_at = 2",
+    "hidden_at = null",
+  ])
+    expect(() => tamper(`update runs set ${change}`)).toThrow("an exited run never changes");
+  tamper("update runs set hidden_at = 1");
+  expect(() => tamper("update runs set hidden_at = 2")).toThrow("an exited run never changes");
+});
+
 test("a schema half applied by an older version is completed", async () => {
   await createStore();
-  tamper(`alter table runs drop column limits; alter table runs drop column exit_limit; 
-    drop trigger runs_exited_is_final; drop index runs_of_session_id;
-    alter table runs drop column session_id; alter table runs drop column hidden_at;
-    create trigger runs_exited_is_final before update on runs when old.state = 'exited' begin select 1; end;
+  tamper(`${BEFORE_SESSIONS_OF_RUNS}
+    alter table runs drop column limits; alter table runs drop column exit_limit;
     drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
     drop index runs_ended; alter table runs drop column imported; alter table runs drop column origin_instance_id;
     drop table run_events; delete from holdfast_migrations where id >= 2`);
