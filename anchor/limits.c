@@ -29,6 +29,7 @@ static const struct {
 /* Of our run: the v1 directories it is in, and what it may use. */
 static int v1[LIMITS] = {-1, -1, -1};
 static uint64_t asked[LIMITS];
+static bool decided; /* this process has a run, and knows whether it has v1 directories */
 
 /* ---- where controllers are ---- */
 
@@ -108,6 +109,11 @@ static bool same_program(pid_t pid) {
   return stat(path, &theirs) == 0 && stat("/proc/self/exe", &ours) == 0 && theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
 }
 
+static bool is_service(const char *path) {
+  size_t length = strlen(path);
+  return length > 8 && strcmp(path + length - 8, ".service") == 0;
+}
+
 /*
  * A cgroup that hands out controllers may have no processes of its own. Those of ours go to `sup`: the supervisor that asks,
  * other processes of this binary, and a container's first process. When there is anybody else, everybody stays. Nor is anything moved out of a systemd
@@ -116,10 +122,9 @@ static bool same_program(pid_t pid) {
 static bool make_room(const char *here, const char *sup, pid_t supervisor) {
   static char text[LIST_SIZE];
   char path[PATH_SIZE + 32], number[24];
-  size_t length = strlen(here);
   snprintf(path, sizeof path, "%s/cgroup.procs", here);
   errno = EBUSY;
-  if ((length > 8 && strcmp(here + length - 8, ".service") == 0) || slurp(path, text, sizeof text) < 0) return false;
+  if (is_service(here) || slurp(path, text, sizeof text) < 0) return false;
   for (int moving = 0; moving < 2; moving++) {
     char *at = text, *end;
     for (long pid; (pid = strtol(at, &end, 10)) > 0; at = end) {
@@ -146,7 +151,8 @@ static bool enable(const char *directory, int kind, pid_t supervisor, char *why,
     if (i < 2 && has_controller(chain[i + 1], kinds[kind].controller)) continue;
     if (write_in(chain[i], "cgroup.subtree_control", word)) continue;
     if (i == 0 && errno == EBUSY && make_room(chain[0], sup, supervisor) && write_in(chain[0], "cgroup.subtree_control", word)) continue;
-    const char *busy = "it has other processes in it, so it cannot hand out controllers";
+    const char *busy = is_service(chain[i]) ? "the unit needs DelegateSubgroup=holdfast-gateway (systemd 254)"
+                                            : "it has other processes in it, so it cannot hand out controllers";
     snprintf(why, size, "%s: %.120s: %s", kinds[kind].controller, chain[i], errno == EBUSY ? busy : strerror(errno));
     return false;
   }
@@ -188,21 +194,21 @@ static bool set_v1(const struct boundary *boundary, int kind, uint64_t value, ch
 }
 
 bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS], pid_t supervisor, char *why, size_t size) {
+  decided = true;
   for (int kind = 0; kind < LIMITS; kind++) {
     if (limits[kind] == 0) continue;
     asked[kind] = limits[kind];
     why[0] = 0;
-    errno = ENOTSUP;
     if (boundary->cgroup < 0) {
       snprintf(why, size, "%s: it needs a cgroup of the run's own: %.200s", kinds[kind].controller, boundary->note);
-      return false;
+      return errno = ENOTSUP, false;
     }
     if (set_v2(boundary, kind, limits[kind], supervisor, why, size) || (why[0] == 0 && set_v1(boundary, kind, limits[kind], why, size)))
       continue;
     if (why[0] == 0)
       snprintf(why, size, "%s: neither the cgroup that %.120s is in nor a cgroup v1 hierarchy has this controller", kinds[kind].controller,
                boundary->path);
-    return false;
+    return errno = ENOTSUP, false; /* the reason is in words: a number such as EACCES would be taken for the command's */
   }
   return true;
 }
@@ -216,7 +222,7 @@ bool limits_join(void) {
 void limits_remove(const char *recorded) {
   char base[PATH_SIZE], leaf[PATH_SIZE];
   for (int kind = 0; kind < LIMITS; kind++) {
-    if (!v1_names(kind, recorded, base, leaf)) continue;
+    if ((decided && v1[kind] < 0) || !v1_names(kind, recorded, base, leaf)) continue;
     int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dir < 0) continue;
     remove_tree(dir);
