@@ -3,9 +3,10 @@ import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { listBoundaries } from "./boundaries.js";
-import { findAnchor, installAnchor } from "./binary.js";
+import { installAnchor } from "./binary.js";
 import { launcherListens } from "./connect.js";
 import type { Attempt } from "./failure.js";
+import { findAnchor, requireSameRelease } from "./find.js";
 import { type Answer, greet } from "./handshake.js";
 import type {
   AnchorHost,
@@ -58,7 +59,9 @@ const STARTS_AT_ONCE = 32;
 
 /** Puts the binary in place; the launcher is started by the first run. Rejects with AnchorUnusable. */
 export async function openNativeHost(options: NativeHostOptions): Promise<NativeHost> {
-  const anchorPath = await installAnchor(options.home, options.anchorSource ?? findAnchor());
+  const source = options.anchorSource ?? findAnchor();
+  requireSameRelease(source);
+  const anchorPath = await installAnchor(options.home, source);
   return new Native(options, anchorPath);
 }
 

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { packageVersion } from "../anchor/package-version.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
 import { openSqliteStore } from "../store/sqlite/open.js";
@@ -58,7 +58,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     hidden: new Set(),
     about: async () => ({
       instanceId: supervisor.instanceId,
-      version: version(),
+      version: packageVersion(),
       pid: process.pid,
       home,
       startedAt,
@@ -132,9 +132,4 @@ function seesRuns(sessions: Sessions): Sees {
     if (self === null || self.closedAt !== null || row === null) return Infinity;
     return sessions.requesterSees(self, row).visible ? row.createdAt : Infinity;
   };
-}
-
-export function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
 }

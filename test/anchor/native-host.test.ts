@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from "../../src/anchor/host.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";

@@ -1,4 +1,4 @@
-import { findAnchor } from "../../anchor/binary.js";
+import { findAnchor } from "../../anchor/find.js";
 import { observeNatively, type NativeObserver } from "../../anchor/native-host.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
