@@ -6,7 +6,7 @@ import * as origin from "./migrations/0003-origin.js";
 import * as sessions from "./migrations/0004-sessions.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
-const migrations = [
+export const migrations = [
   { id: 1, name: "runs", sql: runs.sql },
   { id: 2, name: "run-events", sql: runEvents.sql },
   { id: 3, name: "origin", sql: origin.sql },
