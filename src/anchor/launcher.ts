@@ -103,9 +103,9 @@ export class Launcher {
       frame: HOLD,
       expected: "launcher",
       withinMs: defaults.launcherReadyMs,
-      next: (answer, wire) => {
+      next: ({ protocol }, wire) => {
         held = wire;
-        this.#protocol = Math.min(answer.protocol, PROTOCOL);
+        this.#protocol = Math.min(protocol, PROTOCOL);
         return this.#hear(wire);
       },
     });

@@ -1,5 +1,4 @@
-import { findAnchor } from "../../anchor/find.js";
-import { observeNatively, type NativeObserver } from "../../anchor/native-host.js";
+import type { NativeObserver } from "../../anchor/native-host.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 
@@ -13,6 +12,10 @@ export interface Observatory extends AsyncDisposable {
 export async function openObservatory(): Promise<Observatory | null> {
   const directory = await findStateDirectory(resolveHome());
   if (directory === null) return null;
+  const [{ findAnchor }, { observeNatively }] = await Promise.all([
+    import("../../anchor/find.js"),
+    import("../../anchor/native-host.js"),
+  ]);
   const machine = await observeMachineIdentity(directory.home);
   const host = observeNatively(directory.home, machine, findAnchor());
   return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
