@@ -241,7 +241,7 @@ static bool greet(struct connection *connection, const struct frame *frame) {
   char id[sizeof run.id], key[sizeof run.key];
   uint64_t protocol = 0, epoch = 0;
   if (!frame_number(frame, T_PROTOCOL, &protocol) || protocol < 1 || protocol > PROTOCOL) {
-    refuse(connection, "protocol", "this anchor speaks protocol 1");
+    refuse(connection, "protocol", "this anchor is older than the supervisor; PROTOCOL says what it speaks");
     return false;
   }
   if (!frame_text(frame, T_KEY, key, sizeof key) || !same_key(key, run.key)) {

@@ -126,7 +126,9 @@ static void json_identity(struct json *json, const char *key, const struct ident
 bool save_facts(void) {
   char text[4096];
   struct json json = {.data = text, .size = sizeof text};
-  json_raw(&json, "{\"protocol\":1,\"runId\":");
+  json_raw(&json, "{\"protocol\":");
+  json_number(&json, PROTOCOL);
+  json_raw(&json, ",\"runId\":");
   json_string(&json, run.id);
   json_raw(&json, ",\"instanceId\":");
   json_string(&json, run.instance);
@@ -166,7 +168,7 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   char cwd[4096] = "";
   uint64_t umask_value = 0;
   bool ok = frame_text(&start, T_RUN_ID, run.id, sizeof run.id) && strcmp(run.id, run_id) == 0 &&
-            number_or(&start, T_PROTOCOL, 0) == PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
+            number_or(&start, T_PROTOCOL, 0) >= 1 && number_or(&start, T_PROTOCOL, 0) <= PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
             frame_text(&start, T_KEY, run.key, sizeof run.key) && strlen(run.key) >= 32 &&
             take_list(&start, T_ARG, text, argv, ARGUMENTS_MAX) != NULL && argv[0] != NULL &&
             take_list(&start, T_ENV, text + START_MAX, env, ARGUMENTS_MAX) != NULL;

@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { arch, cpus, release } from "node:os";
 
 const parts = [
+  ["startup.mjs", "20"],
   ["spawn.mjs", "400"],
   ["spawn.mjs", "100", "1024"],
   ["kill.mjs"],

@@ -3,9 +3,10 @@ import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { listBoundaries } from "./boundaries.js";
-import { findAnchor, installAnchor } from "./binary.js";
+import { installAnchor } from "./binary.js";
 import { launcherListens } from "./connect.js";
 import type { Attempt } from "./failure.js";
+import { findAnchor, requireSameRelease } from "./find.js";
 import { type Answer, greet } from "./handshake.js";
 import type {
   AnchorHost,
@@ -30,6 +31,7 @@ import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
 import { listMarked } from "./marked.js";
+import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
 import { reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
@@ -58,7 +60,9 @@ const STARTS_AT_ONCE = 32;
 
 /** Puts the binary in place; the launcher is started by the first run. Rejects with AnchorUnusable. */
 export async function openNativeHost(options: NativeHostOptions): Promise<NativeHost> {
-  const anchorPath = await installAnchor(options.home, options.anchorSource ?? findAnchor());
+  const source = options.anchorSource ?? findAnchor();
+  requireSameRelease(source);
+  const anchorPath = await installAnchor(options.home, source);
   return new Native(options, anchorPath);
 }
 
@@ -126,9 +130,12 @@ class Native implements NativeHost {
     const run = { instanceId: this.#instances.own, runId: spec.runId };
     // Also checks the id before anything is started.
     this.#directory(run);
-    const frame = startFrame(spec, this.#speaker, randomBytes(32).toString("hex"));
+    const key = randomBytes(32).toString("hex");
+    const frame = startFrame(PROTOCOL, spec, this.#speaker, key);
+    const frameIn = (protocol: number): Buffer =>
+      protocol === PROTOCOL ? frame : startFrame(protocol, spec, this.#speaker, key);
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
-    const { link, answer } = await this.#starts.pass(() => this.#launch(run, frame, attempt));
+    const { link, answer } = await this.#starts.pass(() => this.#launch(run, frameIn, attempt));
     if (link !== null) return link;
     throw startFailure(spec.runId, answer, attempt);
   }
@@ -137,12 +144,16 @@ class Native implements NativeHost {
     const key = await this.#runsOf(run).key(run.runId);
     if (key === null) return null;
     const path = join(this.#directory(run), "sock");
-    const { link, answer } = await this.#open(
-      run,
-      path,
-      helloFrame(run.runId, epoch, this.#speaker, key),
-      null,
-    );
+    const greetIn = (protocol: number): Promise<Opening> =>
+      this.#open(run, path, helloFrame(protocol, run.runId, epoch, this.#speaker, key), null);
+    let { link, answer } = await greetIn(PROTOCOL);
+    // Started before an upgrade: it says what it speaks.
+    if (
+      answer.type === "refused" &&
+      answer.refusal.codeName === "protocol" &&
+      answer.refusal.protocol === FORMER_PROTOCOL
+    )
+      ({ link, answer } = await greetIn(FORMER_PROTOCOL));
     if (link !== null) return link;
     if (answer.type === "closed" && isGone(answer.error)) return null;
     throw attachFailure(run.runId, path, answer);
@@ -223,9 +234,11 @@ class Native implements NativeHost {
     return this.#runsOf(run).of(run.runId);
   }
 
-  async #launch(run: RunAddress, frame: Buffer, attempt: Attempt): Promise<Opening> {
+  async #launch(run: RunAddress, frameIn: (protocol: number) => Buffer, attempt: Attempt): Promise<Opening> {
+    const ask = (): Promise<Opening> =>
+      this.#open(run, this.#launcher.socketPath, frameIn(this.#launcher.protocol), attempt);
     const held = await this.#launcher.hold();
-    const opening = await this.#open(run, this.#launcher.socketPath, frame, attempt);
+    const opening = await ask();
     if (opening.answer.type !== "closed" || !isGone(opening.answer.error)) return opening;
     // Its anchor died, or the launcher did: which of its connections breaks first is chance, but then nobody listens.
     const listens =
@@ -234,7 +247,7 @@ class Native implements NativeHost {
     this.#launcher.letGo(held);
     // Without a GO nothing has run, so a new launcher may be asked for the same.
     await this.#launcher.hold();
-    return this.#open(run, this.#launcher.socketPath, frame, attempt);
+    return ask();
   }
 
   async #open(run: RunAddress, path: string, frame: Buffer, attempt: Attempt | null): Promise<Opening> {

@@ -1,6 +1,9 @@
 /** The numbers of `docs/anchor-protocol.md`: which fields each message has, under which tag. */
 
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
+
+/** Anchors outlive upgrades: a supervisor speaks the version before its own, too. */
+export const FORMER_PROTOCOL = 1;
 
 /** Frame length limits, which both sides enforce. START carries a whole environment. */
 export const START_MAX_BYTES = 4 * 1024 * 1024;
@@ -179,7 +182,10 @@ export const messages = {
   stopping: { type: 70, fields: { reason, actor, requestId } },
   survivors: { type: 71, fields: { json } },
   exited: { type: 72, fields: { json } },
-  refused: { type: 73, fields: { codeName: one("text", 36), message, epoch: maybe(epoch) } },
+  refused: {
+    type: 73,
+    fields: { codeName: one("text", 36), message, protocol: maybe(protocol), epoch: maybe(epoch) },
+  },
   launcher: {
     type: 74,
     fields: { protocol, ...identity, cgroup: maybe(one("text", 16)), tierNote: maybe(one("text", 15)) },

@@ -2,7 +2,6 @@ import { isAbsolute } from "node:path";
 import { BadInput } from "../errors.js";
 import type { AnchorLink, AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
 import { encodeMessage } from "./message.js";
-import { PROTOCOL } from "./protocol.js";
 
 /** Who speaks: the same on every connection of one supervisor. */
 export interface Speaker {
@@ -17,13 +16,13 @@ const PATH_MAX = 4096;
 /** What an anchor has room for. */
 const STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
 
-export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buffer {
+export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, key: string): Buffer {
   const { policy, limits } = spec;
   return encodeMessage(
     "start",
     {
       runId: spec.runId,
-      protocol: PROTOCOL,
+      protocol,
       instanceId: speaker.instanceId,
       incarnation: speaker.incarnation,
       epoch: spec.epoch,
@@ -59,8 +58,14 @@ export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buff
   );
 }
 
-export function helloFrame(runId: string, epoch: number, speaker: Speaker, key: string): Buffer {
-  return encodeMessage("hello", { protocol: PROTOCOL, runId, ...speaker, epoch, key });
+export function helloFrame(
+  protocol: number,
+  runId: string,
+  epoch: number,
+  speaker: Speaker,
+  key: string,
+): Buffer {
+  return encodeMessage("hello", { protocol, runId, ...speaker, epoch, key });
 }
 
 /** Who asks for a stop must get it, so what would be refused as too long is cut instead. */

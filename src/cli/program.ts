@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
+import { packageVersion } from "../anchor/package-version.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
@@ -68,7 +68,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
 export function buildProgram(finish: Finish): Command {
   const program = new Command("holdfast")
     .description("Own every process your agents start, until each is provably gone.")
-    .version(version(), "-V, --version", "print the version")
+    .version(packageVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print help")
     // Options of the commands that are run belong to them, so our own must come before them.
     .enablePositionalOptions()
@@ -93,9 +93,4 @@ function oneLine(text: string): string {
     .replace(/^error: /, "")
     .replace(/\n\(Did you mean/, " (did you mean")
     .replaceAll(/\s*\n\s*/g, " ");
-}
-
-function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
 }

@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
-import { findAnchor } from "../anchor/binary.js";
-import { observeNatively } from "../anchor/native-host.js";
 import type { RequestListener } from "node:http";
+import { findAnchor } from "../anchor/find.js";
+import { observeNatively } from "../anchor/native-host.js";
+import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
@@ -80,7 +80,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     defaults: config.defaults,
     about: async () => ({
       instanceId: supervisor.instanceId,
-      version: version(),
+      version: packageVersion(),
       pid: process.pid,
       home,
       startedAt,
@@ -174,9 +174,4 @@ function seesRuns(sessions: Sessions): Sees {
     if (self === null || self.closedAt !== null || row === null) return false;
     return sessions.requesterSees(self, row).visible;
   };
-}
-
-export function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
 }

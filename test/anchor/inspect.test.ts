@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { inspect } from "../../src/anchor/inspect.js";
 import { anchorEnv } from "../../src/anchor/launcher-process.js";
 import { BadInput } from "../../src/errors.js";

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { lookAtLimits } from "../../src/anchor/look-at-limits.js";
 
 /** Null: every limit can be set by whoever runs the suite, whatever else is in its cgroup. Otherwise the reason to skip. */

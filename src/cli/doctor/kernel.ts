@@ -2,8 +2,8 @@ import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
-import { findAnchor } from "../../anchor/binary.js";
 import { DELEGATION } from "../../anchor/delegation.js";
+import { findAnchor, requireSameRelease } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
 import { lookAtLimits, type LimitPlace } from "../../anchor/look-at-limits.js";
 import { bad, ok, warn, type Check } from "./check.js";
@@ -25,6 +25,7 @@ async function identities(): Promise<Check> {
   const name = "anchor";
   const path = findAnchor();
   try {
+    requireSameRelease(path);
     const [self] = await inspect(path, [process.pid], { brief: true });
     if (self?.alive !== true)
       return bad(name, `${path} runs, but does not see this process`, "mount /proc for this pid namespace");

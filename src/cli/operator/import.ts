@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { findAnchor } from "../../anchor/binary.js";
+import { findAnchor } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";

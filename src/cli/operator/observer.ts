@@ -1,5 +1,4 @@
-import { findAnchor } from "../../anchor/binary.js";
-import { observeNatively, type NativeObserver } from "../../anchor/native-host.js";
+import type { NativeObserver } from "../../anchor/native-host.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 
@@ -18,5 +17,9 @@ export async function openObservatory(): Promise<Observatory | null> {
 }
 
 export async function observe({ home }: StateDirectory): Promise<NativeObserver> {
+  const [{ findAnchor }, { observeNatively }] = await Promise.all([
+    import("../../anchor/find.js"),
+    import("../../anchor/native-host.js"),
+  ]);
   return observeNatively(home, await observeMachineIdentity(home), findAnchor());
 }

@@ -4,12 +4,12 @@ import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
+import { openStoreForReading } from "../runs/read-store.js";
 import { careOf, statusOf } from "../runs/status.js";
 import { table } from "../runs/table.js";
 import { formatSize } from "../size.js";
@@ -33,8 +33,7 @@ const EVERY_MS = 2_000;
 /** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
 export async function showProcesses({ labels, hidden, watch, json }: PsRequest): Promise<number> {
   await using observatory = await openObservatory();
-  await using store =
-    observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
+  await using store = await openStoreForReading();
   for (;;) {
     const shown =
       observatory === null || store === null ? [] : await look(observatory, store, labels, hidden);

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { isRunId } from "../../supervisor/ids.js";
 import { nothing, outputPiece } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
@@ -93,8 +94,7 @@ export const failureKind = z
   .nullable();
 
 export const exec = route({
-  method: "POST",
-  path: "/v1/exec",
+  ...addresses.exec,
   summary: "Run a command; wait for its end, or for a while",
   audience: "session",
   params: nothing,

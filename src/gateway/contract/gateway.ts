@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { count, flag, nothing } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 
 export const status = route({
-  method: "GET",
-  path: "/v1/gateway",
+  ...addresses.status,
   summary: "How the gateway is",
   audience: "session",
   params: nothing,
@@ -26,8 +26,7 @@ export const status = route({
 });
 
 export const stop = route({
-  method: "POST",
-  path: "/v1/gateway/stop",
+  ...addresses.stop,
   summary: "Stop the gateway",
   audience: "operator",
   params: nothing,
@@ -42,8 +41,7 @@ export const stop = route({
 
 /** Not followed: one page. Followed: the same objects, one per line, until the caller leaves. */
 export const events = route({
-  method: "GET",
-  path: "/v1/events",
+  ...addresses.events,
   summary: "What happened, in order; replayable by sequence number",
   audience: "session",
   params: nothing,

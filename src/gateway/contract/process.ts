@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { count, flag, nothing, outputPiece, runParams, stream, survivor } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
 /** News of a run: what it wrote since, whether it waits, how it ended. Waits for some, up to 30 s; consumes nothing. */
 export const poll = route({
-  method: "GET",
-  path: "/v1/runs/{runId}/poll",
+  ...addresses.poll,
   summary: "Wait for news of a run",
   audience: "session",
   params: runParams,
@@ -28,8 +28,7 @@ export const poll = route({
 });
 
 export const log = route({
-  method: "GET",
-  path: "/v1/runs/{runId}/log",
+  ...addresses.log,
   summary: "A page of a run's output",
   audience: "session",
   params: runParams,
@@ -49,8 +48,7 @@ export const log = route({
 });
 
 export const write = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/write",
+  ...addresses.write,
   summary: "Bytes for a run's input",
   audience: "session",
   params: runParams,
@@ -70,8 +68,7 @@ export const write = route({
 });
 
 export const sendKeys = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/keys",
+  ...addresses.sendKeys,
   summary: "Press keys in a run's terminal",
   audience: "session",
   params: runParams,
@@ -81,8 +78,7 @@ export const sendKeys = route({
 });
 
 export const paste = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/paste",
+  ...addresses.paste,
   summary: "Paste text, bracketed when the program asked for it",
   audience: "session",
   params: runParams,
@@ -96,8 +92,7 @@ export const paste = route({
 });
 
 export const resize = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/resize",
+  ...addresses.resize,
   summary: "Change a run's terminal size",
   audience: "session",
   params: runParams,
@@ -107,8 +102,7 @@ export const resize = route({
 });
 
 export const screen = route({
-  method: "GET",
-  path: "/v1/runs/{runId}/screen",
+  ...addresses.screen,
   summary: "What a PTY program shows now",
   audience: "session",
   params: runParams,
@@ -124,8 +118,7 @@ export const screen = route({
 });
 
 export const kill = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/kill",
+  ...addresses.kill,
   summary: "Stop a run; answers when it is gone, or with who is left",
   audience: "session",
   params: runParams,
@@ -148,8 +141,7 @@ export const kill = route({
 });
 
 export const heartbeat = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/heartbeat",
+  ...addresses.heartbeat,
   summary: "Vouch that a silent run is making progress",
   audience: "session",
   params: runParams,
@@ -159,8 +151,7 @@ export const heartbeat = route({
 });
 
 export const remove = route({
-  method: "DELETE",
-  path: "/v1/runs/{runId}",
+  ...addresses.remove,
   summary: "Hide a run; stop it if it is running",
   audience: "session",
   params: runParams,

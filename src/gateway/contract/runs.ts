@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { flag, nothing, runParams } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
 export const listRuns = route({
-  method: "GET",
-  path: "/v1/runs",
+  ...addresses.listRuns,
   summary: "Runs, newest first",
   audience: "session",
   params: nothing,
@@ -25,8 +25,7 @@ export const listRuns = route({
 });
 
 export const getRun = route({
-  method: "GET",
-  path: "/v1/runs/{runId}",
+  ...addresses.getRun,
   summary: "One run's record",
   audience: "session",
   params: runParams,

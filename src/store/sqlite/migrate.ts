@@ -8,7 +8,7 @@ import * as limits from "./migrations/0005-limits.js";
 import * as sessionOfRun from "./migrations/0007-session-of-run.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
-const migrations = [
+export const migrations = [
   { id: 1, name: "runs", sql: runs.sql },
   { id: 2, name: "run-events", sql: runEvents.sql },
   { id: 3, name: "origin", sql: origin.sql },
