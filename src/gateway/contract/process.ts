@@ -162,8 +162,7 @@ export const remove = route({
 });
 
 export const clear = route({
-  method: "POST",
-  path: "/v1/runs/clear",
+  ...addresses.clear,
   summary: "Hide every ended run of the one who asks",
   audience: "session",
   params: nothing,
