@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,6 +10,7 @@ import type { AnswerOf } from "../../src/gateway/contract/contract.js";
 import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { removeHome } from "../remove-home.js";
 
 export interface Answer {
   readonly status: number;
@@ -55,7 +56,7 @@ export function oneGateway(): RealGateway {
     await stage.gateway.stop({ runs: "terminate", waitMs: 0 });
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill("SIGKILL");
-    await rm(stage.home, { recursive: true, force: true, maxRetries: 5 });
+    await removeHome(stage.home);
     expect(survived, "the bystander").toBe(true);
     expect(problems).toEqual([]);
   });
