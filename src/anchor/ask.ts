@@ -24,7 +24,7 @@ export function askAnchor(
     child.on("error", (error) =>
       fail(
         errorCode(error) === "ENOENT"
-          ? `there is none; to fix it, ${remedyForMissing(anchorPath)}`
+          ? `there is no ${anchorPath}; to fix it, ${remedyForMissing(anchorPath)}`
           : error.message,
         error,
       ),

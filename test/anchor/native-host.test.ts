@@ -11,6 +11,7 @@ import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import { until } from "./fake-peer.js";
 import { startSpec } from "./start-spec.js";
+import { removeHome } from "../remove-home.js";
 
 let home: string;
 let instanceDir: string;
@@ -49,7 +50,7 @@ afterEach(async () => {
   await host[Symbol.asyncDispose]();
   // Nothing outlives a test: runs end by owner loss, then the launcher leaves.
   await until(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
-  await rm(home, { recursive: true, force: true });
+  await removeHome(home);
 });
 
 interface Watched {

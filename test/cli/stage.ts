@@ -1,12 +1,13 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { expect } from "vitest";
+import { removeHome } from "../remove-home.js";
 
 export const main = resolve("dist/cli/main.js");
 
@@ -131,7 +132,7 @@ export class Stage implements AsyncDisposable {
   }
 
   protected async clearUp(): Promise<void> {
-    await rm(this.home, { recursive: true, force: true });
+    await removeHome(this.home);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

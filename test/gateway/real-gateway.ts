@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,6 +15,7 @@ import {
 } from "../../src/gateway/gateway.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { removeHome } from "../remove-home.js";
 
 export interface Answer {
   readonly status: number;
@@ -60,7 +61,7 @@ export function oneGateway(told: Pick<GatewayOptions, "config" | "requestMs"> = 
     await stage.gateway.stop({ runs: "terminate", waitMs: 0 });
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill("SIGKILL");
-    await rm(stage.home, { recursive: true, force: true, maxRetries: 5 });
+    await removeHome(stage.home);
     expect(survived, "the bystander").toBe(true);
     expect(problems).toEqual([]);
   });
