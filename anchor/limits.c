@@ -142,7 +142,7 @@ static bool enable(const char *directory, int kind, pid_t supervisor, char *why,
   snprintf(chain[2], PATH_SIZE, "%s", directory);
   bool fits = up(chain[2]);
   for (int i = 1; fits && i >= 0; i--) {
-    snprintf(chain[i], PATH_SIZE, "%s", chain[i + 1]);
+    memcpy(chain[i], chain[i + 1], PATH_SIZE);
     fits = up(chain[i]);
   }
   if (!fits || !join(sup, sizeof sup, chain[1], "/sup") || !has_controller(chain[0], kinds[kind].controller)) return false;
