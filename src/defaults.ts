@@ -130,6 +130,8 @@ export const defaults = {
   approvalMs: 300_000,
   /** Questions of one session that wait at the same time: more than an agent's parallel tools, few enough for a person to read. */
   approvalsPending: 32,
+  /** News of approvals that a follower has not read yet: one that is so far behind reads no more, and is let go. */
+  approvalsUnread: 1_000,
 } as const;
 
 /**

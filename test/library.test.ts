@@ -57,6 +57,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "BadInput",
       "END_REASONS",
       "ExecDenied",
+      "ForeignOrigin",
       "GatewayError",
       "GatewayUnreachable",
       "HoldfastError",

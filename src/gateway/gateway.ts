@@ -95,13 +95,14 @@ export async function openGateway({
   });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
+  const beingStopped = new Set<string>();
   const reconcile = async (): Promise<void> => {
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
-    await stopHidden(supervisor);
+    await stopHidden(supervisor, beingStopped);
   };
   const retain = async (): Promise<void> => {
     const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
@@ -142,10 +143,16 @@ export async function openGateway({
 }
 
 /** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
-async function stopHidden(supervisor: Supervisor): Promise<void> {
+async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
   const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
-  for (const { runId, hiddenAt } of open)
-    if (hiddenAt !== null) void supervisor.stop(runId, { actor: "removed" }).catch(() => undefined);
+  for (const { runId, hiddenAt } of open) {
+    if (hiddenAt === null || beingStopped.has(runId)) continue;
+    beingStopped.add(runId);
+    void supervisor
+      .stop(runId, { actor: "removed" })
+      .catch(() => undefined)
+      .finally(() => beingStopped.delete(runId));
+  }
 }
 
 /** One per state directory, the same over restarts: what it left it finds again. */

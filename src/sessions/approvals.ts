@@ -121,18 +121,21 @@ export class Approvals implements AsyncDisposable {
     const news: Approval[] = [];
     const asked = new Set<string>();
     let wake = (): void => undefined;
+    let late = false;
     const leave = (): void => wake();
     // Heard before those that wait are read: what comes in between is told, and told once.
     const hear = (approval: Approval): void => {
-      news.push(approval);
+      if (news.length < defaults.approvalsUnread) news.push(approval);
+      else late = true;
       wake();
     };
     this.#followers.add(hear);
     gone.addEventListener("abort", leave);
     try {
       news.unshift(...(await this.listPending()));
-      while (!gone.aborted) {
-        for (let next = news.shift(); next !== undefined; next = news.shift()) {
+      // Who does not read must neither make it pile up nor miss some of it: the end tells.
+      while (!gone.aborted && !late) {
+        for (let next = news.shift(); next !== undefined && !late; next = news.shift()) {
           if (next.decision !== null) asked.delete(next.id);
           else if (asked.has(next.id)) continue;
           else asked.add(next.id);

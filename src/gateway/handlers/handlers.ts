@@ -149,10 +149,14 @@ export function createHandlers(desk: Desk): Handlers {
 
     remove: async ({ params }, { requester }) => {
       const record = await visible(requester, params.runId);
-      await supervisor.hide([record.runId]);
       const stopping = record.state !== "exited";
-      // Not waited for, and not lost when this gateway goes: what is hidden and runs is stopped in its rounds.
-      if (stopping) void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
+      try {
+        await supervisor.hide([record.runId]);
+      } finally {
+        // Also when it could not be hidden. Not waited for, and not lost when this gateway goes: what is hidden and
+        // runs is stopped in its rounds.
+        if (stopping) void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
+      }
       return { runId: record.runId, stopping };
     },
 
