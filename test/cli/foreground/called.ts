@@ -19,6 +19,11 @@ export class House extends Resident {
     await startGateway(this.home, main);
   }
 
+  /** Two may be starting a gateway at the same time: the one that comes too late needs a while to find that out. */
+  override nothingLeft(withinMs = 15_000): Promise<void> {
+    return super.nothingLeft(withinMs);
+  }
+
   /** The gateway, killed outright. */
   async killGateway(): Promise<void> {
     const { pid } = await this.status();
