@@ -3,6 +3,9 @@ import { Resident } from "../resident.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { main } from "../stage.js";
 
+/** Gateways come and go in these tests, which takes a loaded machine many seconds each time. */
+export const PATIENT = { timeout: 120_000 };
+
 /** A state directory with a gateway, whose foreground commands are its clients, as a person has it. */
 export class House extends Resident {
   static override async started(): Promise<House> {

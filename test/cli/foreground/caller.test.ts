@@ -8,11 +8,11 @@ import { refusal } from "../../gateway/real-gateway.js";
 import { createClient } from "../../../src/gateway/client.js";
 import { gatewaySocket } from "../../../src/gateway/server/listen.js";
 import { main } from "../stage.js";
-import { House } from "./called.js";
+import { House, PATIENT } from "./called.js";
 
 const patient = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.05; done";
 
-describe.concurrent("a caller that vanishes", () => {
+describe("a caller that vanishes", PATIENT, () => {
   test("takes its run with it, and all that the run started", async () => {
     await using house = await House.started();
     const { child, finished, runId } = await house.call("--grace", "300ms", "--", "sh", "-c", PAIR);
@@ -36,7 +36,7 @@ describe.concurrent("a caller that vanishes", () => {
       body: { argv: ["sleep", "7003"], foreground: { bufferBytes: 1024 } },
     });
     expect((await house.record(runId)).state).toBe("running");
-    expect((await house.ended(runId, 20_000)).exit?.actor).toBe("caller (did not come back)");
+    expect((await house.ended(runId, 45_000)).exit?.actor).toBe("caller (did not come back)");
     expect((await house.ended(run.runId)).exit?.actor).toBe("caller (never attached)");
     expect(await house.membersOf(runId)).toEqual([]);
   });
@@ -57,7 +57,7 @@ test("nobody else has a hand in a foreground run's input or output, but anybody 
   expect(stderr).toMatch(/^holdfast: cancelled by operator \(made room\)$/m);
 });
 
-describe.concurrent("gateway stop", () => {
+describe("gateway stop", PATIENT, () => {
   test("--runs terminate ends foreground runs; their callers get the last of the output and say why", async () => {
     await using house = await House.started();
     const { finished, runId } = await house.call("--", "sh", "-c", patient);
