@@ -137,7 +137,7 @@ describe.concurrent("gateway stop", () => {
     await using resident = await Resident.started();
     const runId = await resident.script("sleep 2.5; exit 3");
     const answer = await resident.json("gateway", "stop", "--runs", "drain", "--wait", "20s");
-    expect(answer).toEqual({ running: false, ended: 1, terminated: 0, left: 0 });
+    expect(answer).toEqual({ running: false, ended: 1, terminated: 0, left: 0, callers: 0 });
     expect(await resident.record(runId)).toMatchObject({ state: "exited", exit: { code: 3 } });
   });
 
@@ -145,7 +145,7 @@ describe.concurrent("gateway stop", () => {
     await using resident = await Resident.started();
     const runId = await resident.script("sleep 7004");
     const answer = await resident.json("gateway", "stop", "--runs", "drain", "--wait", "50ms");
-    expect(answer).toEqual({ running: false, ended: 0, terminated: 0, left: 1 });
+    expect(answer).toEqual({ running: false, ended: 0, terminated: 0, left: 1, callers: 0 });
     expect(await resident.record(runId)).toMatchObject({ state: "running" });
   });
 

@@ -141,7 +141,8 @@ export class CalledRun implements ForegroundRun {
       this.runId,
       { as: "caller", ...Object.fromEntries(offsets) },
       (error) => {
-        failure = error;
+        // Hanging up is an error, too, but not the reason.
+        failure ??= error;
         channel.terminate();
       },
     );

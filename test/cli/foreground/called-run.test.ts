@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -23,12 +24,19 @@ interface Call {
 let home: string;
 let server: Server;
 let calls: Call[];
+let refusal: { readonly code: string; readonly message: string } | null;
 
 beforeEach(async () => {
   home = await mkdtemp(join(tmpdir(), "hf-"));
   server = createServer();
   calls = [];
-  const sockets = new WebSocketServer({ server });
+  refusal = null;
+  const sockets = new WebSocketServer({ noServer: true });
+  server.on("upgrade", (request, socket, head) => {
+    if (refusal === null)
+      sockets.handleUpgrade(request, socket, head, (each) => sockets.emit("connection", each, request));
+    else socket.end(`HTTP/1.1 409 No\r\nconnection: close\r\n\r\n${JSON.stringify({ error: refusal })}`);
+  });
   sockets.on("connection", (socket, { url = "" }) => {
     const call: Call = { socket, asked: new URL(url, "http://x").searchParams, said: [], input: [] };
     socket.on("message", (data: Buffer, binary: boolean) => {
@@ -46,7 +54,7 @@ afterEach(async () => {
   await rm(home, { recursive: true });
 });
 
-function call(): CalledRun {
+function calledRun(): CalledRun {
   const connection: Connection = {
     home,
     token: "t",
@@ -61,7 +69,7 @@ function call(): CalledRun {
   });
 }
 
-async function connection(number: number, accepted: number): Promise<Call> {
+async function answered(number: number, accepted: number): Promise<Call> {
   const answer = await until(`connection ${number}`, async () => calls.length > number).then(
     () => calls[number]!,
   );
@@ -74,8 +82,8 @@ function tell({ socket }: Call, message: ToViewer): void {
 }
 
 test("what was written is said again to the next gateway: the command may wait for it", async () => {
-  const run = call();
-  const first = await connection(0, 0);
+  const run = calledRun();
+  const first = await answered(0, 0);
   const output = run.follow({ streams: ["stdout"] });
   first.socket.send(frame("stdout", 0, Buffer.from("0123456789")));
   expect(Buffer.from((await output.next()).value!.bytes).toString()).toBe("0123456789");
@@ -84,7 +92,7 @@ test("what was written is said again to the next gateway: the command may wait f
     first.said.some((said) => said.type === "ack" && said.offset === 10),
   );
   first.socket.terminate();
-  const second = await connection(1, 0);
+  const second = await answered(1, 0);
   expect(second.asked.get("stdout")).toBe("10");
   await until("it was told again", async () =>
     second.said.some((said) => said.type === "ack" && said.offset === 10),
@@ -95,21 +103,21 @@ test("what was written is said again to the next gateway: the command may wait f
 });
 
 test("what has arrived but was not taken is forgotten with its connection, and asked for again", async () => {
-  const run = call();
-  const first = await connection(0, 0);
+  const run = calledRun();
+  const first = await answered(0, 0);
   first.socket.send(frame("stdout", 0, Buffer.from("abc")));
   first.socket.send(frame("stderr", 0, Buffer.from("de")));
   const output = run.follow({ streams: ["stdout"] });
   expect((await output.next()).value?.offset).toBe(0);
   first.socket.terminate();
-  const second = await connection(1, 0);
+  const second = await answered(1, 0);
   expect([second.asked.get("stdout"), second.asked.get("stderr")]).toEqual(["3", "0"]);
   run.leave();
 });
 
 test("input goes on where the anchor has it; its end, the size and a stop are said again", async () => {
-  const run = call();
-  const first = await connection(0, 0);
+  const run = calledRun();
+  const first = await answered(0, 0);
   const held = run.write(Buffer.from("abc"));
   await until("it was sent", async () => first.input.length === 1);
   tell(first, { type: "accepted", offset: 3 });
@@ -120,7 +128,7 @@ test("input goes on where the anchor has it; its end, the size and a stop are sa
   await run.cancel({ actor: "me", graceMs: 7 });
   await until("all was said", async () => first.said.some(({ type }) => type === "stop"));
   first.socket.terminate();
-  const second = await connection(1, 3);
+  const second = await answered(1, 3);
   await until("all was said again", async () => second.said.some(({ type }) => type === "eof"));
   expect(second.input).toEqual([{ offset: 3, text: "def" }]);
   expect(second.said.filter(({ type }) => type !== "ack")).toEqual([
@@ -134,12 +142,24 @@ test("input goes on where the anchor has it; its end, the size and a stop are sa
 });
 
 test("input that nobody takes any more is refused to its writer", async () => {
-  const run = call();
-  const first = await connection(0, 0);
+  const run = calledRun();
+  const first = await answered(0, 0);
   const written = run.write(Buffer.from("abc"));
   await until("it was sent", async () => first.input.length === 1);
   tell(first, { type: "unread", message: "nothing reads its stdin any more" });
   await expect(written).rejects.toMatchObject({ code: "STDIN_CLOSED" });
   await expect(run.write(Buffer.from("d"))).rejects.toMatchObject({ code: "STDIN_CLOSED" });
   run.leave();
+});
+
+test("a gateway that does not hold the run yet is asked again; one that knows of none is believed", async () => {
+  refusal = { code: "NOT_STEERING", message: "held by another" };
+  const run = calledRun();
+  const asked = once(server, "upgrade");
+  await asked;
+  refusal = null;
+  const first = await answered(0, 0);
+  refusal = { code: "RUN_NOT_FOUND", message: "no run" };
+  first.socket.terminate();
+  await expect(run.wait()).rejects.toMatchObject({ code: "RUN_NOT_FOUND" });
 });

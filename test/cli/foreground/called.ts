@@ -3,6 +3,9 @@ import { Resident } from "../resident.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { main } from "../stage.js";
 
+/** Gateways come and go in these tests, which takes a loaded machine many seconds each time. */
+export const PATIENT = { timeout: 120_000 };
+
 /** A state directory with a gateway, whose foreground commands are its clients, as a person has it. */
 export class House extends Resident {
   static override async started(): Promise<House> {
@@ -17,6 +20,11 @@ export class House extends Resident {
 
   async comeUp(): Promise<void> {
     await startGateway(this.home, main);
+  }
+
+  /** Two may be starting a gateway at the same time: the one that comes too late needs a while to find that out. */
+  override nothingLeft(withinMs = 15_000): Promise<void> {
+    return super.nothingLeft(withinMs);
   }
 
   /** The gateway, killed outright. */

@@ -5,11 +5,14 @@ import { describe, expect, test } from "vitest";
 import { PAIR } from "../field.js";
 import { until } from "../../io/until.js";
 import { refusal } from "../../gateway/real-gateway.js";
-import { House } from "./called.js";
+import { createClient } from "../../../src/gateway/client.js";
+import { gatewaySocket } from "../../../src/gateway/server/listen.js";
+import { main } from "../stage.js";
+import { House, PATIENT } from "./called.js";
 
 const patient = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.05; done";
 
-describe("a caller that vanishes", () => {
+describe("a caller that vanishes", PATIENT, () => {
   test("takes its run with it, and all that the run started", async () => {
     await using house = await House.started();
     const { child, finished, runId } = await house.call("--grace", "300ms", "--", "sh", "-c", PAIR);
@@ -33,7 +36,7 @@ describe("a caller that vanishes", () => {
       body: { argv: ["sleep", "7003"], foreground: { bufferBytes: 1024 } },
     });
     expect((await house.record(runId)).state).toBe("running");
-    expect((await house.ended(runId, 20_000)).exit?.actor).toBe("caller (did not come back)");
+    expect((await house.ended(runId, 45_000)).exit?.actor).toBe("caller (did not come back)");
     expect((await house.ended(run.runId)).exit?.actor).toBe("caller (never attached)");
     expect(await house.membersOf(runId)).toEqual([]);
   });
@@ -54,7 +57,7 @@ test("nobody else has a hand in a foreground run's input or output, but anybody 
   expect(stderr).toMatch(/^holdfast: cancelled by operator \(made room\)$/m);
 });
 
-describe("gateway stop", () => {
+describe("gateway stop", PATIENT, () => {
   test("--runs terminate ends foreground runs; their callers get the last of the output and say why", async () => {
     await using house = await House.started();
     const { finished, runId } = await house.call("--", "sh", "-c", patient);
@@ -139,7 +142,7 @@ async function peakKb(pid: number): Promise<number> {
 
 test("a gateway that cannot be started is told in one line, and nothing is run", async () => {
   await using house = new House((await House.open()).home);
-  await writeFile(join(house.home, "gateway-id"), "damaged");
+  await writeFile(join(house.home, "gateway-id"), "no id at all");
   const { code, stdout, stderr } = await house.holdfast("run", "--", "echo", "run");
   expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
   expect(stderr).toMatch(/^holdfast: the gateway did not start: [^\n]*gateway-id[^\n]*\n$/);
@@ -162,6 +165,36 @@ describe("inside a run", () => {
     expect(stderr).toMatch(/^holdfast: [^\n]+\n$/);
     expect(stderr).toContain(sentence);
     expect(await house.processes()).toEqual([]);
+  });
+
+  test("a session's command goes through the gateway, as the session's", async () => {
+    await using house = await House.started();
+    const client = await house.client();
+    const { token } = await client.openSession({
+      body: { key: "agent-1", execRules: [{ effect: "allow" }] },
+    });
+    const session = createClient({ socketPath: gatewaySocket(house.home), token });
+    const { run, output } = await session.exec({
+      body: {
+        argv: [
+          process.execPath,
+          main,
+          "run",
+          "--",
+          "sh",
+          "-c",
+          'echo "$HOLDFAST_SESSION_KEY $HOLDFAST_RUN_ID"',
+        ],
+        environment: { PATH: process.env["PATH"] ?? "", HOLDFAST_HOME: house.home },
+      },
+    });
+    const [key, inner] = (output[0]?.text ?? "").trim().split(" ");
+    expect({ code: run.exit?.code, key }).toEqual({ code: 0, key: "agent-1" });
+    expect(inner).not.toBe(run.runId);
+    expect(await house.record(inner ?? "")).toMatchObject({
+      sessionKey: "agent-1",
+      policy: { callerBound: true },
+    });
   });
 
   test("--in-process works, but not for a session, unless as the operator", async () => {

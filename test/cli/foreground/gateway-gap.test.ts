@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { until } from "../../io/until.js";
 import { Gate, whyNoTerminal } from "../field.js";
-import { House } from "./called.js";
+import { House, PATIENT } from "./called.js";
 
 const hash = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 
@@ -26,13 +26,13 @@ const restarted: Blow = async (house) => {
   expect((await house.holdfast("gateway", "restart")).code).toBe(0);
 };
 
-describe("under a foreground run", () => {
+describe("under a foreground run", PATIENT, () => {
   test.each<[string, number, Blow]>([
     ["killed again and again", 3, killedAndReplaced],
     ["restarted twice", 2, restarted],
   ])("a gateway is %s: no byte is lost or doubled, in either direction", async (_, rounds, blow) => {
     await using house = await House.started();
-    const sent = randomBytes(8 * 1024 * 1024);
+    const sent = randomBytes(6 * 1024 * 1024);
     const { child, raw, finished } = house.start(
       "run",
       "--buffer",
@@ -47,7 +47,7 @@ describe("under a foreground run", () => {
     child.stdin.end(sent);
     for (let round = 0; round < rounds; round++) {
       const mark = ((round + 1) * sent.length) / (rounds + 2);
-      await until(`${mark} bytes have come through`, async () => received > mark, 25_000);
+      await until(`${mark} bytes have come through`, async () => received > mark, 60_000);
       await blow(house, round);
     }
     const [stdout, stderr] = await raw;
@@ -73,7 +73,7 @@ describe("under a foreground run", () => {
   });
 });
 
-describe.skipIf(whyNoTerminal !== null)("at a terminal", () => {
+describe.skipIf(whyNoTerminal !== null)("at a terminal", PATIENT, () => {
   test.each([
     ["Ctrl-C cancels the command", [], 130],
     ["with --pty, Ctrl-C is a key for it", ["--pty"], 9],
