@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
+import { LimitUnavailable } from "../errors.js";
 import { listBoundaries } from "./boundaries.js";
 import { installAnchor } from "./binary.js";
 import { launcherListens } from "./connect.js";
@@ -90,6 +91,9 @@ export function observeNatively(home: string, machine: MachineIdentity, anchorPa
   return new Native({ home, instanceId, instanceDir, incarnation: OBSERVER, machine }, anchorPath);
 }
 
+const OLD_LAUNCHER =
+  "this gateway's launcher was started before an upgrade and knows no limits; nothing was run. It leaves when `holdfast gateway restart` finds none of its runs left";
+
 const LEASE_MARKER = "HOLDFAST_LEASE_ID";
 
 /** No instance can have it: it is too long for one. */
@@ -132,8 +136,13 @@ class Native implements NativeHost {
     this.#directory(run);
     const key = randomBytes(32).toString("hex");
     const frame = startFrame(PROTOCOL, spec, this.#speaker, key);
-    const frameIn = (protocol: number): Buffer =>
-      protocol === PROTOCOL ? frame : startFrame(protocol, spec, this.#speaker, key);
+    const frameIn = (protocol: number): Buffer => {
+      if (protocol === PROTOCOL) return frame;
+      // A former launcher would skip them, and nobody would know.
+      if (Object.values(spec.limits).some((limit) => limit !== null))
+        throw new LimitUnavailable(spec.runId, 0, "limit", OLD_LAUNCHER);
+      return startFrame(protocol, spec, this.#speaker, key);
+    };
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
     const { link, answer } = await this.#starts.pass(() => this.#launch(run, frameIn, attempt));
     if (link !== null) return link;

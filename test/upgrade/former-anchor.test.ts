@@ -45,7 +45,7 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
 
     const newer = await house.gateway();
     expect(newer.news.filter(({ type }) => type === "problem")).toEqual([]);
-    const { kill, write } = await house.client();
+    const { exec, kill, write } = await house.client();
     await write({ params: { runId: asking }, body: { text: "yes\n" } });
     await house.wrote(asking, "got yes");
     expect((await house.ended(asking)).exit).toMatchObject({ reason: "exit", code: 3 });
@@ -56,6 +56,10 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
     await house.wrote(next, "up");
     expect(await protocolOf(house, next)).toBe(FORMER_PROTOCOL);
     expect(await kill({ params: { runId: next } })).toMatchObject({ outcome: "gone" });
+
+    // It would not know what to do with a limit: that is said, rather than skipped.
+    const limited = await exec({ body: { argv: ["true"], limits: { pids: 10 } } });
+    expect(limited).toMatchObject({ failure: "limit-unavailable", run: { state: "exited" } });
 
     await gate.open();
     expect(await house.ended(waiting)).toMatchObject({
