@@ -62,6 +62,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "HoldfastError",
       "InstanceLocked",
       "LeaseLost",
+      "LimitUnavailable",
       "NotFound",
       "NotOurs",
       "NotSteering",
