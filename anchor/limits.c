@@ -116,8 +116,8 @@ static bool is_service(const char *path) {
 
 /*
  * A cgroup that hands out controllers may have no processes of its own. Those of ours go to `sup`: the supervisor that asks,
- * other processes of this binary, and a container's first process. When there is anybody else, everybody stays. Nor is anything moved out of a systemd
- * service's own cgroup: systemd could not start it again there.
+ * other processes of this binary, and a container's first process. When there is anybody else, everybody stays. Nor is
+ * anything moved out of a systemd service's own cgroup: systemd could not start it again there.
  */
 static bool make_room(const char *here, const char *sup, pid_t supervisor) {
   static char text[LIST_SIZE];

@@ -64,6 +64,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "InsideRun",
       "InstanceLocked",
       "LeaseLost",
+      "LimitUnavailable",
       "NotFound",
       "NotOurs",
       "NotSteering",
