@@ -1,3 +1,6 @@
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type Going, sees } from "../stage.js";
 import { Resident } from "../resident.js";
 import { startGateway } from "../../../src/gateway/start.js";
@@ -8,8 +11,12 @@ export const PATIENT = { timeout: 120_000 };
 
 /** A state directory with a gateway, whose foreground commands are its clients, as a person has it. */
 export class House extends Resident {
+  static override async open(): Promise<House> {
+    return new House(await mkdtemp(join(tmpdir(), "hf-")));
+  }
+
   static override async started(): Promise<House> {
-    const house = new House((await Resident.open()).home);
+    const house = await House.open();
     await house.comeUp();
     return house;
   }

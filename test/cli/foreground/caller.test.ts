@@ -141,7 +141,7 @@ async function peakKb(pid: number): Promise<number> {
 }
 
 test("a gateway that cannot be started is told in one line, and nothing is run", async () => {
-  await using house = new House((await House.open()).home);
+  await using house = await House.open();
   await writeFile(join(house.home, "gateway-id"), "no id at all");
   const { code, stdout, stderr } = await house.holdfast("run", "--", "echo", "run");
   expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
@@ -157,7 +157,7 @@ describe("inside a run", () => {
     ["gateway run", ["gateway", "run"], "not run from inside a run"],
     ["gateway restart", ["gateway", "restart"], "not restarted from inside a run"],
   ] as const)("%s starts no gateway, and says what to do", async (_, args, sentence) => {
-    await using house = new House((await House.open()).home);
+    await using house = await House.open();
     const { child, finished } = house.startWith(inside, ...args);
     child.stdin.end();
     const { code, stderr } = await finished;
@@ -198,7 +198,7 @@ describe("inside a run", () => {
   });
 
   test("--in-process works, but not for a session, unless as the operator", async () => {
-    await using house = new House((await House.open()).home);
+    await using house = await House.open();
     const session = { ...inside, HOLDFAST_TOKEN: "hfs_x" };
     const run = async (env: NodeJS.ProcessEnv): Promise<number | null> => {
       const { child, finished } = house.startWith(env, "run", "--in-process", "--", "sh", "-c", "exit 3");
