@@ -100,6 +100,14 @@ bool os_executable(pid_t pid, char *out, size_t size);
 long os_ancestors(const struct member *of, struct identity *out, long max);
 /* False when processes cannot be listed. */
 bool os_each_process(void (*visit)(pid_t pid));
+/* TCP ports it listens on, as it sees the network, ascending; none when its descriptors may not be read. */
+long os_ports(pid_t pid, uint16_t *out, long max);
+/* It sees the same network as we do. */
+bool os_same_network(pid_t pid);
+/* Whether anybody listens on it, as we see the network. */
+bool os_port_open(uint16_t port);
+/* Sockets come and go: look again from here on. */
+void os_ports_forget(void);
 /* Path below the cgroup root; false when there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 

@@ -127,6 +127,7 @@ void tell_welcome(struct connection *connection) {
   out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
   if (run.input.closed) out_number(&out, T_CLOSED, 1);
   if (run.stop.set) put_stop(&out, NULL);
+  out_number(&out, T_KIND, run.policy.service ? 1 : 0);
   if (run.executed) out_number(&out, T_ELAPSED_MS, os_now_ms() - run.started_at);
   if (run.executed && run.leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run.leader_code);
   if (run.executed && run.leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run.leader_signal);

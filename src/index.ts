@@ -1,12 +1,15 @@
 /** The public library: own every process a command starts, until each is provably gone. */
 export { openSupervisor } from "./supervisor/open.js";
 export type {
+  AdoptOptions,
   CancelOptions,
   CommandInput,
   FollowOptions,
   OutputChunk,
   Problem,
+  Readiness,
   ReadOptions,
+  ReadyOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
@@ -38,6 +41,7 @@ export type {
   RunRecord,
   RunStateName,
   RunUsage,
+  ServiceFacts,
 } from "./store/run-record.js";
 export type { EventFilter, RunFilter } from "./store/store.js";
 export * from "./errors.js";

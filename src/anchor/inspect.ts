@@ -13,10 +13,10 @@ const GONE = "null";
 export async function inspect(
   anchorPath: string,
   wanted: readonly Wanted[],
-  { brief = false }: InspectOptions = {},
+  { brief = false, ports = false }: InspectOptions = {},
 ): Promise<readonly ProcessEvidence[]> {
   if (wanted.length === 0) return [];
-  const args = brief ? ["inspect", "--brief"] : ["inspect"];
+  const args = ["inspect", ...(brief ? ["--brief"] : ports ? ["--ports"] : [])];
   const lines = await askAnchor(anchorPath, args, wanted.map(question).join(""));
   const answers = wanted.map((one, at) => {
     const line = lines[at];
@@ -108,6 +108,7 @@ function evidence(value: unknown): ProcessEvidence {
         state: string(descendant["state"]),
         cpuMs: whole(descendant["cpuMs"]),
         rssKb: whole(descendant["rssKb"]),
+        ports: array(descendant["ports"] ?? []).map(whole),
       };
     }),
   };

@@ -20,6 +20,7 @@ const WRITE_BYTES = 64 * 1024;
 
 const GO = encodeMessage("go", {});
 const HEARTBEAT = encodeMessage("heartbeat", {});
+const STATUS = encodeMessage("status", {});
 
 type Listener = (event: AnchorEvent) => void;
 
@@ -87,6 +88,10 @@ export class NativeLink implements AnchorLink, WireListener {
 
   heartbeat(): void {
     this.#wire.send(HEARTBEAT);
+  }
+
+  status(): void {
+    this.#wire.send(STATUS);
   }
 
   abandon(by: { readonly actor: string; readonly requestId: string }): void {

@@ -16,6 +16,7 @@ import type {
   LocalInstance,
   MachineIdentity,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -25,6 +26,7 @@ import type {
   StreamName,
 } from "./host.js";
 import { inspect } from "./inspect.js";
+import { inspectPort } from "./inspect-port.js";
 import { inspectBoundaries } from "./inspect-boundaries.js";
 import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
@@ -73,6 +75,7 @@ export type NativeObserver = Pick<
   | "runIds"
   | "boundaries"
   | "inspect"
+  | "inspectPort"
   | "inspectBoundaries"
   | "markedBy"
   | typeof Symbol.asyncDispose
@@ -188,6 +191,10 @@ class Native implements NativeHost {
     if (leaseIds.length === 0) return new Set();
     const carried = new Set((await listMarked(this.anchorPath, LEASE_MARKER)).map(({ value }) => value));
     return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
+  }
+
+  inspectPort(port: number): Promise<PortEvidence> {
+    return inspectPort(this.anchorPath, port);
   }
 
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {

@@ -154,6 +154,7 @@ export const messages = {
       reason: maybe(reason),
       actor: maybe(actor),
       requestId: maybe(requestId),
+      kind: maybe(kind),
       elapsedMs: maybe(one("int", 83)),
       ...status,
     },

@@ -79,6 +79,14 @@ export interface RunUsage {
   readonly processes: number;
 }
 
+/** What only a service has. */
+export interface ServiceFacts {
+  /** Where it is to listen; null: nobody said. */
+  readonly port: number | null;
+  /** When one of its processes was first seen to listen there. */
+  readonly readyAt: number | null;
+}
+
 /** What another tool had on file of a process it started. No lease id, so it is believed only when all of it matches. */
 export interface ImportedFacts {
   readonly pid: number;
@@ -132,6 +140,8 @@ export interface RunRecord {
   readonly residueCount: number;
   readonly usage: RunUsage | null;
   readonly emptiness: Emptiness | null;
+  /** Null: a task. */
+  readonly service: ServiceFacts | null;
   /** Null: a run of ours. */
   readonly imported: ImportedFacts | null;
 }

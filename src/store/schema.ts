@@ -68,6 +68,8 @@ export interface RunRow {
   usage: string | null;
   emptiness: Emptiness | null;
   /** JSON */
+  service: string | null;
+  /** JSON */
   imported: string | null;
 }
 

@@ -1,6 +1,7 @@
 import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { LeaseLost } from "../errors.js";
+import { heardKind } from "./adopt-run.js";
 import { noteStop } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
 import { letGo } from "./let-go.js";
@@ -45,6 +46,8 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return concludeExit(live, event.exit, "anchor");
     case "refused":
       return onRefused(live, event);
+    case "status":
+      return heardKind(live, event.welcome);
     case "closed":
       live.link = null;
       live.stdin.detach();

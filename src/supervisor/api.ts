@@ -1,6 +1,14 @@
 import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { EndReason, OnEscape, OnOrphan, RunKind, RunRecord, RunStateName } from "../store/run-record.js";
+import type {
+  EndReason,
+  OnEscape,
+  OnOrphan,
+  RunKind,
+  RunRecord,
+  RunStateName,
+  ServiceFacts,
+} from "../store/run-record.js";
 import type { EventFilter, RunFilter } from "../store/store.js";
 import type { Decided } from "./reconcile/reconcile.js";
 
@@ -22,6 +30,8 @@ export interface SpawnOptions {
   readonly umask?: number;
   readonly labels?: Readonly<Record<string, string>>;
   readonly kind?: RunKind;
+  /** Of a service: the TCP port where one of its processes will listen. */
+  readonly port?: number;
   readonly onEscape?: OnEscape;
   /** When this supervisor is gone for good and another takes the run over. Default: it goes on there. */
   readonly onOrphan?: OnOrphan;
@@ -53,6 +63,25 @@ export interface CancelOptions {
   readonly graceMs?: number;
 }
 
+export interface ReadyOptions {
+  readonly timeoutMs?: number;
+  /** Aborting ends the waiting. */
+  readonly signal?: AbortSignal;
+}
+
+/** What came of waiting for a service. `detail`: who listens there instead, as far as it can be seen. */
+export type Readiness =
+  | { readonly kind: "ready"; readonly service: ServiceFacts }
+  | { readonly kind: "ended" | "timeout"; readonly detail: string | null }
+  /** The caller does not want to know any more, or this supervisor no longer holds the run. */
+  | { readonly kind: "given-up" };
+
+export interface AdoptOptions {
+  readonly actor?: string;
+  /** Default false: the deadlines of a task are lifted. */
+  readonly keepTimeouts?: boolean;
+}
+
 export interface OutputChunk {
   readonly stream: StreamName;
   readonly offset: number;
@@ -81,6 +110,8 @@ export interface Run {
   readonly rootPid: number | null;
   /** Of its terminal, as far as it is known here; null: it has none, or nobody has said. */
   readonly size: TerminalSize | null;
+  /** Null: a task. */
+  readonly service: ServiceFacts | null;
   /** The first stop asked for, as the anchor holds it. */
   readonly firstStop: FirstStop | null;
   readonly survivors: readonly Survivor[];
@@ -172,6 +203,10 @@ export interface Supervisor extends AsyncDisposable {
   retain(limits?: Partial<Retention>): Promise<Retained>;
   /** Stop any run of this state directory, held here or not, and say what became of it. */
   stop(runId: string, options?: CancelOptions): Promise<Stopped>;
+  /** Wait until one of a service's own processes listens on its port, or it has ended. Stops nothing. */
+  ready(runId: string, options?: ReadyOptions): Promise<Readiness>;
+  /** Make a service of a running task: nobody's leaving ends it from here on. Resolves when its anchor knows. */
+  adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;

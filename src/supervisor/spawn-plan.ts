@@ -1,8 +1,9 @@
 import { resolve } from "node:path";
 import type { SpoolSpec, StartSpec, TerminalSize } from "../anchor/host.js";
+import { mustBePort } from "../anchor/inspect-port.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import type { RunDeadlines, RunKind, RunPolicy } from "../store/run-record.js";
+import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import type { CommandInput, SpawnOptions } from "./api.js";
 import { checkCommand, checkExecSize } from "./command.js";
@@ -17,6 +18,7 @@ export interface SpawnPlan {
   readonly kind: RunKind;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
+  readonly service: ServiceFacts | null;
   record(runId: string, leaseId: string): NewRun;
   start(runId: string, leaseId: string): StartSpec;
 }
@@ -47,12 +49,14 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     overallMs: limit("timeoutMs", options.timeoutMs),
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
+  const service = serviceFacts(kind, options.port);
   const { sessionKey, backendId, agentId } = ownership(options);
   return {
     command,
     kind,
     policy,
     deadlines,
+    service,
     record: (runId, leaseId) => ({
       runId,
       leaseId,
@@ -73,6 +77,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       deadlines,
       policy,
       createdAt: context.clock.wall(),
+      service,
       imported: null,
     }),
     start: (runId, leaseId) => {
@@ -119,6 +124,12 @@ function directory(cwd: string | undefined): string {
       `the current directory is gone (${(error as Error).message}); name one with cwd`,
     );
   }
+}
+
+function serviceFacts(kind: RunKind, port: number | undefined): ServiceFacts | null {
+  if (kind === "task" && port !== undefined)
+    throw new BadInput("port", "only a service has a port to listen on; nothing was started");
+  return kind === "task" ? null : { port: port === undefined ? null : mustBePort(port), readyAt: null };
 }
 
 function spool(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {

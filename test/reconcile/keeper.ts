@@ -19,6 +19,7 @@ interface Answers {
   spawned: { readonly runId: string; readonly record: RunRecord };
   output: { readonly runId: string; readonly text: string };
   reconciled: { readonly decisions: readonly Decided[]; readonly runIds: readonly string[] };
+  adopted: object;
   written: object;
   resized: object;
   ended: { readonly runId: string; readonly record: RunRecord };
@@ -149,6 +150,10 @@ export class Keeper implements AsyncDisposable {
   async reconcile(scope: ReconcileScope = {}): Promise<Answers["reconciled"]> {
     this.order("reconcile", { scope });
     return this.hear("reconciled");
+  }
+
+  adopt(runId: string): void {
+    this.order("adopt", { runId });
   }
 
   cancel(runId: string, options: CancelOptions = {}): void {

@@ -55,6 +55,7 @@ async function recordDead(house: House, count: number): Promise<void> {
           onOrphan: "adopt",
         },
         createdAt: Date.now(),
+        service: null,
         imported: null,
       },
       0,

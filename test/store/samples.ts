@@ -37,6 +37,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       onOrphan: "adopt",
     },
     createdAt: 1_700_000_000_000,
+    service: null,
     imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },
     ...change,
   };

@@ -7,6 +7,7 @@ import type {
   BoundaryEvidence,
   LocalInstance,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -174,6 +175,10 @@ export class FakeLink implements AnchorLink {
     this.sent.push("policy");
   }
 
+  status(): void {
+    this.sent.push("status");
+  }
+
   heartbeat(): void {
     this.sent.push("heartbeat");
   }
@@ -274,6 +279,10 @@ export class FakeHost implements AnchorHost {
 
   async removeInstance(): Promise<boolean> {
     return false;
+  }
+
+  async inspectPort(): Promise<PortEvidence> {
+    return { open: false, holders: [] };
   }
 
   async inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {

@@ -191,6 +191,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
       onOrphan: "terminate",
     },
     createdAt: Date.now(),
+    service: null,
     imported: factsOf(each),
   };
 }

@@ -2,19 +2,22 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { RunRecord } from "../../store/run-record.js";
+import type { RunKind, RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
 import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
+import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
 import { print } from "../runs/print.js";
 import { careOf, statusOf } from "../runs/status.js";
 import { table } from "../runs/table.js";
 import { formatSize } from "../size.js";
 
 export interface PsRequest {
+  /** Left out: every kind. */
+  readonly kind?: RunKind;
   readonly labels: Readonly<Record<string, string>>;
   readonly watch: boolean;
   readonly json: boolean;
@@ -24,18 +27,22 @@ export interface PsRequest {
 export interface Shown {
   readonly record: RunRecord;
   readonly care: string | null;
+  /** Null: a task, or no port to judge it by. */
+  readonly health: Health | null;
+  /** TCP ports that a service listens on. */
+  readonly ports: readonly number[];
   readonly processes: ProcessEvidence["descendants"];
 }
 
 const EVERY_MS = 2_000;
 
 /** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
-export async function showProcesses({ labels, watch, json }: PsRequest): Promise<number> {
+export async function showProcesses({ kind, labels, watch, json }: PsRequest): Promise<number> {
   await using observatory = await openObservatory();
   await using store =
     observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
   for (;;) {
-    const shown = observatory === null || store === null ? [] : await look(observatory, store, labels);
+    const shown = observatory === null || store === null ? [] : await look(observatory, store, labels, kind);
     if (json) print(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
     else {
       // Home and clear below: what is shown again does not scroll away.
@@ -53,28 +60,35 @@ async function look(
   { host }: Observatory,
   store: ReadStore,
   labels: Readonly<Record<string, string>>,
+  kind: RunKind | undefined,
 ): Promise<readonly Shown[]> {
-  const records = await store.listRuns({ states: ["starting", "running", "exiting"], labels });
+  const open = await store.listRuns({ states: ["starting", "running", "exiting"], labels });
+  const records = open.filter((record) => kind === undefined || record.kind === kind);
   const now = await store.now();
   const anchors = records.flatMap(({ anchor, bootId, pidNamespace }) =>
     anchor !== null && bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace
       ? [anchor]
       : [],
   );
-  const evidence = await host.inspect(anchors);
+  const ports = records.some(({ service }) => service !== null);
+  const evidence = await host.inspect(anchors, { ports });
   const byPid = new Map(anchors.map((anchor, at) => [anchor.pid, evidence[at]] as const));
   return records.map((record) => {
     const found = record.anchor === null ? undefined : byPid.get(record.anchor.pid);
     const processes = found?.matches === true ? found.descendants : [];
-    return { record, care: careOf(record, host.machine, now), processes };
+    const listens = record.service === null ? [] : portsOf(processes);
+    const health = found?.matches === true ? healthOf(record, listens) : null;
+    return { record, care: careOf(record, host.machine, now), health, ports: listens, processes };
   });
 }
 
 export function psLines(shown: readonly Shown[], now: number, width: number | null): string[] {
-  const rows = shown.flatMap(({ record, care, processes }) => [
+  const rows = shown.flatMap(({ record, care, ports, processes }) => [
     [
       record.runId,
-      [statusOf(record), care].filter((word) => word !== null).join(", "),
+      [statusOf(record), processes.length === 0 ? null : healthText(record, ports), care]
+        .filter((word) => word !== null)
+        .join(", "),
       formatDuration(Math.max(0, now - (record.startedAt ?? record.createdAt))),
       formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
       formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),

@@ -44,7 +44,7 @@ async function lookAt(record: RunRecord): Promise<Look> {
   if (!(await isHere(record))) return nobody("it lives on another machine, boot or in another pid namespace");
   const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
   try {
-    const evidence = await inspect(record.anchorPath, wanted);
+    const evidence = await inspect(record.anchorPath, wanted, { ports: record.service !== null });
     const of = (identity: ProcessIdentity | null): ProcessEvidence | null =>
       identity === null ? null : (evidence[wanted.indexOf(identity)] ?? null);
     return { anchor: of(record.anchor), root: of(record.root), why: null };

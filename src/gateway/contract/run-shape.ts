@@ -77,6 +77,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
   residueCount: z.int(),
   usage: z.object({ cpuMs: z.number(), peakKb: z.number(), processes: z.int() }).nullable(),
   emptiness: z.enum(["proven", "unproven"]).nullable(),
+  service: z.object({ port: z.int().nullable(), readyAt: z.number().nullable() }).nullable(),
   imported: z
     .object({
       pid: z.int(),

@@ -5,6 +5,7 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
+import { readyOrStopped } from "./ready.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
@@ -20,10 +21,19 @@ export async function execFor(
   const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
   if (run === null) {
     const record = await mustHave(supervisor, failed.runId);
-    return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
+    return {
+      run: record,
+      running: false,
+      failure: failureOf(record),
+      output: [],
+      ptyFellBack,
+      readiness: null,
+    };
   }
   if (body.input !== undefined) feed(run, body.input);
-  const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
+  const waits = !body.background && body.port !== undefined;
+  const readiness = waits ? await readyOrStopped(supervisor, run.runId, body.readyTimeoutMs, asking) : null;
+  const record = await endOf(supervisor, run, body, readiness, asking);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -38,7 +48,31 @@ export async function execFor(
       ),
     ),
   );
-  return { run: now, running: !ended, failure: ended ? failureOf(now) : null, output, ptyFellBack };
+  return {
+    run: now,
+    running: !ended,
+    failure: ended ? failureOf(now) : null,
+    output,
+    ptyFellBack,
+    readiness,
+  };
+}
+
+/** Null: it goes on. */
+async function endOf(
+  supervisor: Supervisor,
+  run: Run,
+  body: ExecBody,
+  readiness: AnswerOf<"exec">["readiness"],
+  asking: Asking,
+): Promise<RunRecord | null> {
+  if (readiness?.state === "ended") return run.wait();
+  if (readiness !== null) {
+    // Stopped, or being stopped with survivors.
+    const record = await mustHave(supervisor, run.runId);
+    return record.state === "exited" ? record : null;
+  }
+  return body.background ? null : endOrYield(run, body.yieldMs, asking);
 }
 
 type Spawned =
@@ -86,6 +120,7 @@ function spawnOptions(
     ...(umask === undefined ? {} : { umask }),
     labels: body.labels,
     kind: body.kind,
+    ...(body.port === undefined ? {} : { port: body.port }),
     ...(onEscape === undefined ? {} : { onEscape }),
     timeoutMs: body.kind === "service" ? 0 : body.timeoutMs,
     noOutputTimeoutMs: body.noOutputTimeoutMs,
@@ -125,6 +160,8 @@ async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking
     const first = await Promise.race([run.wait(), yielded, vanished]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
+    // It needs nobody to wait for it, and may have become a service since.
+    if (run.service !== null) return null;
     // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
     if (gone.reason === GATEWAY_STOPS) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });

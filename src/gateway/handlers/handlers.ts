@@ -6,6 +6,7 @@ import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { execFor } from "./exec.js";
 import { pollRun } from "./poll.js";
+import { readyOrStopped, waitReady } from "./ready.js";
 import { steered } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
@@ -151,6 +152,20 @@ export function createHandlers(desk: Desk): Handlers {
       if (record.state !== "exited")
         void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
       return {};
+    },
+
+    ready: async ({ params, body: { timeoutMs, orStop } }, asking) => {
+      const { runId } = await visible(asking.requester, params.runId);
+      // Its end is committed a moment after it is over.
+      const run = supervisor.run(runId);
+      const readiness = await (orStop ? readyOrStopped : waitReady)(supervisor, runId, timeoutMs, asking);
+      const ended = readiness.state === "ended" ? await run?.wait() : null;
+      return { run: ended ?? (await visible(asking.requester, runId)), readiness };
+    },
+
+    adoptRun: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      return supervisor.adoptRun(record.runId, { actor: requester.actor, ...body });
     },
 
     openSession: async ({ body: { key, ...options } }) => {

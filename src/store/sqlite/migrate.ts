@@ -4,6 +4,7 @@ import * as runs from "./migrations/0001-runs.js";
 import * as runEvents from "./migrations/0002-run-events.js";
 import * as origin from "./migrations/0003-origin.js";
 import * as sessions from "./migrations/0004-sessions.js";
+import * as services from "./migrations/0006-services.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 const migrations = [
@@ -11,6 +12,7 @@ const migrations = [
   { id: 2, name: "run-events", sql: runEvents.sql },
   { id: 3, name: "origin", sql: origin.sql },
   { id: 4, name: "sessions", sql: sessions.sql },
+  { id: 6, name: "services", sql: services.sql },
 ] as const;
 
 const newest = migrations[migrations.length - 1]?.id ?? 0;

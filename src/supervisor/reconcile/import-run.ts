@@ -188,6 +188,7 @@ function unknownRun(
     deadlines: { overallMs: null, noOutputMs: null },
     policy: { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, onEscape: "fail", onOrphan: "adopt" },
     createdAt: context.clock.wall() - ageMs,
+    service: null,
     imported: null,
   };
 }

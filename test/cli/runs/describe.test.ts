@@ -47,6 +47,7 @@ describe("a run that lives", () => {
     state,
     cpuMs: 0,
     rssKb: 0,
+    ports: [],
   });
 
   test("is shown with its whole tree, orphans and detached ones included", () => {

@@ -1,0 +1,43 @@
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import { nothing, runParams } from "./common.js";
+import { route } from "./route.js";
+import { runShape } from "./run-shape.js";
+
+export const port = z.int().min(1).max(65_535);
+export const readyTimeoutMs = z.number().min(0).max(3_600_000).default(defaults.readyTimeoutMs);
+
+/** What came of waiting for a service; `detail` says who listens on its port instead, as far as it can be seen. */
+export const readiness = z.object({
+  state: z.enum(["ready", "ended", "timeout", "given-up"]),
+  detail: z.string().nullable(),
+});
+
+export const ready = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/ready",
+  summary: "Wait until one of a service's own processes listens on its port",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z.strictObject({
+    timeoutMs: readyTimeoutMs,
+    /** When it is not ready in time, or the caller leaves before: stop it. */
+    orStop: z.boolean().default(false),
+  }),
+  answer: z.object({ run: runShape, readiness }),
+});
+
+export const adoptRun = route({
+  method: "POST",
+  path: "/v1/runs/{runId}/adopt",
+  summary: "Make a service of a running task: nobody's leaving ends it any more",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: z.strictObject({
+    /** Else the deadlines of the task are lifted. */
+    keepTimeouts: z.boolean().default(false),
+  }),
+  answer: runShape,
+});
