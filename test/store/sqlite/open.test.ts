@@ -51,6 +51,7 @@ test("the store is a WAL database that only its owner can read", async () => {
     { id: 2, name: "run-events" },
     { id: 3, name: "origin" },
     { id: 4, name: "sessions" },
+    { id: 6, name: "services" },
   ]);
   db.close();
 });
@@ -59,7 +60,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
   await createStore();
   tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
-  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 4)");
+  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 6)");
   expect(error.message).toContain("Upgrade Holdfast");
   const db = new DatabaseSync(path);
   expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
@@ -69,7 +70,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
 test("a schema half applied by an older version is completed", async () => {
   await createStore();
   tamper(`drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
-    drop index runs_ended; alter table runs drop column imported; alter table runs drop column origin_instance_id;
+    drop index runs_ended; alter table runs drop column imported; alter table runs drop column service; alter table runs drop column origin_instance_id;
     drop table run_events; delete from holdfast_migrations where id >= 2`);
   await using store = await openSqliteStore({ path });
   await store.appendEvents([event("r")]);
@@ -175,7 +176,7 @@ describe("with other processes", () => {
     expect(await store.listEvents({})).toHaveLength(8);
     const db = new DatabaseSync(path);
     expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
-      { count: 4 },
+      { count: 5 },
     ]);
     db.close();
   });
