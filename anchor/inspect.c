@@ -66,6 +66,9 @@ static void put_evidence(struct json *json, const struct member *root) {
   char path[4096];
   put_text(json, ",\"cgroup\":", os_cgroup_of(root->id.pid, path, sizeof path) ? path : NULL);
   put_text(json, ",\"executable\":", os_executable(root->id.pid, path, sizeof path) ? path : NULL);
+  for (int fd = 0; fd < 3; fd++)
+    put_text(json, fd == 0 ? ",\"stdio\":[" : ",", os_descriptor(root->id.pid, fd, path, sizeof path) ? path : NULL);
+  json_raw(json, "]");
   put_argv(json, ",\"argv\":", root->id.pid);
   put_markers(json, root->id.pid);
   put_ancestors(json, root);

@@ -1,6 +1,7 @@
 /** The public library: own every process a command starts, until each is provably gone. */
 export { openSupervisor } from "./supervisor/open.js";
 export type {
+  AdoptedProcess,
   AdoptOptions,
   CancelOptions,
   CommandInput,

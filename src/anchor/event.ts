@@ -38,6 +38,8 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
       return { type: "exited", exit: present(parseExit(message.json), "an end that cannot be read") };
     case "refused":
       return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
+    case "adopted":
+      return { type: "adopted", runId: message.runId };
     case "welcome":
       return { type: "status", welcome: toWelcome(message) };
     // Between supervisor and launcher only.
@@ -58,6 +60,7 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "heartbeat":
     case "status":
     case "abandon":
+    case "adopt":
       return null;
   }
 }

@@ -186,6 +186,7 @@ export type AnchorEvent =
       readonly message: string;
       readonly epoch: number | null;
     }
+  | { readonly type: "adopted"; readonly runId: string }
   /** The answer to `status()`. */
   | { readonly type: "status"; readonly welcome: Welcome }
   /** The connection is gone. Always the last event. */
@@ -204,6 +205,8 @@ export interface AnchorLink {
   ack(stream: StreamName, offset: number): void;
   policy(change: Partial<AnchorPolicy>): void;
   heartbeat(): void;
+  /** Make a run of its own of a process of this run and all below it. Answered with `adopted`, or refused (`adopt-…`). */
+  adopt(runId: string, root: ProcessIdentity, graceMs: number): void;
   /** Ask how things stand; the answer comes as an event, after all that was said before it was obeyed. */
   status(): void;
   /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */
@@ -233,6 +236,8 @@ export interface ProcessEvidence {
   readonly command: string;
   /** Its command line, bounded; empty when it cannot be read. */
   readonly argv: readonly string[];
+  /** What stdin, stdout and stderr lead to, as in /proc; null: closed, or it cannot be read. */
+  readonly stdio: readonly (string | null)[];
   /** The file it executes; null when it cannot be read. */
   readonly executable: string | null;
   readonly leaseId: string | null;

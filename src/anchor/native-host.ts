@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
@@ -36,7 +35,7 @@ import { reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
 import { SpoolShelf } from "./spool-shelf.js";
-import { helloFrame, type Speaker, startFrame } from "./start-message.js";
+import { helloFrame, newKey, type Speaker, startFrame } from "./start-message.js";
 import { Turnstile } from "./turnstile.js";
 import { attachFailure, isGone, startFailure } from "./unanswered.js";
 import { toWelcome } from "./welcome.js";
@@ -128,7 +127,7 @@ class Native implements NativeHost {
     const run = { instanceId: this.#instances.own, runId: spec.runId };
     // Also checks the id before anything is started.
     this.#directory(run);
-    const frame = startFrame(spec, this.#speaker, randomBytes(32).toString("hex"));
+    const frame = startFrame(spec, this.#speaker, newKey());
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
     const { link, answer } = await this.#starts.pass(() => this.#launch(run, frame, attempt));
     if (link !== null) return link;

@@ -82,6 +82,15 @@ export interface AdoptOptions {
   readonly keepTimeouts?: boolean;
 }
 
+/** A service that was a process of another run. */
+export interface AdoptedProcess {
+  readonly record: RunRecord;
+  /** The run it came out of. */
+  readonly from: string;
+  /** What that one's end would do to it. */
+  readonly warnings: readonly string[];
+}
+
 export interface OutputChunk {
   readonly stream: StreamName;
   readonly offset: number;
@@ -207,6 +216,8 @@ export interface Supervisor extends AsyncDisposable {
   ready(runId: string, options?: ReadyOptions): Promise<Readiness>;
   /** Make a service of a running task: nobody's leaving ends it from here on. Resolves when its anchor knows. */
   adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord>;
+  /** Make a service of its own of a process inside a run that is held here, with all below it. */
+  adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;

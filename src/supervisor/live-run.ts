@@ -64,6 +64,8 @@ export interface LiveRun {
   service: ServiceFacts | null;
   /** Set while the anchor is to learn that it is a service; resolves when it says so. */
   toldService: Deferred<void> | null;
+  /** Set while a process of it is to become a run of its own. */
+  adopting: Deferred<void> | null;
   /** What is known of the run's processes, should their anchor fall silent. */
   traces: Traces;
   firstStop: FirstStop | null;

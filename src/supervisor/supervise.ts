@@ -42,6 +42,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     tier: null,
     service: facts.service,
     toldService: null,
+    adopting: null,
     traces: {
       run: facts.address,
       leaseId: facts.leaseId,

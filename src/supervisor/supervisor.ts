@@ -5,6 +5,7 @@ import type { RunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
+  AdoptedProcess,
   AdoptOptions,
   CancelOptions,
   CommandInput,
@@ -22,6 +23,7 @@ import type {
   Stopped,
   Supervisor,
 } from "./api.js";
+import { adoptProcess } from "./adopt-process.js";
 import { adoptRun } from "./adopt-run.js";
 import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
@@ -171,6 +173,11 @@ class ComposedSupervisor implements Supervisor {
   async adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord> {
     this.#mustBeOpen("nothing was changed");
     return adoptRun(await this.#held(runId), options);
+  }
+
+  async adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess> {
+    this.#mustBeOpen("nothing was changed");
+    return tracked(this.#spawns, adoptProcess(this.#context, pid, options));
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {

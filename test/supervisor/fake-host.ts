@@ -175,6 +175,10 @@ export class FakeLink implements AnchorLink {
     this.sent.push("policy");
   }
 
+  adopt(runId: string): void {
+    this.sent.push(`adopt ${runId}`);
+  }
+
   status(): void {
     this.sent.push("status");
   }
@@ -318,6 +322,7 @@ export class FakeHost implements AnchorHost {
         cgroup: null,
         command: "",
         argv: [],
+        stdio: [],
         executable: null,
         leaseId: null,
         runId: null,

@@ -7,11 +7,18 @@ const adoptExamples = `
 Of a running task: nobody's leaving ends it from here on, neither its caller's
 nor the gateway's, and its timeouts are lifted.
 
-Exit status: 0, 1 no such run, 2 it is not running.
+Of a process inside a run: it leaves that run with all below it, and has an id,
+a record and a stop of its own; either may end without the other. It keeps its
+stdout and stderr. If they are pipes or the terminal of the run it leaves, they
+break when that one ends, and it is said so. What is only digits is a process;
+a run whose id begins with digits is named with its run_ in front.
+
+Exit status: 0, 1 no such run or no process of ours, 2 it cannot be adopted.
 
 Examples:
   holdfast service adopt 4k2m
   holdfast service adopt 4k2m --keep-timeouts
+  holdfast service adopt 4711
 `;
 
 export function addServiceCommand(program: Command, finish: Finish): void {
@@ -35,9 +42,11 @@ export function addServiceCommand(program: Command, finish: Finish): void {
     });
   service
     .command("adopt")
-    .summary("make a service of a running task")
-    .description("Make a service of a running task, as it is, without restarting anything.")
-    .argument("<run>", "its id, or the beginning of it")
+    .summary("make a service of a running task, or of a process inside a run")
+    .description(
+      "Make a service of a running task, or of a process inside a run, as it is, without restarting anything.",
+    )
+    .argument("<run|pid>", "a run's id, or the beginning of it; or a process id")
     .option("--keep-timeouts", "leave the task's timeouts in force")
     .option("--json", "its record as JSON")
     .addHelpText("after", adoptExamples)

@@ -10,6 +10,7 @@ import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
+import { membersOf } from "../runs/members.js";
 import { print } from "../runs/print.js";
 import { careOf, statusOf } from "../runs/status.js";
 import { table } from "../runs/table.js";
@@ -75,7 +76,7 @@ async function look(
   const byPid = new Map(anchors.map((anchor, at) => [anchor.pid, evidence[at]] as const));
   return records.map((record) => {
     const found = record.anchor === null ? undefined : byPid.get(record.anchor.pid);
-    const processes = found?.matches === true ? found.descendants : [];
+    const processes = found?.matches === true ? membersOf(record, open, found.descendants) : [];
     const listens = record.service === null ? [] : portsOf(processes);
     const health = found?.matches === true ? healthOf(record, listens) : null;
     return { record, care: careOf(record, host.machine, now), health, ports: listens, processes };
@@ -95,7 +96,7 @@ export function psLines(shown: readonly Shown[], now: number, width: number | nu
       String(processes.length),
       sanitizeLine(record.command),
     ],
-    ...branches(processes, record.anchor?.pid ?? 0),
+    ...branches(processes),
   ]);
   const [head, ...lines] = table(
     [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "COMMAND"], ...rows],
@@ -105,9 +106,14 @@ export function psLines(shown: readonly Shown[], now: number, width: number | nu
 }
 
 /** Its processes, children under their parents. */
-function branches(processes: Shown["processes"], top: number): string[][] {
+function branches(processes: Shown["processes"]): string[][] {
+  const top = 0;
+  const pids = new Set(processes.map(({ identity }) => identity.pid));
   const children = new Map<number, Shown["processes"][number][]>();
-  for (const each of processes) children.set(each.parentPid, [...(children.get(each.parentPid) ?? []), each]);
+  for (const each of processes) {
+    const parent = pids.has(each.parentPid) ? each.parentPid : top;
+    children.set(parent, [...(children.get(parent) ?? []), each]);
+  }
   const lines: string[][] = [];
   const below = (parent: number, indent: string): void => {
     const nodes = children.get(parent) ?? [];

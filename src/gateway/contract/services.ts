@@ -28,6 +28,27 @@ export const ready = route({
   answer: z.object({ run: runShape, readiness }),
 });
 
+export const adoptProcess = route({
+  method: "POST",
+  path: "/v1/processes/{pid}/adopt",
+  summary: "Make a service of its own of a process inside a run, with all below it",
+  audience: "operator",
+  params: z.object({
+    pid: z
+      .string()
+      .regex(/^[1-9]\d{0,9}$/, "is no process id")
+      .transform(Number),
+  }),
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    run: runShape,
+    /** The run it came out of. */
+    from: z.string(),
+    warnings: z.array(z.string()),
+  }),
+});
+
 export const adoptRun = route({
   method: "POST",
   path: "/v1/runs/{runId}/adopt",

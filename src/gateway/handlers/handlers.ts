@@ -168,6 +168,13 @@ export function createHandlers(desk: Desk): Handlers {
       return supervisor.adoptRun(record.runId, { actor: requester.actor, ...body });
     },
 
+    adoptProcess: async ({ params }, { requester }) => {
+      const { record, from, warnings } = await supervisor.adoptProcess(params.pid, {
+        actor: requester.actor,
+      });
+      return { run: record, from, warnings: [...warnings] };
+    },
+
     openSession: async ({ body: { key, ...options } }) => {
       const { session, created } = await sessions.open(key, defined(options));
       const token = await sessions.issueToken(session.id);

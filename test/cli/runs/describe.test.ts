@@ -25,6 +25,7 @@ function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvi
     cgroup: null,
     command: "anchor",
     argv: [],
+    stdio: [],
     executable: null,
     leaseId: null,
     runId: null,

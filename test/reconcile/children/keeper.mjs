@@ -89,6 +89,11 @@ const orders = {
     await supervisor.adoptRun(runId, options);
     say("adopted");
   },
+  async adoptProcess({ pid }) {
+    const { record, warnings } = await supervisor.adoptProcess(pid);
+    keep(supervisor.run(record.runId));
+    say("left", { record, warnings });
+  },
   async write({ runId, data }) {
     await runs.get(runId).write(data);
     say("written");
