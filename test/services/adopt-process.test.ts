@@ -1,10 +1,13 @@
 import { spawn } from "node:child_process";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { House } from "../reconcile/house.js";
 import type { Keeper } from "../reconcile/keeper.js";
 import { isAlive, look, signal, until, type Living } from "../tree/living.js";
 import { tiers } from "../tree/seat.js";
 import { answers, freePort, server } from "./dev-server.js";
+
+/** Each starts a supervisor in a process of its own, and many do at once. */
+vi.setConfig({ testTimeout: 60_000 });
 
 const FIRST = "in_first000";
 const OPTIONS = { graceMs: 200, onEscape: "sweep", stdin: "pipe" } as const;

@@ -1,11 +1,14 @@
 import { setTimeout } from "node:timers/promises";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { findAnchor } from "../../src/anchor/binary.js";
 import { observeNatively } from "../../src/anchor/native-host.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import { House } from "../reconcile/house.js";
 import { steps } from "../reconcile/steps.js";
 import { until } from "../io/until.js";
+
+/** Each starts a supervisor in a process of its own, and many do at once. */
+vi.setConfig({ testTimeout: 60_000 });
 
 const FIRST = "in_first000";
 const OWNER_LOSS_MS = 300;

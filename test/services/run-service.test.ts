@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { startGateway } from "../../src/gateway/start.js";
 import { until } from "../io/until.js";
 import { Resident } from "../cli/resident.js";
@@ -28,6 +28,9 @@ async function health(runId: string): Promise<Pick<Shown, "health" | "ports"> | 
   const { health: state = null, ports = [] } = shown.find(({ record }) => record.runId === runId) ?? {};
   return { health: state, ports };
 }
+
+/** Each is several programs that start, on few cores. */
+vi.setConfig({ testTimeout: 60_000 });
 
 describe("holdfast run --service --port", () => {
   test("prints id and port once it listens; a killed gateway changes nothing for it", async () => {
