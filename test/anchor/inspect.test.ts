@@ -119,7 +119,7 @@ describe("evidence of a process", () => {
     const script = `const { createServer } = require("node:net");
       const server = createServer().listen(0, "127.0.0.1", () => console.log(server.address().port));`;
     const child = live("/bin/sh", ["-c", `'${process.execPath}' -e '${script}' & wait`]);
-    onTestFinished(() => process.kill(listener, "SIGKILL"));
+    onTestFinished(() => void process.kill(listener, "SIGKILL"));
     const [text] = (await once(child.stdout!, "data")) as [Buffer];
     const port = Number(text.toString());
     const [found] = await inspect(anchor, [pidOf(child)], { ports: true });
