@@ -389,8 +389,8 @@ static long collect_children(const struct member *parent, struct member *out, lo
   return count;
 }
 
-long os_children(const struct member *parent, struct member *out, long max, int signal) {
-  long count = collect_children(parent, out, 0, max, NULL, signal);
+long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal) {
+  long count = collect_children(parent, out, 0, max, skip, signal);
   return count < 0 ? 0 : count;
 }
 
@@ -398,7 +398,7 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
   long count = collect_children(root, out, 0, max, skip, signal);
   if (count < 0) return -1;
   for (long i = 0; i < count && count < max; i++) {
-    long more = collect_children(&out[i], out, count, max, NULL, signal);
+    long more = collect_children(&out[i], out, count, max, skip, signal);
     if (more > 0) count = more;
   }
   return count;
@@ -662,6 +662,34 @@ bool os_boundary_kill(const struct boundary *boundary) {
   for (int i = 0; i < ancestor_count; i++)
     if (os_boundary_holds(boundary, ancestors[i])) return false;
   return write_at(boundary->cgroup, "cgroup.kill", "1");
+}
+
+bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms) {
+  char text[256];
+  uint64_t until = os_now_ms() + patience_ms;
+  int events = openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
+  bool frozen = false, asked = events >= 0 && write_at(boundary->cgroup, "cgroup.freeze", "1");
+  while (asked && !frozen) {
+    struct pollfd p = {.fd = events, .events = POLLPRI};
+    ssize_t n = pread(events, text, sizeof text - 1, 0);
+    if (n <= 0) break;
+    text[n] = 0;
+    frozen = strstr(text, "frozen 1") != NULL;
+    uint64_t now = os_now_ms();
+    if (frozen || now >= until) break;
+    (void)poll(&p, 1, (int)(until - now));
+  }
+  if (events >= 0) close(events);
+  if (asked && !frozen) errno = ETIMEDOUT;
+  return frozen;
+}
+
+void os_boundary_thaw(const struct boundary *boundary) { (void)write_at(boundary->cgroup, "cgroup.freeze", "0"); }
+
+bool os_boundary_take(const struct boundary *boundary, pid_t pid) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", pid);
+  return write_at(boundary->cgroup, "cgroup.procs", text);
 }
 
 int os_boundary_events(const struct boundary *boundary) {

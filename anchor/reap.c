@@ -45,7 +45,7 @@ static long collect_tree(int signal) {
     if (!os_refresh(&members[i])) members[i].state = 'X';
     else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, signal));
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, NULL, signal));
   long more = os_boundary_members(&reap_boundary, members + known, tree_max() - known);
   if (more > 0) keep_new(more);
   return known;

@@ -80,6 +80,11 @@ export const defaults = {
   followBytes: 256 * 1024,
   /** One WRITE frame: half of what a frame may be. */
   stdinFrameBytes: 64 * 1024,
+  /** A service that does not listen by then is taken for broken: a cold build of a large dev server stays below. */
+  readyTimeoutMs: 60_000,
+  /** Between two looks for its port, growing: nobody tells when a process begins to listen, and a look costs a process. */
+  readyLookMs: 20,
+  readyLookMaxMs: 500,
   /** exec: when to stop waiting for the end and let the run go on in the background, and how long it may run at all. As the field has it. */
   execYieldMs: 10_000,
   execTimeoutMs: 1_800_000,

@@ -1,13 +1,17 @@
 /** The public library: own every process a command starts, until each is provably gone. */
 export { openSupervisor } from "./supervisor/open.js";
 export type {
+  AdoptedProcess,
+  AdoptOptions,
   AskedLimits,
   CancelOptions,
   CommandInput,
   FollowOptions,
   OutputChunk,
   Problem,
+  Readiness,
   ReadOptions,
+  ReadyOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
@@ -42,6 +46,7 @@ export type {
   RunRecord,
   RunStateName,
   RunUsage,
+  ServiceFacts,
   UsageSource,
 } from "./store/run-record.js";
 export type { EventFilter, RunFilter } from "./store/store.js";

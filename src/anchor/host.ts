@@ -127,6 +127,8 @@ export interface Welcome {
   readonly stdinClosed: boolean;
   readonly firstStop: FirstStop | null;
   readonly leader: LeaderStatus | null;
+  /** Absent: an older anchor does not say. */
+  readonly kind?: AnchorPolicy["kind"];
   /** Since the exec, on the anchor's monotonic clock; null before it, or when the anchor does not say. */
   readonly elapsedMs: number | null;
 }
@@ -194,6 +196,9 @@ export type AnchorEvent =
       readonly message: string;
       readonly epoch: number | null;
     }
+  | { readonly type: "adopted"; readonly runId: string }
+  /** The answer to `status()`. */
+  | { readonly type: "status"; readonly welcome: Welcome }
   /** The connection is gone. Always the last event. */
   | { readonly type: "closed" };
 
@@ -210,6 +215,10 @@ export interface AnchorLink {
   ack(stream: StreamName, offset: number): void;
   policy(change: Partial<AnchorPolicy>): void;
   heartbeat(): void;
+  /** Make a run of its own of a process of this run and all below it. Answered with `adopted`, or refused (`adopt-…`). */
+  adopt(runId: string, root: ProcessIdentity, graceMs: number): void;
+  /** Ask how things stand; the answer comes as an event, after all that was said before it was obeyed. */
+  status(): void;
   /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */
   abandon(by: { readonly actor: string; readonly requestId: string }): void;
   /** Leave without a word: to the anchor this is owner loss, if this was the owner. */
@@ -237,6 +246,8 @@ export interface ProcessEvidence {
   readonly command: string;
   /** Its command line, bounded; empty when it cannot be read. */
   readonly argv: readonly string[];
+  /** What stdin, stdout and stderr lead to, as in /proc; null: closed, or it cannot be read. */
+  readonly stdio: readonly (string | null)[];
   /** The file it executes; null when it cannot be read. */
   readonly executable: string | null;
   readonly leaseId: string | null;
@@ -254,12 +265,22 @@ export interface ProcessEvidence {
     /** Used so far, and resident now. */
     readonly cpuMs: number;
     readonly rssKb: number;
+    /** TCP ports it listens on, as it sees the network. Only when they were asked for. */
+    readonly ports: readonly number[];
   }[];
 }
 
 export interface InspectOptions {
   /** Only whether it is the one, and its own numbers: no descendants, ancestors, environment or command line. */
   readonly brief?: boolean;
+  /** Also the TCP ports that descendants listen on, as far as their descriptors may be read. */
+  readonly ports?: boolean;
+}
+
+/** Who listens on a TCP port, as this process sees the network. Open without holders: it cannot be seen whose it is. */
+export interface PortEvidence {
+  readonly open: boolean;
+  readonly holders: readonly { readonly identity: ProcessIdentity; readonly command: string }[];
 }
 
 export interface Boundary {
@@ -334,6 +355,7 @@ export interface AnchorHost extends AsyncDisposable {
   ): Promise<readonly ProcessEvidence[]>;
   /** Which of these lease ids a live process carries as its marker. An empty cgroup says nothing of who has left it. */
   markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>>;
+  inspectPort(port: number): Promise<PortEvidence>;
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
   /** Bytes in the run's directory. */

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
@@ -18,6 +17,7 @@ import type {
   LocalInstance,
   MachineIdentity,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -27,6 +27,7 @@ import type {
   StreamName,
 } from "./host.js";
 import { inspect } from "./inspect.js";
+import { inspectPort } from "./inspect-port.js";
 import { inspectBoundaries } from "./inspect-boundaries.js";
 import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
@@ -37,7 +38,7 @@ import { reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
 import { SpoolShelf } from "./spool-shelf.js";
-import { helloFrame, type Speaker, startFrame } from "./start-message.js";
+import { helloFrame, newKey, type Speaker, startFrame } from "./start-message.js";
 import { Turnstile } from "./turnstile.js";
 import { attachFailure, isGone, startFailure } from "./unanswered.js";
 import { toWelcome } from "./welcome.js";
@@ -79,6 +80,7 @@ export type NativeObserver = Pick<
   | "runIds"
   | "boundaries"
   | "inspect"
+  | "inspectPort"
   | "inspectBoundaries"
   | "markedBy"
   | typeof Symbol.asyncDispose
@@ -134,7 +136,7 @@ class Native implements NativeHost {
     const run = { instanceId: this.#instances.own, runId: spec.runId };
     // Also checks the id before anything is started.
     this.#directory(run);
-    const key = randomBytes(32).toString("hex");
+    const key = newKey();
     const frame = startFrame(PROTOCOL, spec, this.#speaker, key);
     const frameIn = (protocol: number): Buffer => {
       if (protocol === PROTOCOL) return frame;
@@ -209,6 +211,10 @@ class Native implements NativeHost {
     if (leaseIds.length === 0) return new Set();
     const carried = new Set((await listMarked(this.anchorPath, LEASE_MARKER)).map(({ value }) => value));
     return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
+  }
+
+  inspectPort(port: number): Promise<PortEvidence> {
+    return inspectPort(this.anchorPath, port);
   }
 
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {

@@ -37,6 +37,9 @@ const instanceId = one("text", 3);
 const incarnation = one("text", 4);
 const epoch = one("int", 5);
 const key = one("text", 6);
+const rootPid = one("int", 8);
+const rootStart = one("int", 9);
+const rootUnique = maybe(one("id", 10));
 const anchorPid = one("int", 11);
 const stream = one("int", 18);
 const offset = one("int", 19);
@@ -127,6 +130,7 @@ export const messages = {
   heartbeat: { type: 11, fields: {} },
   status: { type: 12, fields: {} },
   abandon: { type: 13, fields: { actor, requestId } },
+  adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs } },
 
   welcome: {
     type: 64,
@@ -134,9 +138,9 @@ export const messages = {
       protocol,
       epoch,
       phase: one("int", 7),
-      rootPid: one("int", 8),
-      rootStart: one("int", 9),
-      rootUnique: maybe(one("id", 10)),
+      rootPid,
+      rootStart,
+      rootUnique,
       ...identity,
       tier: one("text", 14),
       tierNote: maybe(one("text", 15)),
@@ -160,6 +164,7 @@ export const messages = {
       reason: maybe(reason),
       actor: maybe(actor),
       requestId: maybe(requestId),
+      kind: maybe(kind),
       elapsedMs: maybe(one("int", 83)),
       ...status,
     },
@@ -191,6 +196,7 @@ export const messages = {
     fields: { protocol, ...identity, cgroup: maybe(one("text", 16)), tierNote: maybe(one("text", 15)) },
   },
   anchorLost: { type: 75, fields: { runId, anchorPid, ...status } },
+  adopted: { type: 76, fields: { runId } },
 } as const satisfies Record<string, { type: number; fields: Readonly<Record<string, Field>> }>;
 
 export function maxFrameBytes(type: number): number {

@@ -1,6 +1,8 @@
+import { randomBytes } from "node:crypto";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../errors.js";
 import type { AnchorLink, AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
+import type { ProcessIdentity } from "../store/run-record.js";
 import { encodeMessage } from "./message.js";
 
 /** Who speaks: the same on every connection of one supervisor. */
@@ -83,6 +85,27 @@ export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abando
   return encodeMessage("abandon", {
     actor: clip(actor, STOP_BYTES.actor),
     requestId: clip(requestId, STOP_BYTES.requestId),
+  });
+}
+
+/** Of a run's directory: whoever can read it may stop the run. */
+export function newKey(): string {
+  return randomBytes(32).toString("hex");
+}
+
+export function adoptFrame(
+  runId: string,
+  key: string,
+  { pid, startTime, uniqueId }: ProcessIdentity,
+  graceMs: number,
+): Buffer {
+  return encodeMessage("adopt", {
+    runId,
+    key,
+    rootPid: pid,
+    rootStart: startTime,
+    rootUnique: uniqueId,
+    graceMs: wholeMs(graceMs),
   });
 }
 

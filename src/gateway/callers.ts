@@ -1,14 +1,15 @@
 import { defaults } from "../defaults.js";
-import type { Supervisor } from "../supervisor/api.js";
+import type { Run, Supervisor } from "../supervisor/api.js";
 
 /**
  * Who has called for a run in the foreground, and is there to take its output. A run whose caller has left for longer
- * than it takes to come back is cancelled: nobody would read on.
+ * than it takes to come back is cancelled: nobody would read on. Unless a service was made of it meanwhile.
  */
 export class Callers implements Disposable {
   readonly #supervisor: Supervisor;
   readonly #present = new Map<string, () => void>();
   readonly #awaited = new Map<string, NodeJS.Timeout>();
+  readonly #standIns = new Map<string, AbortController>();
   #closed = false;
 
   constructor(supervisor: Supervisor) {
@@ -35,6 +36,7 @@ export class Callers implements Disposable {
   arrived(runId: string, dismiss: () => void): Disposable {
     this.#present.get(runId)?.();
     this.#present.set(runId, dismiss);
+    this.#standIns.get(runId)?.abort();
     clearTimeout(this.#awaited.get(runId));
     this.#awaited.delete(runId);
     return {
@@ -51,17 +53,26 @@ export class Callers implements Disposable {
     this.#closed = true;
     for (const timer of this.#awaited.values()) clearTimeout(timer);
     this.#awaited.clear();
+    for (const standIn of this.#standIns.values()) standIn.abort();
+  }
+
+  /** A service was made of it, which its caller's leaving does not end; but it would wait for somebody to take its output. */
+  async #standIn(run: Run): Promise<void> {
+    const relieved = new AbortController();
+    this.#standIns.set(run.runId, relieved);
+    for await (const _ of run.follow({ ack: true, signal: relieved.signal }));
+    this.#standIns.delete(run.runId);
   }
 
   #await(runId: string, ms: number, actor: string): void {
     if (this.#closed) return;
     const timer = setTimeout(() => {
       this.#awaited.delete(runId);
+      const run = this.#supervisor.run(runId);
       // Not among the live ones: it has ended.
-      void this.#supervisor
-        .run(runId)
-        ?.cancel({ actor })
-        .catch(() => undefined);
+      if (run === null) return;
+      const seenTo = run.service === null ? run.cancel({ actor }) : this.#standIn(run);
+      void seenTo.catch(() => undefined);
     }, ms);
     this.#awaited.set(runId, timer);
   }

@@ -115,6 +115,8 @@ export class Metrics implements AsyncDisposable {
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;
       case "output":
+      case "ready":
+      case "adopt":
       case "attach":
         return;
     }

@@ -37,6 +37,16 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
       };
     case "output":
       return { last_output_at: change.at, updated_at: updatedAt };
+    case "service":
+      return {
+        kind: "service",
+        service: JSON.stringify(change.service),
+        deadlines: JSON.stringify(change.deadlines),
+        policy: JSON.stringify(change.policy),
+        updated_at: updatedAt,
+      };
+    case "ready":
+      return { service: JSON.stringify(change.service), updated_at: updatedAt };
     case "exiting":
       return { state: "exiting", updated_at: updatedAt };
     case "exited":

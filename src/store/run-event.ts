@@ -44,6 +44,18 @@ export type NewRunEvent = EventFacts &
           }[];
         };
       }
+    /** One of its processes listens where it should. */
+    | { readonly type: "ready"; readonly data: { readonly port: number } }
+    /** It became a service: by itself, or (`from`) out of another run; or (`to`) another came out of it. */
+    | {
+        readonly type: "adopt";
+        readonly data: {
+          readonly actor: string;
+          readonly pid: number | null;
+          readonly from: string | null;
+          readonly to: string | null;
+        };
+      }
     /** Its supervisor lost the connection and has it again. */
     | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
     /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */

@@ -89,6 +89,14 @@ export interface RunLimits {
   readonly cpus: number | null;
 }
 
+/** What only a service has. */
+export interface ServiceFacts {
+  /** Where it is to listen; null: nobody said. */
+  readonly port: number | null;
+  /** When one of its processes was first seen to listen there. */
+  readonly readyAt: number | null;
+}
+
 export const NO_LIMITS: RunLimits = { memoryBytes: null, pids: null, cpus: null };
 
 /** `cgroup`: the kernel counted all of the run. `reaped`: added up of processes that ended below the anchor. */
@@ -165,6 +173,8 @@ export interface RunRecord {
   readonly residueCount: number;
   readonly usage: RunUsage | null;
   readonly emptiness: Emptiness | null;
+  /** Null: a task. */
+  readonly service: ServiceFacts | null;
   /** Null: a run of ours. */
   readonly imported: ImportedFacts | null;
   /** Since when lists leave it out; null: they do not. */

@@ -41,6 +41,7 @@ export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow
     updated_at: run.createdAt,
     residue: "[]",
     residue_count: 0,
+    service: run.service === null ? null : JSON.stringify(run.service),
     imported: run.imported === null ? null : JSON.stringify(run.imported),
   };
 }
@@ -86,6 +87,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     residueCount: row.residue_count,
     usage: row.usage === null ? null : usageOf(row.usage),
     emptiness: row.emptiness,
+    service: row.service === null ? null : (JSON.parse(row.service) as RunRecord["service"]),
     imported: row.imported === null ? null : (JSON.parse(row.imported) as RunRecord["imported"]),
     hiddenAt: row.hidden_at,
   };

@@ -72,6 +72,8 @@ export interface RunRow {
   usage: string | null;
   emptiness: Emptiness | null;
   /** JSON */
+  service: string | null;
+  /** JSON */
   imported: string | null;
   hidden_at: number | null;
 }

@@ -4,10 +4,13 @@ import type {
   ProcessIdentity,
   Residue,
   RunBoundary,
+  RunDeadlines,
   RunExit,
+  RunPolicy,
   RunRecord,
   RunStateName,
   RunUsage,
+  ServiceFacts,
 } from "./run-record.js";
 import type { SessionStore } from "./session-store.js";
 
@@ -66,6 +69,15 @@ export type RunChange =
   | { readonly to: "weaker"; readonly tier: string; readonly boundary: RunBoundary }
   | { readonly to: "running"; readonly at: number }
   | { readonly to: "output"; readonly at: number }
+  /** From here on it is a service, whatever it was. The state stays. */
+  | {
+      readonly to: "service";
+      readonly service: ServiceFacts;
+      readonly deadlines: RunDeadlines;
+      readonly policy: RunPolicy;
+    }
+  /** A service listens where it should, for the first time. The state stays. */
+  | { readonly to: "ready"; readonly service: ServiceFacts }
   | { readonly to: "exiting"; readonly at: number }
   | {
       readonly to: "exited";

@@ -8,6 +8,7 @@ import type {
   RunLimits,
   RunRecord,
   RunStateName,
+  ServiceFacts,
 } from "../store/run-record.js";
 import type { EventFilter, RunFilter } from "../store/store.js";
 import type { Decided } from "./reconcile/reconcile.js";
@@ -34,6 +35,8 @@ export interface SpawnOptions {
   readonly umask?: number;
   readonly labels?: Readonly<Record<string, string>>;
   readonly kind?: RunKind;
+  /** Of a service: the TCP port where one of its processes will listen. */
+  readonly port?: number;
   readonly onEscape?: OnEscape;
   /** When this supervisor is gone for good and another takes the run over. Default: it goes on there. */
   readonly onOrphan?: OnOrphan;
@@ -71,6 +74,34 @@ export interface CancelOptions {
   readonly graceMs?: number;
 }
 
+export interface ReadyOptions {
+  readonly timeoutMs?: number;
+  /** Aborting ends the waiting. */
+  readonly signal?: AbortSignal;
+}
+
+/** What came of waiting for a service. `detail`: who listens there instead, as far as it can be seen. */
+export type Readiness =
+  | { readonly kind: "ready"; readonly service: ServiceFacts }
+  | { readonly kind: "ended" | "timeout"; readonly detail: string | null }
+  /** The caller does not want to know any more, or this supervisor no longer holds the run. */
+  | { readonly kind: "given-up" };
+
+export interface AdoptOptions {
+  readonly actor?: string;
+  /** Default false: the deadlines of a task are lifted. */
+  readonly keepTimeouts?: boolean;
+}
+
+/** A service that was a process of another run. */
+export interface AdoptedProcess {
+  readonly record: RunRecord;
+  /** The run it came out of. */
+  readonly from: string;
+  /** What that one's end would do to it. */
+  readonly warnings: readonly string[];
+}
+
 export interface OutputChunk {
   readonly stream: StreamName;
   readonly offset: number;
@@ -99,6 +130,8 @@ export interface Run {
   readonly rootPid: number | null;
   /** Of its terminal, as far as it is known here; null: it has none, or nobody has said. */
   readonly size: TerminalSize | null;
+  /** Null: a task. */
+  readonly service: ServiceFacts | null;
   /** The first stop asked for, as the anchor holds it. */
   readonly firstStop: FirstStop | null;
   /** It belongs to the one who called for it, and ends when that one is gone. */
@@ -196,6 +229,12 @@ export interface Supervisor extends AsyncDisposable {
   stop(runId: string, options?: CancelOptions): Promise<Stopped>;
   /** Leave runs out of lists. Returns how many were in them. */
   hide(runIds: readonly string[]): Promise<number>;
+  /** Wait until one of a service's own processes listens on its port, or it has ended. Stops nothing. */
+  ready(runId: string, options?: ReadyOptions): Promise<Readiness>;
+  /** Make a service of a running task: nobody's leaving ends it from here on. Resolves when its anchor knows. */
+  adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord>;
+  /** Make a service of its own of a process inside a run that is held here, with all below it. */
+  adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;

@@ -1,7 +1,7 @@
 import { BadInput } from "../errors.js";
 import type { AnchorLink, FirstStop, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import { NotSteering } from "../errors.js";
-import type { RunRecord, RunStateName } from "../store/run-record.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run } from "./api.js";
 import { cancel } from "./cancel.js";
 import type { LiveRun } from "./live-run.js";
@@ -31,6 +31,10 @@ class SupervisedRun implements Run {
 
   get size(): TerminalSize | null {
     return this.#live.size;
+  }
+
+  get service(): ServiceFacts | null {
+    return this.#live.service;
   }
 
   get firstStop(): FirstStop | null {
@@ -126,7 +130,7 @@ function ownLink({ owner, link }: LiveRun): AnchorLink | null {
 }
 
 /** Between two connections a run may be steered: what is asked is handed to the next. */
-function maySteer(live: LiveRun): void {
+export function maySteer(live: LiveRun): void {
   if (live.letGo !== null) throw live.letGo;
   if (live.context.leases.fenced)
     throw new NotSteering(

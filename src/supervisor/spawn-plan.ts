@@ -1,8 +1,9 @@
 import { resolve } from "node:path";
 import type { SpoolSpec, StartSpec, TerminalSize } from "../anchor/host.js";
+import { mustBePort } from "../anchor/inspect-port.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import type { RunDeadlines, RunKind, RunPolicy } from "../store/run-record.js";
+import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import type { CommandInput, SpawnOptions } from "./api.js";
 import { checkCommand, checkExecSize } from "./command.js";
@@ -21,6 +22,7 @@ export interface SpawnPlan {
   readonly kind: RunKind;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
+  readonly service: ServiceFacts | null;
   record(runId: string, leaseId: string): NewRun;
   start(runId: string, leaseId: string): StartSpec;
 }
@@ -53,6 +55,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
   const limits = runLimits(options.limits);
+  const service = serviceFacts(kind, options.port);
   const { sessionKey, sessionId, backendId, agentId } = ownership(options);
   return {
     runId: options.runId === undefined ? null : chosenRunId(options.runId),
@@ -60,6 +63,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     kind,
     policy,
     deadlines,
+    service,
     record: (runId, leaseId) => ({
       runId,
       leaseId,
@@ -82,6 +86,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       policy,
       limits,
       createdAt: context.clock.wall(),
+      service,
       imported: null,
     }),
     start: (runId, leaseId) => {
@@ -134,6 +139,12 @@ function directory(cwd: string | undefined): string {
       `the current directory is gone (${(error as Error).message}); name one with cwd`,
     );
   }
+}
+
+function serviceFacts(kind: RunKind, port: number | undefined): ServiceFacts | null {
+  if (kind === "task" && port !== undefined)
+    throw new BadInput("port", "only a service has a port to listen on; nothing was started");
+  return kind === "task" ? null : { port: port === undefined ? null : mustBePort(port), readyAt: null };
 }
 
 function spool(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {

@@ -88,6 +88,7 @@ function factsOf({ instanceId }: Context, plan: SpawnPlan, spec: StartSpec, leas
     attempt: { cwd: spec.cwd, command: spec.argv[0] ?? "" },
     policy: plan.policy,
     deadlines: plan.deadlines,
+    service: plan.service,
     withholdAt: { stdout: withholdAt("stdout"), stderr: withholdAt("stderr") },
   };
 }

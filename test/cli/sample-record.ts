@@ -62,6 +62,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     residueCount: 0,
     usage: null,
     emptiness: "proven",
+    service: null,
     imported: null,
     hiddenAt: null,
     ...facts,

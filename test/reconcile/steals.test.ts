@@ -58,6 +58,7 @@ async function recordDead(house: House, count: number): Promise<void> {
         },
         limits: NO_LIMITS,
         createdAt: Date.now(),
+        service: null,
         imported: null,
       },
       0,

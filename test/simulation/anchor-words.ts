@@ -78,6 +78,7 @@ export function welcomeOf(facts: AnchorFacts): Welcome {
     stdinClosed: false,
     firstStop,
     leader: executed ? leader : null,
+    kind: facts.spec.policy.kind,
     elapsedMs: executed ? facts.elapsedMs : null,
   };
 }

@@ -60,6 +60,23 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       });
     });
 
+    test("a task that becomes a service, and ready, stays in its state and is so for everybody", async () => {
+      const run = newRun();
+      const lease = await store.insertRun(run, LEASE_MS);
+      await store.saveRun(lease, running);
+      const service = { port: 3000, readyAt: null };
+      const deadlines = { overallMs: null, noOutputMs: null };
+      const policy = { ...run.policy, onOrphan: "adopt" } as const;
+      expect(await store.saveRun(lease, { to: "service", service, deadlines, policy })).toBe(true);
+      const became = { state: "running", kind: "service", deadlines, policy };
+      expect(await other.getRun(run.runId)).toMatchObject({ ...became, service });
+      const ready = { port: 3000, readyAt: 77 };
+      expect(await store.saveRun(lease, { to: "ready", service: ready })).toBe(true);
+      expect(await other.getRun(run.runId)).toMatchObject({ ...became, service: ready });
+      await store.saveRun(lease, exited);
+      expect(await store.saveRun(lease, { to: "service", service, deadlines, policy })).toBe(false);
+    });
+
     test("every step's facts are kept to the end", async () => {
       const run = newRun();
       const lease = await store.insertRun(run, LEASE_MS);

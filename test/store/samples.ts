@@ -40,6 +40,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     },
     limits: { memoryBytes: 67_108_864, pids: 20, cpus: 1.5 },
     createdAt: 1_700_000_000_000,
+    service: null,
     imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },
     ...change,
   };

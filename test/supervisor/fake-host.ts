@@ -7,6 +7,7 @@ import type {
   BoundaryEvidence,
   LocalInstance,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -176,6 +177,14 @@ export class FakeLink implements AnchorLink {
     this.sent.push("policy");
   }
 
+  adopt(runId: string): void {
+    this.sent.push(`adopt ${runId}`);
+  }
+
+  status(): void {
+    this.sent.push("status");
+  }
+
   heartbeat(): void {
     this.sent.push("heartbeat");
   }
@@ -279,6 +288,10 @@ export class FakeHost implements AnchorHost {
     return false;
   }
 
+  async inspectPort(): Promise<PortEvidence> {
+    return { open: false, holders: [] };
+  }
+
   async inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
     return wanted.map(({ path }) => this.cgroups.get(path) ?? "gone");
   }
@@ -312,6 +325,7 @@ export class FakeHost implements AnchorHost {
         cgroup: null,
         command: "",
         argv: [],
+        stdio: [],
         executable: null,
         leaseId: null,
         runId: null,

@@ -1,5 +1,6 @@
-import { Option, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
 import type { OnEscape } from "../../store/run-record.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { formatDuration, parseDuration } from "../duration.js";
@@ -27,6 +28,9 @@ interface RunFlags {
   readonly cpus?: number;
   readonly detach?: true;
   readonly inProcess?: true;
+  readonly service?: true;
+  readonly port?: number;
+  readonly readyTimeout?: number;
   readonly json?: true;
 }
 
@@ -34,7 +38,7 @@ const examples = `
 Exit status: the command's own; otherwise
   128+n  signal n ended it; 130 after Ctrl-C, 141 when nobody reads its output
   120    it succeeded, but left detached processes behind
-  124    it was stopped by a timeout
+  124    it was stopped by a timeout; a service that was not ready in time, too
   125    holdfast itself failed
   126    it cannot be executed
   127    it cannot be found
@@ -54,7 +58,7 @@ Examples:
   holdfast run -- npm test
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
-  holdfast run --detach -- npm run dev
+  holdfast run --service --port 3000 -- npm run dev
   holdfast run --memory 2G --pids 200 --cpus 1.5 -- npm test
   holdfast run --in-process -- make
   holdfast run --label ticket=42 --env CI=1 --json -- make check
@@ -108,6 +112,13 @@ export function addRunCommand(program: Command, finish: Finish): void {
     )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
     .option("--in-process", "supervise it in this process: no gateway is asked or started")
+    .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
+    .option("--port <number>", "of a service: wait until one of its own processes listens there", tcpPort)
+    .option(
+      "--ready-timeout <duration>",
+      `stop it when none does by then (default: ${formatDuration(defaults.readyTimeoutMs)})`,
+      duration,
+    )
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
     .configureHelp({
@@ -122,6 +133,14 @@ export function addRunCommand(program: Command, finish: Finish): void {
     .addHelpText("after", examples)
     .action(async (argv: string[], flags: RunFlags) => {
       const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
+      const misplaced = misplacedOption(flags);
+      if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
+      if (flags.service === true) {
+        const { runService } = await import("../service/run.js");
+        const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
+        const options = spawnOptions(flags);
+        return finish(await runService({ input, options, port, readyTimeoutMs, json: flags.json === true }));
+      }
       if (flags.detach === true) {
         const { runDetached } = await import("../process/detach.js");
         return finish(await runDetached(input, spawnOptions(flags), flags.json === true));
@@ -139,6 +158,20 @@ export function addRunCommand(program: Command, finish: Finish): void {
         }),
       );
     });
+}
+
+function misplacedOption({ service, port, readyTimeout, timeout }: RunFlags): string | null {
+  if (service !== true && port !== undefined) return "--port is for a service: add --service";
+  if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
+  if (service === true && timeout !== undefined && timeout > 0)
+    return "a service has no --timeout: it runs until it is stopped";
+  return null;
+}
+
+function tcpPort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port, from 1 to 65535.");
+  return port;
 }
 
 /** Commander would take `--no-…` for a switch that turns `--output-timeout` off; this one takes a value. */

@@ -14,7 +14,7 @@ import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
 import { openObservatory } from "./observer.js";
-import { findBelonging } from "./who.js";
+import { findBelonging } from "../../supervisor/belonging.js";
 
 interface Carrier {
   readonly process: MarkedProcess;

@@ -194,6 +194,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
     },
     limits: NO_LIMITS,
     createdAt: Date.now(),
+    service: null,
     imported: factsOf(each),
   };
 }

@@ -15,6 +15,7 @@ import {
 } from "./process.js";
 import type { Asked, Answered, Heard } from "./route.js";
 import { getRun, listRuns } from "./runs.js";
+import { adoptProcess, adoptRun, ready } from "./services.js";
 import { closeSession, decideApproval, listApprovals, listSessions, openSession } from "./sessions.js";
 
 /** Everything that can be asked of a gateway, by the verb that the client, the server and the command line all use. */
@@ -36,6 +37,9 @@ export const contract = {
   kill,
   remove,
   clear,
+  ready,
+  adoptRun,
+  adoptProcess,
   openSession,
   listSessions,
   closeSession,

@@ -5,6 +5,7 @@ import { nothing, outputPiece } from "./common.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
+import { port, readiness, readyTimeoutMs } from "./services.js";
 
 const words = z.record(z.string(), z.string());
 const variables = z.record(
@@ -34,6 +35,9 @@ export const execBody = z
     sessionKey: bounded("is empty").optional(),
     agentId: bounded("is empty").optional(),
     kind: z.enum(["task", "service"]).default("task"),
+    /** Of a service: unless in the background, wait until one of its own processes listens there; stop it if none does. */
+    port: port.optional(),
+    readyTimeoutMs,
     onEscape: z.enum(["fail", "sweep"]).optional(),
     /** Left out, this and the next: what the gateway is configured with. */
     timeoutMs: z.number().min(0).optional(),
@@ -108,5 +112,7 @@ export const exec = route({
     output: z.array(outputPiece),
     /** A PTY was asked for and could not be had. */
     ptyFellBack: z.boolean(),
+    /** Null: not waited for. */
+    readiness: readiness.nullable(),
   }),
 });

@@ -95,6 +95,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
     })
     .nullable(),
   emptiness: z.enum(["proven", "unproven"]).nullable(),
+  service: z.object({ port: z.int().nullable(), readyAt: z.number().nullable() }).nullable(),
   imported: z
     .object({
       pid: z.int(),

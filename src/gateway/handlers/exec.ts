@@ -9,6 +9,7 @@ import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
 import type { Callers } from "../callers.js";
 import type { ExecIdentity } from "./handlers.js";
+import { readyOrStopped } from "./ready.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
@@ -31,15 +32,17 @@ export async function execFor(
     if (body.foreground !== undefined) throw failed;
     const record = await mustHave(supervisor, failed.runId);
     const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
-    return { run: record, running: false, failure, output: [], ptyFellBack };
+    return { run: record, running: false, failure, output: [], ptyFellBack, readiness: null };
   }
   if (body.input !== undefined) feed(run, body.input);
   if (body.foreground !== undefined) {
     callers.expect(run.runId, asking.gone);
     const begun = await mustHave(supervisor, run.runId);
-    return { run: begun, running: true, failure: null, output: [], ptyFellBack };
+    return { run: begun, running: true, failure: null, output: [], ptyFellBack, readiness: null };
   }
-  const record = body.background ? null : await endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
+  const waits = !body.background && body.port !== undefined;
+  const readiness = waits ? await readyOrStopped(supervisor, run.runId, body.readyTimeoutMs, asking) : null;
+  const record = await endOf(supervisor, run, body, readiness, asking, unsaid);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -54,7 +57,32 @@ export async function execFor(
       ),
     ),
   );
-  return { run: now, running: !ended, failure: ended ? failureOf(now) : null, output, ptyFellBack };
+  return {
+    run: now,
+    running: !ended,
+    failure: ended ? failureOf(now) : null,
+    output,
+    ptyFellBack,
+    readiness,
+  };
+}
+
+/** Null: it goes on. */
+async function endOf(
+  supervisor: Supervisor,
+  run: Run,
+  body: ExecBody,
+  readiness: AnswerOf<"exec">["readiness"],
+  asking: Asking,
+  unsaid: ExecDefaults,
+): Promise<RunRecord | null> {
+  if (readiness?.state === "ended") return run.wait();
+  if (readiness !== null) {
+    // Stopped, or being stopped with survivors.
+    const record = await mustHave(supervisor, run.runId);
+    return record.state === "exited" ? record : null;
+  }
+  return body.background ? null : endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
 }
 
 type Spawned =
@@ -101,6 +129,7 @@ function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaul
     ...(umask === undefined ? {} : { umask }),
     labels: body.labels,
     kind: body.kind,
+    ...(body.port === undefined ? {} : { port: body.port }),
     onEscape: body.onEscape ?? unsaid["on-escape"],
     timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? unsaid["timeout-ms"]),
     noOutputTimeoutMs: body.noOutputTimeoutMs ?? unsaid["no-output-timeout-ms"],
@@ -157,6 +186,8 @@ async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking
     const first = await Promise.race([run.wait(), yielded, vanished]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
+    // It needs nobody to wait for it, and may have become a service since.
+    if (run.service !== null) return null;
     // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
     if (gone.reason === GATEWAY_STOPS) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });

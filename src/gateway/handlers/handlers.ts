@@ -8,6 +8,7 @@ import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { execFor, type ExecDefaults } from "./exec.js";
 import { pollRun } from "./poll.js";
+import { readyOrStopped, waitReady } from "./ready.js";
 import { filterOf } from "./run-reader.js";
 import { held, steered } from "./steered.js";
 import { logOf } from "./log.js";
@@ -164,6 +165,27 @@ export function createHandlers(desk: Desk): Handlers {
       const whose = requester.kind === "operator" ? {} : { sessionId: requester.sessionId };
       const ended = await supervisor.listRuns({ ...whose, states: ["exited"], hidden: false });
       return { cleared: await supervisor.hide(ended.map(({ runId }) => runId)) };
+    },
+
+    ready: async ({ params, body: { timeoutMs, orStop } }, asking) => {
+      const { runId } = await visible(asking.requester, params.runId);
+      // Its end is committed a moment after it is over.
+      const run = supervisor.run(runId);
+      const readiness = await (orStop ? readyOrStopped : waitReady)(supervisor, runId, timeoutMs, asking);
+      const ended = readiness.state === "ended" ? await run?.wait() : null;
+      return { run: ended ?? (await visible(asking.requester, runId)), readiness };
+    },
+
+    adoptRun: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      return supervisor.adoptRun(record.runId, { actor: requester.actor, ...body });
+    },
+
+    adoptProcess: async ({ params }, { requester }) => {
+      const { record, from, warnings } = await supervisor.adoptProcess(params.pid, {
+        actor: requester.actor,
+      });
+      return { run: record, from, warnings: [...warnings] };
     },
 
     openSession: async ({ body: { key, ...options } }) => {

@@ -18,7 +18,7 @@ export function steered(supervisor: Supervisor, record: RunRecord): Run {
 }
 
 /** A caller counts the bytes it has sent: those of others in between would be taken for its own. */
-export function mayBeSteered({ runId, callerBound }: Run): void {
-  if (callerBound)
+export function mayBeSteered({ runId, callerBound, service }: Run): void {
+  if (callerBound && service === null)
     throw new NotSteering(runId, "it runs in the foreground, and its input is its caller's alone");
 }

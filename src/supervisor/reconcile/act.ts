@@ -1,9 +1,10 @@
+import type { AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
-import { adopt } from "../adopt.js";
+import { adopt, boundaryOf } from "../adopt.js";
 import { endVerified, NOTHING_DONE, sweptAway, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
@@ -116,9 +117,18 @@ function attached(
 ): LiveRun {
   const live = resume(context, record, lease, link.welcome);
   adopt(live, link, true);
+  noteIdentities(live, record, link);
   refuseGate(live, link);
   if (stop) stopOrphan(live);
   return live;
+}
+
+/** Adopted out of another run, and its supervisor died before it could write down what it was. */
+function noteIdentities({ journal }: LiveRun, record: RunRecord, { welcome }: AnchorLink): void {
+  if (record.root !== null || welcome.phase === "gated") return;
+  const { anchor, root, boundary } = welcome;
+  const { tier } = boundary;
+  journal.note({ to: "gated", anchor, root, processGroupId: root.pid, boundary: boundaryOf(boundary), tier });
 }
 
 function stopOrphan(live: LiveRun): void {

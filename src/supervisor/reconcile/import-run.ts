@@ -1,7 +1,7 @@
 import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
-import { NO_LIMITS, type RunRecord } from "../../store/run-record.js";
+import { NO_LIMITS, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { Lease, NewRun, RunChange } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
 import { endVerified, NOTHING_DONE, type Aftermath, type Traces } from "../aftermath.js";
@@ -44,7 +44,8 @@ export async function importRun(
       ? { row: "imported", action: "lose", why: "its directory had no record; it is over" }
       : { row: "imported", action: "continue", why: "its directory had no record; its anchor lives" };
   const ageMs = observer?.welcome.elapsedMs ?? 0;
-  const lease = await insert(context, unknownRun(context, run, epoch, ageMs), decision);
+  const kind = observer?.welcome.kind ?? "task";
+  const lease = await insert(context, unknownRun(context, run, epoch, ageMs, kind), decision);
   if (lease === null) return null;
   decided({ runId, ...decision });
   if (observer === null) return concludeFound(context, run, lease, await boundaryOfRun(context, run));
@@ -162,6 +163,7 @@ function unknownRun(
   { instanceId, runId }: RunAddress,
   leaseEpoch: number,
   ageMs: number,
+  kind: RunKind = "task",
 ): NewRun {
   const { host } = context;
   const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
@@ -173,7 +175,7 @@ function unknownRun(
     backendId: null,
     agentId: null,
     labels: {},
-    kind: "task",
+    kind,
     io: "pipe",
     command: "(unknown: found without a record)",
     commandHash: "",
@@ -196,6 +198,7 @@ function unknownRun(
     },
     limits: NO_LIMITS,
     createdAt: context.clock.wall() - ageMs,
+    service: kind === "task" ? null : { port: null, readyAt: null },
     imported: null,
   };
 }

@@ -25,6 +25,7 @@ function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvi
     cgroup: null,
     command: "anchor",
     argv: [],
+    stdio: [],
     executable: null,
     leaseId: null,
     runId: null,
@@ -47,6 +48,7 @@ describe("a run that lives", () => {
     state,
     cpuMs: 0,
     rssKb: 0,
+    ports: [],
   });
 
   test("is shown with its whole tree, orphans and detached ones included", () => {

@@ -53,6 +53,7 @@ test("the store is a WAL database that only its owner can read", async () => {
     { id: 3, name: "origin" },
     { id: 4, name: "sessions" },
     { id: 5, name: "limits" },
+    { id: 6, name: "services" },
     { id: 7, name: "session-of-run" },
   ]);
   db.close();
@@ -118,7 +119,7 @@ test("a schema half applied by an older version is completed", async () => {
   tamper(`${BEFORE_SESSIONS_OF_RUNS}
     alter table runs drop column limits; alter table runs drop column exit_limit;
     drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
-    drop index runs_ended; alter table runs drop column imported; alter table runs drop column origin_instance_id;
+    drop index runs_ended; alter table runs drop column imported; alter table runs drop column service; alter table runs drop column origin_instance_id;
     drop table run_events; delete from holdfast_migrations where id >= 2`);
   await using store = await openSqliteStore({ path });
   await store.appendEvents([event("r")]);
