@@ -225,7 +225,7 @@ describe("with other processes", () => {
     expect(await store.listEvents({})).toHaveLength(8);
     const db = new DatabaseSync(path);
     expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
-      { count: 5 },
+      { count: 7 },
     ]);
     db.close();
   });
