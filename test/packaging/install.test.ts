@@ -54,7 +54,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
   afterAll(() => holdfast("gateway", "stop", "--runs", "terminate"));
 
   test("runs a command, and its exit code is the command's", async () => {
-    expect(await holdfast("run", "--", "sh", "-c", "echo hi; exit 7")).toEqual({
+    expect(await holdfast("run", "--in-process", "--", "sh", "-c", "echo hi; exit 7")).toEqual({
       code: 7,
       stdout: "hi\n",
       stderr: "",
@@ -123,7 +123,7 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
   describe("whose anchor package", () => {
     const anchorPackage = (): string => join(project, "node_modules/@holdfast/anchor-linux-x64");
     const expectClear = async (sentence: RegExp): Promise<void> => {
-      const said = await holdfast("run", "--", "echo", "hi");
+      const said = await holdfast("run", "--in-process", "--", "echo", "hi");
       expect(said).toEqual({ code: 125, stdout: "", stderr: expect.stringMatching(sentence) });
       const { stdout } = await holdfast("doctor", "--json");
       const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string; detail: string }[] };
