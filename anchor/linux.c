@@ -36,13 +36,14 @@
 #define PIDFS_MAGIC 0x50494446 /* since 6.9 the inode of a pidfd is unique per boot */
 #define CGROUP2_MAGIC 0x63677270
 #define ANCESTORS 64
+#define SUP_MAX (64 * 1024)
 
 struct weaken weaken;
 static pid_t self, ancestors[ANCESTORS];
 static int ancestor_count;
 static bool ancestors_known;
 
-const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec"};
+const char *const step_names[] = {"none", "directory", "boundary", "pty", "stdio", "fork", "session", "cwd", "exec", "spec", "limit"};
 
 uint64_t os_now_ms(void) {
   struct timespec t;
@@ -52,7 +53,7 @@ uint64_t os_now_ms(void) {
 
 /* ---- reading /proc ---- */
 
-static long slurp_at(int dir, const char *path, char *out, size_t size) {
+long slurp_at(int dir, const char *path, char *out, size_t size) {
   int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
   size_t used = 0;
@@ -65,7 +66,7 @@ static long slurp_at(int dir, const char *path, char *out, size_t size) {
 
 long slurp(const char *path, char *out, size_t size) { return slurp_at(AT_FDCWD, path, out, size); }
 
-static bool write_at(int dir, const char *name, const char *text) {
+bool write_at(int dir, const char *name, const char *text) {
   int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
   bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
@@ -145,6 +146,7 @@ bool os_init(void) {
     weaken.pidfd = strstr(less, "pidfd") != NULL;
     weaken.inode = weaken.pidfd || strstr(less, "inode") != NULL;
     weaken.children = strstr(less, "children") != NULL;
+    weaken.controllers = strstr(less, "controllers") != NULL;
   }
   self = getpid();
   ancestor_count = 0;
@@ -387,8 +389,8 @@ static long collect_children(const struct member *parent, struct member *out, lo
   return count;
 }
 
-long os_children(const struct member *parent, struct member *out, long max, int signal) {
-  long count = collect_children(parent, out, 0, max, NULL, signal);
+long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal) {
+  long count = collect_children(parent, out, 0, max, skip, signal);
   return count < 0 ? 0 : count;
 }
 
@@ -396,7 +398,7 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
   long count = collect_children(root, out, 0, max, skip, signal);
   if (count < 0) return -1;
   for (long i = 0; i < count && count < max; i++) {
-    long more = collect_children(&out[i], out, count, max, NULL, signal);
+    long more = collect_children(&out[i], out, count, max, skip, signal);
     if (more > 0) count = more;
   }
   return count;
@@ -405,6 +407,7 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
 /* ---- cgroup v2 ---- */
 
 static char cgroup_root[PATH_SIZE], cgroup_root_path[PATH_SIZE];
+static char came_from[PATH_SIZE]; /* our cgroup before we had one of our own */
 
 /* Where cgroup2 is mounted, and which of its directories is the mount's root. */
 static bool find_cgroup_root(void) {
@@ -436,35 +439,47 @@ bool os_cgroup_of(pid_t pid, char *out, size_t size) {
   return true;
 }
 
-static bool join(char *out, size_t size, const char *a, const char *b) {
+bool join(char *out, size_t size, const char *a, const char *b) {
   return (size_t)snprintf(out, size, "%s%s", a, b) < size;
 }
 
-static bool write_in(const char *dir, const char *name, const char *text) {
+bool write_in(const char *dir, const char *name, const char *text) {
   char path[PATH_SIZE + 64];
   snprintf(path, sizeof path, "%s/%s", dir, name);
   return write_at(AT_FDCWD, path, text);
 }
 
+static void cut_end(char *text, const char *end) {
+  size_t length = strlen(text), cut = strlen(end);
+  if (length >= cut && strcmp(text + length - cut, end) == 0) text[length - cut] = 0;
+}
+
+bool cgroup_own(char *out, size_t size) {
+  char own[PATH_SIZE];
+  if (!find_cgroup_root() || !os_cgroup_of(self, own, sizeof own)) return errno = ENOENT, false;
+  size_t prefix = strlen(cgroup_root_path);
+  if (strncmp(own, cgroup_root_path, prefix) != 0 || strncmp(own, "/..", 3) == 0) return errno = EXDEV, false;
+  errno = ENAMETOOLONG;
+  return join(out, size, cgroup_root, strcmp(own, "/") == 0 ? "" : own + prefix);
+}
+
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size) {
-  char own[PATH_SIZE], base[PATH_SIZE], sup[PATH_SIZE];
+  char own[PATH_SIZE], here[PATH_SIZE], base[PATH_SIZE], sup[PATH_SIZE], leaf[96], seat[112];
   if (weaken.cgroup) {
     snprintf(note, note_size, "cgroup use is switched off");
     return false;
   }
-  if (!find_cgroup_root() || !os_cgroup_of(self, own, sizeof own)) {
-    snprintf(note, note_size, "no cgroup v2 is mounted");
+  if (!cgroup_own(here, sizeof here)) {
+    if (errno == ENOENT) snprintf(note, note_size, "no cgroup v2 is mounted");
+    else if (os_cgroup_of(self, own, sizeof own)) snprintf(note, note_size, "our cgroup %.100s is not visible here", own);
     return false;
   }
-  size_t prefix = strlen(cgroup_root_path);
-  if (strncmp(own, cgroup_root_path, prefix) != 0 || strncmp(own, "/..", 3) == 0) {
-    snprintf(note, note_size, "our cgroup %.100s is not visible here", own);
-    return false;
-  }
-  char here[PATH_SIZE], leaf[96];
   snprintf(leaf, sizeof leaf, "/holdfast-%s", place);
-  bool fits = join(here, sizeof here, cgroup_root, strcmp(own, "/") == 0 ? "" : own + prefix) &&
-              join(base, sizeof base, here, leaf) && join(sup, sizeof sup, base, "/sup") && join(runs, size, base, "/runs");
+  snprintf(seat, sizeof seat, "%s/sup", leaf);
+  cut_end(here, seat); /* our supervisor is there since a limit was asked for */
+  snprintf(came_from, sizeof came_from, "%s", here);
+  cut_end(here, "/holdfast-gateway"); /* a unit's DelegateSubgroup: what is delegated lies above it */
+  bool fits = join(base, sizeof base, here, leaf) && join(sup, sizeof sup, base, "/sup") && join(runs, size, base, "/runs");
   char *step = base;
   if (!fits) {
     errno = ENAMETOOLONG;
@@ -483,8 +498,7 @@ bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, s
   return false;
 }
 
-/* Everything empty below it; the kernel keeps the rest. */
-static void remove_tree(int dir) {
+void remove_tree(int dir) {
   DIR *entries = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (entries == NULL) return;
   for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
@@ -498,6 +512,19 @@ static void remove_tree(int dir) {
   closedir(entries);
 }
 
+/* Whoever went to `sup` goes back. A cgroup that hands out controllers takes nobody in: then they were handed out for us. */
+static void leave_sup(const char *sup, const char *const chain[3]) {
+  static const char *const words[] = {"-memory", "-pids", "-cpu"};
+  static char text[SUP_MAX];
+  char path[PATH_SIZE + 32];
+  if (!write_in(came_from, "cgroup.procs", "0") && errno == EBUSY)
+    for (int i = 0; i < 9; i++) write_in(chain[i / 3], "cgroup.subtree_control", words[i % 3]);
+  snprintf(path, sizeof path, "%s/cgroup.procs", sup);
+  if (slurp(path, text, sizeof text) <= 0) return;
+  char *rest = text;
+  for (char *pid; (pid = strsep(&rest, "\n")) != NULL && *pid != 0;) write_in(came_from, "cgroup.procs", pid);
+}
+
 void os_cgroup_leave(const char *runs) {
   char base[PATH_SIZE], parent[PATH_SIZE], sup[PATH_SIZE + 8];
   snprintf(base, sizeof base, "%s", runs);
@@ -508,7 +535,6 @@ void os_cgroup_leave(const char *runs) {
   slash = strrchr(parent, '/');
   if (slash == NULL) return;
   *slash = 0;
-  write_in(parent, "cgroup.procs", "0");
   snprintf(sup, sizeof sup, "%s/sup", base);
   if (rmdir(runs) != 0 && errno == EBUSY) { /* a run that was abandoned, whose last process has died since, left its own */
     int dir = open(runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -518,8 +544,21 @@ void os_cgroup_leave(const char *runs) {
     }
     rmdir(runs);
   }
+  leave_sup(sup, (const char *const[]){runs, base, parent});
   rmdir(sup);
   rmdir(base);
+  for (int kind = 0; kind < LIMITS; kind++) {
+    if (!os_limits_place((enum limit)kind, runs, base, sizeof base)) continue;
+    int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (dir < 0) continue;
+    remove_tree(dir);
+    close(dir);
+    rmdir(base);
+  }
+}
+
+bool cgroup_directory(const char *recorded, char *out, size_t size) {
+  return join(out, size, cgroup_root, recorded + strlen(cgroup_root_path));
 }
 
 void os_cgroup_recorded(const char *path, char *out, size_t size) {
@@ -625,6 +664,34 @@ bool os_boundary_kill(const struct boundary *boundary) {
   return write_at(boundary->cgroup, "cgroup.kill", "1");
 }
 
+bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms) {
+  char text[256];
+  uint64_t until = os_now_ms() + patience_ms;
+  int events = openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
+  bool frozen = false, asked = events >= 0 && write_at(boundary->cgroup, "cgroup.freeze", "1");
+  while (asked && !frozen) {
+    struct pollfd p = {.fd = events, .events = POLLPRI};
+    ssize_t n = pread(events, text, sizeof text - 1, 0);
+    if (n <= 0) break;
+    text[n] = 0;
+    frozen = strstr(text, "frozen 1") != NULL;
+    uint64_t now = os_now_ms();
+    if (frozen || now >= until) break;
+    (void)poll(&p, 1, (int)(until - now));
+  }
+  if (events >= 0) close(events);
+  if (asked && !frozen) errno = ETIMEDOUT;
+  return frozen;
+}
+
+void os_boundary_thaw(const struct boundary *boundary) { (void)write_at(boundary->cgroup, "cgroup.freeze", "0"); }
+
+bool os_boundary_take(const struct boundary *boundary, pid_t pid) {
+  char text[16];
+  snprintf(text, sizeof text, "%d", pid);
+  return write_at(boundary->cgroup, "cgroup.procs", text);
+}
+
 int os_boundary_events(const struct boundary *boundary) {
   return boundary->cgroup < 0 ? -1 : openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
 }
@@ -645,7 +712,8 @@ long os_boundary_members(const struct boundary *boundary, struct member *out, lo
 void os_boundary_remove(struct boundary *boundary) {
   char path[PATH_SIZE];
   if (boundary->cgroup < 0) return;
-  if (join(path, sizeof path, cgroup_root, boundary->path + strlen(cgroup_root_path)) && rmdir(path) != 0 && errno != ENOENT) {
+  limits_remove(boundary->path);
+  if (cgroup_directory(boundary->path, path, sizeof path) && rmdir(path) != 0 && errno != ENOENT) {
     remove_tree(boundary->cgroup); /* a run may have made cgroups of its own */
     rmdir(path);
   }
@@ -685,6 +753,7 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
   signal(SIGXFSZ, SIG_DFL);
   if (callers_files.rlim_max != 0) (void)setrlimit(RLIMIT_NOFILE, &callers_files);
   if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
+  if (!limits_join()) fail(status, STEP_LIMIT);
   if (setsid() < 0) fail(status, STEP_SESSION);
   if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);
   /* Our descriptors first go above the standard ones, so that no dup2 closes one that is still needed. */

@@ -55,6 +55,11 @@ export class SpawnFailed extends HoldfastError {
   }
 }
 
+/** A limit was asked for that cannot be set here. */
+export class LimitUnavailable extends SpawnFailed {
+  override readonly code = "LIMIT_UNAVAILABLE";
+}
+
 export class StaleEpoch extends HoldfastError {
   readonly runId: string;
   readonly highestEpoch: number;
@@ -165,6 +170,18 @@ export class Unauthorized extends HoldfastError {
   }
 }
 
+/** A browser's page, or a name, that is not this machine's own asks over TCP. */
+export class ForeignOrigin extends HoldfastError {
+  readonly header: string;
+  constructor(header: "Host" | "Origin", value: string) {
+    super(
+      "FOREIGN_ORIGIN",
+      `the ${header} ${JSON.stringify(value)} is not served here: only this machine's own names are; nothing was done`,
+    );
+    this.header = header;
+  }
+}
+
 export class TooLarge extends HoldfastError {
   readonly limit: number;
   constructor(limit: number) {
@@ -183,6 +200,16 @@ export class TooManyRequests extends HoldfastError {
 export class GatewayUnreachable extends HoldfastError {
   constructor(why: string, options?: ErrorOptions) {
     super("GATEWAY_UNREACHABLE", why, options);
+  }
+}
+
+/** A gateway belongs to no run: it would end with it. */
+export class InsideRun extends HoldfastError {
+  constructor(verb: string) {
+    super(
+      "INSIDE_RUN",
+      `a gateway is not ${verb} from inside a run, which it would end with; nothing was done. Do it outside, or let the command's own process supervise: holdfast run --in-process`,
+    );
   }
 }
 

@@ -2,6 +2,7 @@ import { writeSync } from "node:fs";
 import { HoldfastError, SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
+import { firstError } from "./first-error.js";
 import { paletteFor } from "./palette.js";
 
 /** By code, not by class: the same whether it happened here or a gateway answered with it. */
@@ -14,7 +15,8 @@ const BY_CODE: Readonly<Record<string, number>> = {
 };
 
 /** One line on stderr, never a stack trace. Returns the exit code that goes with it. */
-export function complain(error: unknown): number {
+export function complain(caught: unknown): number {
+  const error = firstError(caught);
   say(error instanceof Error ? error.message : String(error), "red");
   // The stack of a bug is for the report, and only when asked for.
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)

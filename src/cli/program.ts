@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
+import { packageVersion } from "../anchor/package-version.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
@@ -14,6 +14,7 @@ import {
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
 
@@ -36,13 +37,39 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   }
 }
 
+type Adder = (program: Command, finish: Finish) => void;
+
+/** By what a person wants to do. */
+const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
+  ["Run things:", addRunCommand],
+  [
+    "Look at what runs and what ran:",
+    addPsCommand,
+    addRunsCommand,
+    addLogsCommand,
+    addScreenCommand,
+    addEventsCommand,
+    addWhoCommand,
+  ],
+  ["Steer:", addAttachCommand, addProcessCommand],
+  ["Clean up:", addForeignCommand],
+  ["Agents and sessions:", addSessionsCommand, addApprovalsCommand],
+  [
+    "Gateway and setup:",
+    addGatewayCommand,
+    addServiceCommand,
+    addConfigCommand,
+    addDoctorCommand,
+    addCompletionCommand,
+  ],
+];
+
 /** The whole command line, with nothing done yet. */
 export function buildProgram(finish: Finish): Command {
   const program = new Command("holdfast")
     .description("Own every process your agents start, until each is provably gone.")
-    .version(version(), "-V, --version", "print the version")
+    .version(packageVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print help")
-    .helpCommand("help [command]", "print help for a command")
     // Options of the commands that are run belong to them, so our own must come before them.
     .enablePositionalOptions()
     .exitOverride()
@@ -53,21 +80,12 @@ export function buildProgram(finish: Finish): Command {
       "after",
       `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, where that is set.`,
     );
-  addRunCommand(program, finish);
-  addRunsCommand(program, finish);
-  addPsCommand(program, finish);
-  addLogsCommand(program, finish);
-  addAttachCommand(program, finish);
-  addScreenCommand(program, finish);
-  addProcessCommand(program, finish);
-  addEventsCommand(program, finish);
-  addWhoCommand(program, finish);
-  addGatewayCommand(program, finish);
-  addForeignCommand(program, finish);
-  addDoctorCommand(program, finish);
-  addServiceCommand(program, finish);
-  addConfigCommand(program, finish);
-  addCompletionCommand(program, finish);
+  for (const [heading, ...adders] of GROUPS) {
+    program.commandsGroup(heading);
+    for (const add of adders) add(program, finish);
+  }
+  // In the last group: it goes where the group is that was named before it.
+  program.helpCommand("help [command]", "print help for a command");
   return program;
 }
 
@@ -78,9 +96,4 @@ function oneLine(text: string): string {
     .replace(/^error: /, "")
     .replace(/\n\(Did you mean/, " (did you mean")
     .replaceAll(/\s*\n\s*/g, " ");
-}
-
-function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
 }

@@ -1,8 +1,13 @@
 import { request as httpRequest } from "node:http";
 import { setTimeout } from "node:timers/promises";
 import { GatewayUnreachable, HoldfastError } from "../errors.js";
-import { contract, type AnswerOf, type AskedOf, type Verb } from "./contract/contract.js";
+import { addresses } from "./contract/addresses.js";
+import type { AnswerOf, AskedOf, Verb } from "./contract/contract.js";
+import type { Route } from "./contract/route.js";
 import type { ErrorAnswer } from "./server/error-answer.js";
+
+/** Not from the contract itself: its schemas take longer to load than most questions to be answered. */
+const known: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = addresses;
 
 /** A full queue of connections is accepted within milliseconds; a second of it is a gateway in trouble. */
 const KNOCKS = 20;
@@ -31,7 +36,7 @@ export class GatewayError extends HoldfastError {
 
 /** Everything a gateway can be asked, as functions. */
 export function createClient(options: ClientOptions): GatewayClient {
-  const verbs = Object.keys(contract) as Verb[];
+  const verbs = Object.keys(known) as Verb[];
   return Object.fromEntries(
     verbs.map((verb) => [
       verb,
@@ -46,7 +51,7 @@ async function ask(
   question: Question<Verb>,
   signal: AbortSignal | undefined,
 ): Promise<unknown> {
-  const { method, path } = contract[verb];
+  const { method, path } = known[verb];
   const params: Readonly<Record<string, string>> = question.params ?? {};
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
   const search = new URLSearchParams();

@@ -4,6 +4,11 @@ import { parse, TomlError } from "smol-toml";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
+import { nearMatches } from "../output/near-matches.js";
+import { execRulesSchema } from "../sessions/exec-rule-schema.js";
+import { VISIBILITIES } from "../store/session-record.js";
+import { lineOf } from "./config-line.js";
+import { parseLoopback } from "./server/loopback.js";
 
 const variable = z
   .string()
@@ -29,7 +34,55 @@ const foreign = z.strictObject({
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
 });
 
+const agent = z.string().min(1).max(200);
+const a2aRule = z.strictObject({ from: agent, to: agent });
+
+/** What a gateway is told about itself. */
+const gateway = z.strictObject({
+  /** Left out: only the state directory's socket. */
+  listen: z
+    .string()
+    .refine(
+      (text) => parseLoopback(text) !== null,
+      "must be a loopback address with a port, as 127.0.0.1:7433 or [::1]:7433: elsewhere others could reach it",
+    )
+    .optional(),
+  "log-level": z.enum(["info", "warn", "silent"]).default("info"),
+});
+
+/** For an exec that does not say otherwise. */
+const execDefaults = z.strictObject({
+  "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
+  "timeout-ms": z.int().min(0).default(defaults.execTimeoutMs),
+  "no-output-timeout-ms": z.int().min(0).default(0),
+  "yield-ms": z.int().min(10).max(120_000).default(defaults.execYieldMs),
+  "buffer-bytes": z
+    .int()
+    .min(64 * 1024)
+    .max(1024 * 1024 * 1024)
+    .default(defaults.spoolBytes),
+  "on-escape": z.enum(["fail", "sweep"]).default("fail"),
+});
+
+/** Of sessions that say nothing themselves. */
+const visibility = z.strictObject({ default: z.enum(VISIBILITIES).default("tree") });
+
+/** Which agents' sessions may see which others', at the visibility `all`. */
+const a2a = z.strictObject({
+  enabled: z.boolean().default(false),
+  allow: z.array(a2aRule).max(1_000).default([]),
+});
+
+/** The tables whose settings are single words, numbers and switches: these can come from the environment, too. */
+export const sections = { gateway, defaults: execDefaults, visibility, a2a };
+
 const schema = z.strictObject({
+  gateway: gateway.prefault({}),
+  defaults: execDefaults.prefault({}),
+  visibility: visibility.prefault({}),
+  a2a: a2a.prefault({}),
+  /** Of sessions that say nothing themselves, in order. */
+  exec: execRulesSchema.default([]),
   foreign: z
     .array(foreign)
     .default([])
@@ -38,6 +91,18 @@ const schema = z.strictObject({
       "two profiles have the same name",
     ),
 });
+
+/** What may stand in a table, for suggestions. */
+const KEYS: Readonly<Record<string, readonly string[]>> = {
+  "": Object.keys(schema.shape),
+  gateway: Object.keys(gateway.shape),
+  defaults: Object.keys(execDefaults.shape),
+  visibility: Object.keys(visibility.shape),
+  a2a: Object.keys(a2a.shape),
+  "a2a.allow": Object.keys(a2aRule.shape),
+  exec: Object.keys(execRulesSchema.element.shape),
+  foreign: Object.keys(foreign.shape),
+};
 
 export type Config = z.output<typeof schema>;
 export type ForeignProfile = Config["foreign"][number];
@@ -56,35 +121,67 @@ export function configPath(
   return join(xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".config"), "holdfast", "config.toml");
 }
 
-/** A file that is not there says nothing. One that is wrong is refused as a whole, with the place. */
-export async function readConfig(path: string = configPath()): Promise<Config> {
-  let text: string;
+/** A file that is not there says nothing: it is empty. */
+export async function readConfigFile(path: string): Promise<string> {
   try {
-    text = await readFile(path, "utf8");
+    return await readFile(path, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT" && process.env["HOLDFAST_CONFIG"] !== path)
-      return schema.parse({});
+      return "";
     throw new BadInput(
       "config",
       `the config file ${path} cannot be read (${(error as Error).message}); nothing was changed`,
     );
   }
-  return parseConfig(text, path);
+}
+
+/** One that is wrong is refused as a whole, with the place. */
+export async function readConfig(path: string = configPath()): Promise<Config> {
+  return parseConfig(await readConfigFile(path), path);
 }
 
 export function parseConfig(text: string, path: string): Config {
-  let raw: unknown;
+  return checkConfig(parseToml(text, path), ({ path: at }) => {
+    const line = lineOf(text, at);
+    return line === null ? path : `${path}, line ${line}`;
+  });
+}
+
+export function parseToml(text: string, path: string): Record<string, unknown> {
   try {
-    raw = parse(text);
+    return parse(text);
   } catch (error) {
     const why =
       error instanceof TomlError ? `line ${error.line}: ${error.message.split("\n", 1)[0]}` : String(error);
     throw new BadInput("config", `${path} is not valid TOML, ${why}; nothing was changed`);
   }
+}
+
+/** `place` says where a value that cannot be used was written. */
+export function checkConfig(
+  raw: unknown,
+  place: (at: { readonly path: readonly PropertyKey[] }) => string,
+): Config {
   const parsed = schema.safeParse(raw);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.map(
-    ({ path: at, message }) => `${at.join(".") || "the file"}: ${message}`,
+  const issues = parsed.error.issues.flatMap((issue) =>
+    issue.code === "unrecognized_keys"
+      ? issue.keys.map((key) => {
+          const at = [...issue.path, key];
+          return `${place({ path: at })}: ${at.join(".")} is no setting${suggestion(issue.path, key)}`;
+        })
+      : [`${place(issue)}: ${issue.path.join(".") || "the file"}: ${plain(issue.message)}`],
   );
-  throw new BadInput("config", `${path} cannot be used: ${issues.join("; ")}. Nothing was changed`);
+  throw new BadInput("config", `${issues.join("; ")}. Nothing was changed`);
+}
+
+function plain(message: string): string {
+  return message.endsWith("received undefined") ? "is missing" : message;
+}
+
+function suggestion(table: readonly PropertyKey[], key: string): string {
+  const known = KEYS[table.filter((part) => typeof part !== "number").join(".")] ?? [];
+  const [near] = nearMatches(key, known);
+  if (near !== undefined) return ` (did you mean ${near}?)`;
+  return known.length === 0 ? "" : ` (there are ${known.join(", ")})`;
 }

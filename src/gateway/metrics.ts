@@ -1,9 +1,14 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { liveTrees } from "../anchor/live-trees.js";
+import type { NativeObserver } from "../anchor/native-host.js";
 import type { RunEvent } from "../store/run-event.js";
+import type { RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
 import { tailEvents } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
+
+const OPEN = ["starting", "running", "exiting"] as const;
 
 /** What Prometheus is told, counted from the durable events of all supervisors of the state directory since this gateway's start. */
 export class Metrics implements AsyncDisposable {
@@ -23,17 +28,28 @@ export class Metrics implements AsyncDisposable {
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
 
-  constructor(supervisor: Supervisor) {
+  constructor(supervisor: Supervisor, host: NativeObserver) {
     this.#supervisor = supervisor;
+    for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
+    for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
+    const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN] });
     const live = new Gauge({
       name: "holdfast_runs",
       help: "open runs, by state",
       labelNames: ["state"],
       registers: [this.#registry],
       collect: async () => {
-        const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
-        for (const state of ["starting", "running", "exiting"] as const)
-          live.set({ state }, open.filter((run) => run.state === state).length);
+        const runs = await open();
+        for (const state of OPEN) live.set({ state }, runs.filter((run) => run.state === state).length);
+      },
+    });
+    const processes = new Gauge({
+      name: "holdfast_processes",
+      help: "live processes in the runs of this machine",
+      registers: [this.#registry],
+      collect: async () => {
+        const trees = await liveTrees(host, await open());
+        processes.set([...trees.values()].flat().length);
       },
     });
   }
@@ -89,7 +105,7 @@ export class Metrics implements AsyncDisposable {
         return;
       }
       case "cleanup":
-        this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
+        if (event.data.residue > 0) this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
         return;
       case "escape":
         this.#escaped.inc();
@@ -99,6 +115,8 @@ export class Metrics implements AsyncDisposable {
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;
       case "output":
+      case "ready":
+      case "adopt":
       case "attach":
         return;
     }

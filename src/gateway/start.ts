@@ -40,7 +40,12 @@ export async function startGateway(home: string, main = MAIN): Promise<Started> 
   let ours: Launched | null = null;
   for (;;) {
     const status = (await reach(home))?.status;
-    if (status?.ready === true) return { status, started: ours?.pid === status.pid };
+    if (status?.ready === true) {
+      const started = ours?.pid === status.pid;
+      // Somebody else's was faster. Left alone, ours might come up later, when that one has been stopped on purpose.
+      if (!started) ours?.giveUp();
+      return { status, started };
+    }
     if (status === undefined) ours ??= launch(home, main);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
@@ -61,6 +66,7 @@ interface Launched {
   readonly pid: number | undefined;
   /** How it ended; null while it has not. */
   readonly ended: () => string | null;
+  readonly giveUp: () => void;
 }
 
 function launch(home: string, main: string): Launched {
@@ -76,7 +82,7 @@ function launch(home: string, main: string): Launched {
   child.once("error", (error) => (ended = error.message));
   child.once("exit", (code, signal) => (ended ??= `it ended with ${signal ?? `status ${code ?? "?"}`}`));
   child.unref();
-  return { pid: child.pid, ended: () => ended };
+  return { pid: child.pid, ended: () => ended, giveUp: () => void child.kill() };
 }
 
 function errorsOf(home: string): string {

@@ -1,7 +1,7 @@
-import { checkSqliteStore, type StoreHealth } from "./sqlite/check.js";
-import { openSqliteStoreForReading } from "./sqlite/open-for-reading.js";
-import { openSqliteStore } from "./sqlite/open.js";
+import type { StoreHealth } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
+
+// Either database is loaded only where it is used: every command would wait for it.
 
 /** Where records are kept. Null: in the state directory's own file. */
 export function databaseUrl(env: Readonly<Record<string, string | undefined>> = process.env): string | null {
@@ -12,8 +12,10 @@ export function databaseUrl(env: Readonly<Record<string, string | undefined>> = 
 /** For a supervisor, or whatever else writes; `name` is whose it is. */
 export async function openStore(storePath: string, name: string): Promise<Store> {
   const url = databaseUrl();
-  if (url === null) return openSqliteStore({ path: storePath });
-  // Loaded only where it is used: most have no use for it, and every command would wait for it.
+  if (url === null) {
+    const { openSqliteStore } = await import("./sqlite/open.js");
+    return openSqliteStore({ path: storePath });
+  }
   const { openPostgresStore } = await import("./postgres/open.js");
   return openPostgresStore({ url, name });
 }
@@ -21,7 +23,11 @@ export async function openStore(storePath: string, name: string): Promise<Store>
 /** For looking only. Null when nothing has been stored yet; without a state directory, only a database can have something. */
 export async function openStoreForReading(storePath: string | null): Promise<ReadStore | null> {
   const url = databaseUrl();
-  if (url === null) return storePath === null ? null : openSqliteStoreForReading(storePath);
+  if (url === null) {
+    if (storePath === null) return null;
+    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
+    return openSqliteStoreForReading(storePath);
+  }
   const { openPostgresStoreForReading } = await import("./postgres/open-for-reading.js");
   return openPostgresStoreForReading({ url, name: "reader" });
 }
@@ -29,7 +35,10 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
 /** Look it over, changing nothing. Null: nothing has been stored yet. */
 export async function checkStore(storePath: string): Promise<StoreHealth | null> {
   const url = databaseUrl();
-  if (url === null) return checkSqliteStore(storePath);
+  if (url === null) {
+    const { checkSqliteStore } = await import("./sqlite/check.js");
+    return checkSqliteStore(storePath);
+  }
   const { checkPostgresStore } = await import("./postgres/check.js");
   return checkPostgresStore({ url, name: "doctor" });
 }

@@ -4,10 +4,13 @@ import type {
   ProcessIdentity,
   Residue,
   RunBoundary,
+  RunDeadlines,
   RunExit,
+  RunPolicy,
   RunRecord,
   RunStateName,
   RunUsage,
+  ServiceFacts,
 } from "./run-record.js";
 import type { SessionStore } from "./session-store.js";
 
@@ -49,6 +52,7 @@ export type NewRun = Omit<
   | "residueCount"
   | "usage"
   | "emptiness"
+  | "hiddenAt"
 >;
 
 /** One step of a run's life, with exactly what is known at that step. */
@@ -65,6 +69,15 @@ export type RunChange =
   | { readonly to: "weaker"; readonly tier: string; readonly boundary: RunBoundary }
   | { readonly to: "running"; readonly at: number }
   | { readonly to: "output"; readonly at: number }
+  /** From here on it is a service, whatever it was. The state stays. */
+  | {
+      readonly to: "service";
+      readonly service: ServiceFacts;
+      readonly deadlines: RunDeadlines;
+      readonly policy: RunPolicy;
+    }
+  /** A service listens where it should, for the first time. The state stays. */
+  | { readonly to: "ready"; readonly service: ServiceFacts }
   | { readonly to: "exiting"; readonly at: number }
   | {
       readonly to: "exited";
@@ -82,6 +95,9 @@ export interface RunFilter {
   readonly states?: readonly RunStateName[];
   readonly ownerInstanceId?: string;
   readonly sessionKey?: string;
+  readonly sessionId?: string;
+  /** False: leave out what has been hidden. */
+  readonly hidden?: false;
   readonly agentId?: string;
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
@@ -129,6 +145,11 @@ export interface RunStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
+  /**
+   * Leave runs out of lists from now on, whoever owns them and whether they have exited or not. One that is hidden
+   * stays as it is. Returns how many were not.
+   */
+  hideRuns(runIds: readonly string[], at: number): Promise<number>;
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
   /** How many runs have exited, without those that these instances started. */

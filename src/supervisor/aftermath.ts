@@ -5,9 +5,10 @@ import type {
   MachineIdentity,
   RunAddress,
   RunRemains,
+  Swept,
 } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { Emptiness, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
+import type { Emptiness, KillMode, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
 import type { Context } from "./context.js";
 
 /** What is recorded of a run whose anchor does not answer: enough to verify what is left of it. */
@@ -37,8 +38,9 @@ export type Aftermath =
 /** How the tree was emptied, as far as it was. */
 export interface Verdict {
   readonly emptiness: Emptiness;
-  readonly mode: "launcher" | "reap" | "none";
+  readonly by: "launcher" | "reap" | "nobody";
   readonly killed: number;
+  readonly killMode: KillMode;
   readonly residue: readonly Residue[];
   readonly survivors: number;
   /** One clause: what was done about it here. */
@@ -64,8 +66,7 @@ export async function aftermath(
     const { exit, swept } = remains;
     if (exit !== null) return { kind: "exit", exit };
     if (swept !== null) {
-      const { killed, emptiness } = swept;
-      return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
+      return { ...sweptAway(swept), kind: "lost", remains };
     }
     // Nothing passes the gate before its identity is on record; of one found without a record nothing is known.
     if (root === null && leaseId !== "") return { kind: "never-executed" };
@@ -81,12 +82,18 @@ export async function aftermath(
 
 export const NOTHING_DONE: Verdict = {
   emptiness: "unproven",
-  mode: "none",
+  by: "nobody",
   killed: 0,
+  killMode: "none",
   residue: [],
   survivors: 0,
   note: null,
 };
+
+/** Its launcher has seen to it. */
+export function sweptAway({ killed, killMode, emptiness }: Swept): Verdict {
+  return { ...NOTHING_DONE, emptiness, by: "launcher", killed, killMode };
+}
 
 const CGROUP_EMPTY: Verdict = { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
 
@@ -111,9 +118,9 @@ export async function endVerified(host: AnchorHost, traces: Traces): Promise<Ver
     return (await isEmpty(host, cgroup, leaseId))
       ? CGROUP_EMPTY
       : unproven(`nothing was signalled: ${reaped.why}`);
-  const { killed, residue, survivors, emptiness } = reaped;
+  const { killed, killMode, residue, survivors, emptiness } = reaped;
   const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
-  return { emptiness, mode: "reap", killed, residue, survivors: survivors.length, note };
+  return { emptiness, by: "reap", killed, killMode, residue, survivors: survivors.length, note };
 }
 
 /** Of another boot, container or machine nothing is looked at, let alone signalled. Null: it lived here. */

@@ -33,6 +33,7 @@ const configuration: ReadonlySet<string> = new Set([
   "HOLDFAST_ANCHOR",
   "HOLDFAST_ANCHOR_WEAKEN",
   "HOLDFAST_DEBUG",
+  "HOLDFAST_IN_PROCESS",
 ]);
 
 /** The complete environment of a run's first process. Refuses what a caller must not set; stores nothing. */

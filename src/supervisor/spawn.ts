@@ -59,7 +59,7 @@ function mustBeHeld({ letGo }: LiveRun): void {
 
 async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRun; spec: StartSpec }> {
   for (;;) {
-    const runId = newRunId();
+    const runId = plan.runId ?? newRunId();
     const leaseId = newLeaseId();
     // Built first: what is wrong with the environment must be found before anything is recorded.
     const spec = plan.start(runId, leaseId);
@@ -69,7 +69,7 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
       return { live: supervise(context, factsOf(context, plan, spec, leaseId), lease), spec };
     } catch (error) {
       // Sixty random bits were taken: once is chance, and the next draw is as good.
-      if (error instanceof RunExists) continue;
+      if (error instanceof RunExists && plan.runId === null) continue;
       throw error;
     } finally {
       context.beginning.delete(runId);
@@ -88,6 +88,7 @@ function factsOf({ instanceId }: Context, plan: SpawnPlan, spec: StartSpec, leas
     attempt: { cwd: spec.cwd, command: spec.argv[0] ?? "" },
     policy: plan.policy,
     deadlines: plan.deadlines,
+    service: plan.service,
     withholdAt: { stdout: withholdAt("stdout"), stderr: withholdAt("stderr") },
   };
 }

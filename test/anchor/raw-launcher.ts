@@ -6,7 +6,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { anchorEnv } from "../../src/anchor/launcher-process.js";
 import { type Content, encodeMessage } from "../../src/anchor/message.js";
 import { RawLink } from "./raw-link.js";
@@ -144,6 +144,9 @@ export class RawLauncher {
       outPolicy: 0,
       errBound: 1 << 20,
       errPolicy: 0,
+      memoryBytes: null,
+      pids: null,
+      milliCpus: null,
       ...change,
     };
   }

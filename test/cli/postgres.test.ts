@@ -31,7 +31,7 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       }[];
       expect(shown?.exit).toMatchObject({ code: 3 });
       const doctor = await holdfast("doctor", "--json");
-      expect(doctor.stdout).toContain("schema 4, 0 open and 1 ended runs");
+      expect(doctor.stdout).toContain("schema 7, 0 open and 1 ended runs");
     },
   );
 

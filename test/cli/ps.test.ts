@@ -56,9 +56,10 @@ test("a process cannot forge a line", () => {
       state: "S",
       cpuMs: 0,
       rssKb: 4,
+      ports: [],
     },
   ];
-  const lines = psLines([{ record, care: null, processes }], 62_000, null);
+  const lines = psLines([{ record, care: null, health: null, ports: [], processes }], 62_000, null);
   expect(lines).toHaveLength(3);
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
 });

@@ -13,7 +13,13 @@ afterEach(() => stage[Symbol.asyncDispose]());
 test("the unit delegates cgroups and leaves the runs alone when the gateway goes", async () => {
   const { code, stdout } = await stage.shell(`XDG_CONFIG_HOME=/nowhere holdfast service install --print`);
   expect(code).toBe(0);
-  for (const line of ["Delegate=yes", "KillMode=process", "OOMPolicy=continue", "WantedBy=default.target"])
+  for (const line of [
+    "Delegate=yes",
+    "DelegateSubgroup=holdfast-gateway",
+    "KillMode=process",
+    "OOMPolicy=continue",
+    "WantedBy=default.target",
+  ])
     expect(stdout.split("\n")).toContain(line);
   expect(stdout).toContain(`"HOLDFAST_HOME=${stage.home}"`);
 });
@@ -39,11 +45,16 @@ test("config check says what is wrong and where; show fills in what is not said"
   const path = join(stage.home, "config.toml");
   await writeFile(path, '[[foreign]]\nname = "x"\nmarker = "X_ID"\n');
   const good = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
-  expect(good).toMatchObject({ code: 0, stdout: `${path} can be used; foreign profiles: x\n` });
-  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show`);
+  expect(good).toMatchObject({
+    code: 0,
+    stdout: `${path} can be used; it sets foreign; foreign profiles: x\n`,
+  });
+  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show --json`);
   expect(JSON.parse(shown.stdout)).toMatchObject({ path, foreign: [{ name: "x", owner: "orphaned" }] });
   await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
   const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(bad.code).toBe(2);
-  expect(bad.stderr).toContain("foreign.0");
+  expect(bad.stderr).toContain(
+    `${path}, line 3: foreign.0.mark is no setting (there are name, marker, owner, grace-ms)`,
+  );
 });

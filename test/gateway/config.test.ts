@@ -10,7 +10,7 @@ const profile = (lines: string): string => `[[foreign]]\nname = "x"\nmarker = "X
 
 describe("a config file", () => {
   test("may be empty, and may declare other tools' markers with how to tell that the tool is gone", () => {
-    expect(parseConfig("", "c.toml")).toEqual({ foreign: [] });
+    expect(parseConfig("", "c.toml")).toMatchObject({ foreign: [], exec: [] });
     const text = `
       [[foreign]]
       name = "jenkins"
@@ -46,8 +46,12 @@ describe("a config file", () => {
 
   test.each<[string, string, string]>([
     ["no TOML", "x = [", "c.toml is not valid TOML, line "],
-    ["a key that is none", "foreing = 1", 'Unrecognized key: "foreing"'],
-    ["a key of a profile that is none", profile("markers = 1"), "foreign.0: "],
+    ["a key that is none", "foreing = 1", "c.toml, line 1: foreing is no setting (did you mean foreign?)"],
+    [
+      "a key of a profile that is none",
+      profile("markers = 1"),
+      "c.toml, line 4: foreign.0.markers is no setting (did you mean marker?)",
+    ],
     ["one of our own markers", profile("").replace('"X"', '"HOLDFAST_LEASE_ID"'), "foreign.0.marker: "],
     ["no name of a variable", profile("").replace('"X"', '"A B"'), "the name of an environment variable"],
     [
@@ -69,7 +73,7 @@ describe("a config file", () => {
     const parse = (): unknown => parseConfig(text, "c.toml");
     expect(parse).toThrow(BadInput);
     expect(parse).toThrow(why);
-    expect(parse).toThrow(/^c\.toml [^\n]+othing was changed$/);
+    expect(parse).toThrow(/^c\.toml[ ,:][^\n]+othing was changed$/);
   });
 });
 
@@ -90,7 +94,7 @@ describe("the place of the config file", () => {
   test("may be empty, unless it was named; what is there must be readable", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "config.toml");
-    expect(await readConfig(path)).toEqual({ foreign: [] });
+    expect(await readConfig(path)).toEqual(parseConfig("", path));
     vi.stubEnv("HOLDFAST_CONFIG", path);
     await expect(readConfig()).rejects.toThrow(`the config file ${path} cannot be read`);
     await writeFile(path, profile(""));

@@ -80,10 +80,11 @@ test.for([
     expect(["BAD_INPUT", "NOT_FOUND"]).toContain(codeOf(text));
   }
   for (const path of ["/v1/sessions/", "/v1/approvals/"]) {
-    const { status } = await stage.raw(path === "/v1/sessions/" ? "DELETE" : "POST", `${path}${id}`, {
+    const { status, text } = await stage.raw(path === "/v1/sessions/" ? "DELETE" : "POST", `${path}${id}`, {
       ...(path === "/v1/sessions/" ? {} : { body: '{"verdict":"allow"}' }),
     });
     expect([200, 400, 404]).toContain(status);
+    if (status !== 200) expect(["BAD_INPUT", "NOT_FOUND"]).toContain(codeOf(text));
   }
 });
 
@@ -148,6 +149,35 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
     maxChars: 1,
   },
 };
+
+test("every route with a body is in the table", () => {
+  const bare = ["heartbeat", "clear"];
+  expect(new Set([...Object.keys(fields), ...bare])).toEqual(new Set(posts.map(({ verb }) => verb)));
+});
+
+test("another method than a path's own is not there, on any path", async () => {
+  for (const { path } of routes) {
+    const own = new Set<string>(routes.filter((route) => route.path === path).map(({ method }) => method));
+    for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"].filter(
+      (each) => !own.has(each),
+    )) {
+      const { status, text } = await stage.raw(method, pathOf(path));
+      // A name where an id would be: `/v1/runs/clear` is a run's path for other methods.
+      expect([404, 400]).toContain(status);
+      expect(["NOT_FOUND", "RUN_NOT_FOUND", "BAD_INPUT"]).toContain(codeOf(text));
+    }
+  }
+  await alive();
+});
+
+test("a body that is too large is refused on every route that has one", async () => {
+  const body = JSON.stringify({ text: "x".repeat(defaults.requestBytes) });
+  for (const { path, verb } of posts) {
+    const { status, text } = await stage.raw("POST", pathOf(path), { body });
+    expect({ verb, status, code: codeOf(text) }).toEqual({ verb, status: 413, code: "TOO_LARGE" });
+  }
+  await alive();
+});
 
 test("a field of the wrong type is never more than bad input, on any route", async () => {
   for (const [verb, good] of Object.entries(fields)) {

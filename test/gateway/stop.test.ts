@@ -1,14 +1,14 @@
 import { mkdtempSync } from "node:fs";
-import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openGateway, type GatewayNews } from "../../src/gateway/gateway.js";
 import { Rounds } from "../../src/gateway/rounds.js";
+import { removeHome } from "../remove-home.js";
 
 test("a gateway can be stopped before its first round is over", async () => {
   const home = mkdtempSync(join(tmpdir(), "holdfast-gateway-"));
-  onTestFinished(() => rm(home, { recursive: true, force: true }));
+  onTestFinished(() => removeHome(home));
   const news: GatewayNews["type"][] = [];
   const gateway = await openGateway({ home, onNews: ({ type }) => news.push(type) });
   const stopped = gateway.stop();

@@ -5,7 +5,7 @@ import { defaults } from "../../src/defaults.js";
 import { acquireInstanceLock } from "../../src/store/instance-lock.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import type { RunRecord } from "../../src/store/run-record.js";
+import { NO_LIMITS, type RunRecord } from "../../src/store/run-record.js";
 import { newRunId } from "../../src/supervisor/ids.js";
 import { until } from "../tree/living.js";
 import { House } from "./house.js";
@@ -32,6 +32,7 @@ async function recordDead(house: House, count: number): Promise<void> {
         runId: newRunId(),
         leaseId: `lease_${at}`,
         sessionKey: null,
+        sessionId: null,
         backendId: null,
         agentId: null,
         labels: {},
@@ -53,8 +54,11 @@ async function recordDead(house: House, count: number): Promise<void> {
           ownerLossMs,
           onEscape: "fail",
           onOrphan: "adopt",
+          callerBound: false,
         },
+        limits: NO_LIMITS,
         createdAt: Date.now(),
+        service: null,
         imported: null,
       },
       0,

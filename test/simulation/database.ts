@@ -64,6 +64,7 @@ export class Database {
       residueCount: 0,
       usage: null,
       emptiness: null,
+      hiddenAt: null,
     };
     this.#commit({ by: "insert", before: null, after }, events, kept);
     return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
@@ -134,7 +135,17 @@ export class Database {
   }
 
   listRuns(filter: RunFilter): readonly RunRecord[] {
-    const { states, ownerInstanceId, sessionKey, agentId, endedBefore, labels = {}, limit } = filter;
+    const {
+      states,
+      ownerInstanceId,
+      sessionKey,
+      sessionId,
+      agentId,
+      endedBefore,
+      hidden,
+      labels = {},
+      limit,
+    } = filter;
     // The newest insert first where the times are equal: not by id, which differs from one replay to the next.
     const found = [...this.records.values()]
       .toReversed()
@@ -143,6 +154,8 @@ export class Database {
           states?.includes(each.state) !== false &&
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
+          (sessionId === undefined || each.sessionId === sessionId) &&
+          (hidden === undefined || each.hiddenAt === null) &&
           (agentId === undefined || each.agentId === agentId) &&
           (endedBefore === undefined || (each.endedAt !== null && each.endedAt < endedBefore)) &&
           Object.entries(labels).every(([name, value]) => each.labels[name] === value),
@@ -166,6 +179,14 @@ export class Database {
       this.watchEvent(numbered);
     }
     if (this.events.length > kept) this.events.splice(0, this.events.length - kept);
+  }
+
+  hideRuns(runIds: readonly string[], at: number): number {
+    const shown = runIds
+      .flatMap((runId) => this.records.get(runId) ?? [])
+      .filter((run) => run.hiddenAt === null);
+    for (const run of shown) this.records.set(run.runId, { ...run, hiddenAt: at });
+    return shown.length;
   }
 
   deleteRuns(runIds: readonly string[]): number {

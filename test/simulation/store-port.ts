@@ -80,6 +80,10 @@ export class StorePort implements RunStore {
     return this.#write("appendEvents", () => this.#database.appendEvents(events, this.#eventsKept));
   }
 
+  hideRuns(runIds: readonly string[], at: number): Promise<number> {
+    return this.#write("hideRuns", () => this.#database.hideRuns(runIds, at));
+  }
+
   deleteRuns(runIds: readonly string[]): Promise<number> {
     return this.#write("deleteRuns", () => this.#database.deleteRuns(runIds));
   }

@@ -58,7 +58,25 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
         residueCount: 0,
         usage: null,
         emptiness: null,
+        hiddenAt: null,
       });
+    });
+
+    test("a task that becomes a service, and ready, stays in its state and is so for everybody", async () => {
+      const run = newRun();
+      const lease = await store.insertRun(run, LEASE_MS);
+      await store.saveRun(lease, running);
+      const service = { port: 3000, readyAt: null };
+      const deadlines = { overallMs: null, noOutputMs: null };
+      const policy = { ...run.policy, onOrphan: "adopt" } as const;
+      expect(await store.saveRun(lease, { to: "service", service, deadlines, policy })).toBe(true);
+      const became = { state: "running", kind: "service", deadlines, policy };
+      expect(await other.getRun(run.runId)).toMatchObject({ ...became, service });
+      const ready = { port: 3000, readyAt: 77 };
+      expect(await store.saveRun(lease, { to: "ready", service: ready })).toBe(true);
+      expect(await other.getRun(run.runId)).toMatchObject({ ...became, service: ready });
+      await store.saveRun(lease, exited);
+      expect(await store.saveRun(lease, { to: "service", service, deadlines, policy })).toBe(false);
     });
 
     test("every step's facts are kept to the end", async () => {
@@ -254,6 +272,31 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect((await other.listRuns({ sessionKey: "s", agentId: "a" })).map((run) => run.runId)).toEqual([
         runId,
       ]);
+    });
+
+    test("a run of a later session with the same key is told from the former's", async () => {
+      await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_first" }), LEASE_MS);
+      const { runId } = await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_second" }), LEASE_MS);
+      const found = await other.listRuns({ sessionId: "ses_second" });
+      expect(found.map((run) => [run.runId, run.sessionId])).toEqual([[runId, "ses_second"]]);
+    });
+
+    test("hidden runs are left out where they are not wanted; running or ended, nothing else of them changes", async () => {
+      const live = await store.insertRun(newRun(), LEASE_MS);
+      const ended = await store.insertRun(newRun(), LEASE_MS);
+      const shown = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(ended, exited);
+      const before = await Promise.all([live, ended].map(({ runId }) => store.getRun(runId)));
+      expect(await other.hideRuns([live.runId, ended.runId, "no such run"], 7)).toBe(2);
+      // The first time stands.
+      expect(await store.hideRuns([live.runId, ended.runId], 9)).toBe(0);
+      const after = await Promise.all([live, ended].map(({ runId }) => store.getRun(runId)));
+      expect(after).toEqual(before.map((record) => ({ ...record, hiddenAt: 7 })));
+      expect((await store.listRuns({ hidden: false })).map(({ runId }) => runId)).toEqual([shown.runId]);
+      expect(await store.listRuns({})).toHaveLength(3);
+      // Its owner goes on, and it ends as any other.
+      await store.saveRun(live, exited);
+      expect(await store.getRun(live.runId)).toMatchObject({ state: "exited", hiddenAt: 7 });
     });
 
     test("a claim that ends the run does both or neither", async () => {

@@ -11,6 +11,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     runId,
     leaseId: `lease-of-${runId}`,
     sessionKey: "session-1",
+    sessionId: "ses_1",
     backendId: "codex",
     agentId: "agent-1",
     labels: { project: "holdfast", 'a "quoted" näme': "välue" },
@@ -35,8 +36,11 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       ownerLossMs: 120_000,
       onEscape: "fail",
       onOrphan: "adopt",
+      callerBound: false,
     },
+    limits: { memoryBytes: 67_108_864, pids: 20, cpus: 1.5 },
     createdAt: 1_700_000_000_000,
+    service: null,
     imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },
     ...change,
   };
@@ -65,10 +69,17 @@ export const exited = {
     source: "anchor",
     detail: "a sentence",
     errno: null,
+    limitHit: "memory",
   },
   residue: [{ pid: 102, startTime: 5_002, kind: "background", command: "sleep" }],
   residueCount: 1,
-  usage: { cpuMs: 10, peakKb: 2_048, processes: 2 },
+  usage: {
+    cpuMs: 10,
+    peakKb: 2_048,
+    processes: 2,
+    peakTasks: 5,
+    source: { cpu: "cgroup", memory: "reaped" },
+  },
   emptiness: "proven",
 } as const satisfies RunChange;
 
@@ -93,3 +104,11 @@ export function mine({ runId, ownerInstanceId, epoch }: Lease): LeaseClaim {
 export function theft(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseClaim {
   return { ...mine(of), ownerInstanceId: thief, expiredForMs };
 }
+
+/** Of a run that has ended, whatever statement tries. */
+export const FORBIDDEN_ONCE_ENDED = [
+  "exit_code = 9",
+  "hidden_at = 1, exit_code = 9",
+  "hidden_at = 1, updated_at = 2",
+  "hidden_at = null",
+];

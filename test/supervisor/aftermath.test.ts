@@ -16,14 +16,14 @@ for (const seen of ["empty", "gone"] as const)
   test(`a dead anchor's cgroup that is ${seen} proves that nobody is left`, async () => {
     const host = new FakeHost();
     host.cgroups.set("/cgroup/run_a", seen);
-    expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "none", killed: 0 });
+    expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", by: "nobody", killed: 0 });
     expect(host.reaped).toEqual([]);
   });
 
 test("somebody in a dead anchor's cgroup is ended", async () => {
   const host = new FakeHost();
   host.cgroups.set("/cgroup/run_a", "populated");
-  expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "reap", killed: 2 });
+  expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", by: "reap", killed: 2 });
   expect(host.reaped).toMatchObject([{ root: null, cgroup: { inode: "9" } }]);
 });
 

@@ -48,6 +48,7 @@ export class FakeStore implements RunStore {
       residueCount: 0,
       usage: null,
       emptiness: null,
+      hiddenAt: null,
     });
     this.#append(events);
     return { runId, ownerInstanceId, epoch: leaseEpoch };
@@ -98,6 +99,14 @@ export class FakeStore implements RunStore {
     return [...this.runs.values()]
       .filter((run) => run.ownerInstanceId === ownerInstanceId && run.state !== "exited")
       .map(({ runId }) => runId);
+  }
+
+  async hideRuns(runIds: readonly string[], at: number): Promise<number> {
+    const shown = runIds
+      .flatMap((runId) => this.runs.get(runId) ?? [])
+      .filter((run) => run.hiddenAt === null);
+    for (const run of shown) this.runs.set(run.runId, { ...run, hiddenAt: at });
+    return shown.length;
   }
 
   async deleteRuns(runIds: readonly string[]): Promise<number> {

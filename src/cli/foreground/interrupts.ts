@@ -1,7 +1,7 @@
 import { constants } from "node:os";
-import type { Run } from "../../supervisor/api.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { exitCodes } from "../exit-code.js";
+import type { ForegroundRun } from "./host.js";
 
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export type Interrupt = (typeof signals)[number];
@@ -16,7 +16,7 @@ export class Interrupts implements Disposable {
   readonly #listeners = new Map<Interrupt, () => void>();
   readonly #requested = deferred<void>();
   readonly #insisted = deferred<void>();
-  #run: Run | null = null;
+  #run: ForegroundRun | null = null;
   #count = 0;
   #first: Interrupt | null = null;
 
@@ -45,7 +45,7 @@ export class Interrupts implements Disposable {
     return this.#insisted.promise;
   }
 
-  attach(run: Run): void {
+  attach(run: ForegroundRun): void {
     this.#run = run;
     for (let past = 1; past <= this.#count; past += 1) this.#act(past);
   }

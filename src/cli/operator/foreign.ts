@@ -2,7 +2,7 @@ import { readFile, readlink } from "node:fs/promises";
 import { inspect } from "../../anchor/inspect.js";
 import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { findAnchor } from "../../anchor/binary.js";
+import { findAnchor } from "../../anchor/find.js";
 import { BadInput } from "../../errors.js";
 import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
 import { sanitizeLine } from "../../output/sanitize.js";
@@ -14,7 +14,7 @@ import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
 import { openObservatory } from "./observer.js";
-import { findBelonging } from "./who.js";
+import { findBelonging } from "../../supervisor/belonging.js";
 
 interface Carrier {
   readonly process: MarkedProcess;

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { findAnchor } from "../../anchor/binary.js";
+import { findAnchor } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
@@ -10,7 +10,7 @@ import { readMachineIdentity } from "../../store/machine.js";
 import { openStore } from "../../store/open.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import type { MachineIdentity } from "../../anchor/host.js";
-import type { ImportedFacts } from "../../store/run-record.js";
+import { NO_LIMITS, type ImportedFacts } from "../../store/run-record.js";
 import type { NewRun, Store } from "../../store/store.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { commandHash, displayCommand } from "../../supervisor/redact.js";
@@ -167,6 +167,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
     runId: newRunId(),
     leaseId: "",
     sessionKey: each.sessionKey ?? null,
+    sessionId: null,
     backendId: null,
     agentId: each.agentId ?? null,
     labels: each.labels,
@@ -189,8 +190,11 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
       ownerLossMs,
       onEscape: "sweep",
       onOrphan: "terminate",
+      callerBound: false,
     },
+    limits: NO_LIMITS,
     createdAt: Date.now(),
+    service: null,
     imported: factsOf(each),
   };
 }

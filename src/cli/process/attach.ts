@@ -1,15 +1,11 @@
-import type { IncomingMessage } from "node:http";
-import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
-import { WebSocket } from "ws";
+import type { WebSocket } from "ws";
 import { BadInput, GatewayUnreachable } from "../../errors.js";
 import { type FromViewer, type ToViewer, unframe } from "../../gateway/attach-frames.js";
-import { GatewayError } from "../../gateway/client.js";
-import type { ErrorAnswer } from "../../gateway/server/error-answer.js";
-import { gatewaySocket } from "../../gateway/server/listen.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { say } from "../complain.js";
 import { exitCode } from "../exit-code.js";
+import { openChannel } from "../gateway/channel.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { takeTerminal } from "../foreground/terminal.js";
 import { print } from "../runs/print.js";
@@ -35,9 +31,11 @@ export async function attachTo(wanted: string, readOnly: boolean): Promise<numbe
     throw new BadInput("stdin", "attach needs a terminal for its keys; say --read-only to watch");
   const connection = await needGateway();
   const runId = await fullRunId(connection, wanted);
-  const viewer = view(connection, runId);
+  let refuse: (error: Error) => void = () => {};
+  const refused = new Promise<never>((_, reject) => (refuse = reject));
+  const viewer = openChannel(connection, runId, {}, refuse);
   try {
-    const ending = await follow(viewer, runId, readOnly);
+    const ending = await Promise.race([follow(viewer, readOnly), refused]);
     switch (ending.how) {
       case "detached":
         await calm(connection, runId);
@@ -59,28 +57,15 @@ export async function attachTo(wanted: string, readOnly: boolean): Promise<numbe
   }
 }
 
-function view({ home, token }: Connection, runId: string): WebSocket {
-  return new WebSocket(`ws+unix://${gatewaySocket(home)}:/v1/runs/${runId}/attach`, {
-    headers: { authorization: `Bearer ${token}` },
-    perMessageDeflate: false,
-  });
-}
-
-async function follow(viewer: WebSocket, runId: string, readOnly: boolean): Promise<Ending> {
+async function follow(viewer: WebSocket, readOnly: boolean): Promise<Ending> {
   let input: Disposable | null = null;
   try {
-    return await new Promise<Ending>((resolve, reject) => {
-      viewer.on("unexpected-response", (_request, response) => {
-        refusal(response).then(reject, reject);
-      });
-      viewer.on("error", (cause) =>
-        reject(new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause })),
-      );
+    return await new Promise<Ending>((resolve) => {
       viewer.on("close", () => resolve({ how: "broken" }));
       viewer.on("message", (data: Buffer, binary: boolean) => {
         if (binary) {
           const { stream, bytes } = unframe(data);
-          process[stream].write(bytes);
+          if (stream !== "stdin") process[stream].write(bytes);
           return;
         }
         const message = JSON.parse(data.toString("utf8")) as ToViewer;
@@ -93,17 +78,17 @@ async function follow(viewer: WebSocket, runId: string, readOnly: boolean): Prom
             return say(message.message, "yellow");
           case "ended":
             return resolve({ how: "ended", record: message.record });
+          case "accepted":
+          case "unread":
+          case "state":
+            // Told to callers only.
+            return;
         }
       });
     });
   } finally {
     (input as Disposable | null)?.[Symbol.dispose]();
   }
-}
-
-async function refusal(response: IncomingMessage): Promise<Error> {
-  const { error } = JSON.parse(await text(response)) as ErrorAnswer;
-  return new GatewayError(error);
 }
 
 function passKeys(viewer: WebSocket, terminalThere: boolean, detach: () => void): Disposable {

@@ -1,24 +1,29 @@
 import type { StreamName } from "../../anchor/host.js";
 import { GatewayUnreachable } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
-import { needGateway } from "../gateway/connect.js";
+import { openLook } from "../gateway/look.js";
 import { print } from "../runs/print.js";
 import { fullRunId } from "./act.js";
+
+/** The last lines, lines from one on, or bytes from one on. */
+export type LogPage =
+  | { readonly lines: number; readonly skip?: number }
+  | { readonly offset: number; readonly maxBytes: number };
 
 export interface LogsRequest {
   readonly wanted: string;
   readonly streams: readonly StreamName[];
-  readonly lines: number;
+  readonly page: LogPage;
   readonly follow: boolean;
   readonly raw: boolean;
   readonly json: boolean;
 }
 
-/** The last lines of a run's output, and then, if asked for, what comes. */
-export async function showLogs({ wanted, streams, lines, follow, raw, json }: LogsRequest): Promise<number> {
-  const connection = await needGateway();
-  const { client } = connection;
-  const runId = await fullRunId(connection, wanted);
+/** A page of a run's output, and then, if asked for, what comes. */
+export async function showLogs({ wanted, streams, page, follow, raw, json }: LogsRequest): Promise<number> {
+  await using look = await openLook();
+  const { client } = look;
+  const runId = await fullRunId(look, wanted);
   const show = (piece: {
     readonly stream: StreamName;
     readonly offset: number;
@@ -29,12 +34,12 @@ export async function showLogs({ wanted, streams, lines, follow, raw, json }: Lo
   };
   const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   for (const stream of streams) {
-    const page = await client.log({
+    const piece = await client.log({
       params: { runId },
-      query: { stream, lines, ...(raw || json ? { raw: "1" } : {}) },
+      query: { stream, ...page, ...(raw || json ? { raw: "1" } : {}) },
     });
-    show(page);
-    from[stream] = page.nextOffset;
+    show(piece);
+    from[stream] = piece.nextOffset;
   }
   while (follow) {
     const { run, output } = await overRestarts(() =>

@@ -15,14 +15,16 @@ import { table } from "./table.js";
 export interface ListRequest {
   readonly states: readonly RunStateName[];
   readonly labels: Readonly<Record<string, string>>;
+  readonly hidden: boolean;
   readonly limit: number;
   readonly json: boolean;
 }
 
-export async function listRuns({ states, labels, limit, json }: ListRequest): Promise<number> {
+export async function listRuns({ states, labels, hidden, limit, json }: ListRequest): Promise<number> {
   await using store = await openStoreForReading();
   // One more than shown, to know whether that was all.
-  const found = (await store?.listRuns({ states, labels, limit: limit + 1 })) ?? [];
+  const found =
+    (await store?.listRuns({ states, labels, limit: limit + 1, ...(hidden ? {} : { hidden: false }) })) ?? [];
   const shown = found.slice(0, limit);
   if (json) {
     print(`${JSON.stringify(shown, null, 2)}\n`);

@@ -6,6 +6,7 @@ import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/co
 import type { Route } from "../contract/route.js";
 import { answerFor, statusFor } from "./error-answer.js";
 import { Budget } from "./budget.js";
+import { mustBeServed, type Served } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -34,8 +35,8 @@ export interface AppOptions {
   readonly handlers: Handlers;
   readonly special: Special;
   readonly authenticate: (token: string) => Promise<Requester | null>;
-  /** Hosts that may be named; null: any (a local socket has none). */
-  readonly hosts: ReadonlySet<string> | null;
+  /** Names by which it may be asked; null: any (a local socket has none). */
+  readonly served: Served | null;
   readonly stopping: () => boolean;
   readonly failed: (error: unknown, what: string) => void;
 }
@@ -64,7 +65,7 @@ async function answer(
   response: ServerResponse,
   gone: AbortSignal,
 ): Promise<void> {
-  mustBeLocal(options.hosts, request);
+  mustBeServed(options.served, request);
   const requester = await requesterOf(options, request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
   const url = urlOf(request);
@@ -89,15 +90,6 @@ export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
   // A path of its own, never another host: `//x` is one that does not exist.
   if (url.startsWith("/") && !url.startsWith("//")) return new URL(url, "http://gateway");
   throw new NotFound(`${method} ${url}`);
-}
-
-/** A page in somebody's browser must not reach a gateway on loopback by any name it likes. */
-function mustBeLocal(hosts: ReadonlySet<string> | null, { headers }: IncomingMessage): void {
-  if (hosts === null) return;
-  const { host = "", origin } = headers;
-  const foreign =
-    !hosts.has(host) || (origin !== undefined && !hosts.has(origin.replace(/^https?:\/\//, "")));
-  if (foreign) throw new Unauthorized("this host or origin is not served");
 }
 
 /** Null: there is none, or it cannot be one. */

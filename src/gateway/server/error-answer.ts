@@ -9,6 +9,7 @@ export interface ErrorAnswer {
 const STATUS: Readonly<Record<string, number>> = {
   BAD_INPUT: 400,
   UNAUTHORIZED: 401,
+  FOREIGN_ORIGIN: 403,
   EXEC_DENIED: 403,
   RUN_NOT_FOUND: 404,
   NOT_FOUND: 404,

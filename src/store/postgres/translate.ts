@@ -4,7 +4,7 @@
  */
 export function translateSchema(text: string): string {
   const finals = text.replaceAll(
-    /create trigger (\w+)\s+before update( of [\w, ]+)? on (\w+)( when [^\n]+)?\s+begin\s+select raise\(abort, ('[^']+')\);\s+end;/g,
+    /create trigger (\w+)\s+before update( of [\w, ]+)? on (\w+)(?:\s+when ([^;]+?))?\s+begin\s+select raise\(abort, ('[^']+')\);\s+end;/g,
     (_, name: string, of: string | undefined, table: string, when: string | undefined, message: string) =>
       `create trigger ${name} before update${of ?? ""} on ${table} for each row${condition(when)} execute function refuse_update(${message});`,
   );
@@ -36,7 +36,10 @@ end $$;
 `;
 
 function condition(when: string | undefined): string {
-  return when === undefined ? "" : ` when (${when.replace(" when ", "")})`;
+  // SQLite's `is` compares anything, PostgreSQL's only with what is a word of the language.
+  return when === undefined
+    ? ""
+    : ` when (${when.replaceAll(/ is (old|new)\./g, " is not distinct from $1.")})`;
 }
 
 /** The same text makes it anew. */

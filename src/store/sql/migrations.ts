@@ -3,6 +3,9 @@ import * as runs from "./migrations/0001-runs.js";
 import * as runEvents from "./migrations/0002-run-events.js";
 import * as origin from "./migrations/0003-origin.js";
 import * as sessions from "./migrations/0004-sessions.js";
+import * as limits from "./migrations/0005-limits.js";
+import * as services from "./migrations/0006-services.js";
+import * as sessionOfRun from "./migrations/0007-session-of-run.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations = [
@@ -10,6 +13,9 @@ export const migrations = [
   { id: 2, name: "run-events", sql: runEvents.sql },
   { id: 3, name: "origin", sql: origin.sql },
   { id: 4, name: "sessions", sql: sessions.sql },
+  { id: 5, name: "limits", sql: limits.sql },
+  { id: 6, name: "services", sql: services.sql },
+  { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
 ] as const;
 
 export const newest = migrations[migrations.length - 1]?.id ?? 0;

@@ -55,6 +55,8 @@ export async function listRuns(
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
     query = query.where("origin_instance_id", "not in", filter.notFrom);
   if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
+  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
+  if (filter.hidden === false) query = query.where("hidden_at", "is", null);
   if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
     // Not a JSON path: a label's name may contain anything.

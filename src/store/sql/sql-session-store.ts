@@ -50,7 +50,7 @@ export class SqlSessionStore implements SessionStore {
     const forget = sql`
       with going as (
         select id, lineage from sessions
-        where closed_at < ${closedBefore} and not exists (select 1 from runs where session_key = sessions.key)
+        where closed_at < ${closedBefore} and not exists (select 1 from runs where session_id = sessions.id)
       ), named as (
         select ancestor.value as id from sessions, ${this.#engine.words.items("lineage")} as ancestor
         where sessions.id not in (select id from going)

@@ -25,7 +25,7 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 const notExited = sql<boolean>`state <> 'exited'`;
 
 /** Runs named in one statement: far below what any database takes. */
-const DELETED_AT_ONCE = 100;
+const NAMED_AT_ONCE = 100;
 
 /** The store on any database that an engine drives. */
 export class SqlStore extends SqlSessionStore implements Store {
@@ -108,6 +108,10 @@ export class SqlStore extends SqlSessionStore implements Store {
     await this.#write(events, always);
   }
 
+  async hideRuns(runIds: readonly string[], at: number): Promise<number> {
+    return this.#engine.transact(() => this.#hide(runIds, at));
+  }
+
   async deleteRuns(runIds: readonly string[]): Promise<number> {
     return this.#engine.transact(() => this.#delete(runIds));
   }
@@ -141,11 +145,17 @@ export class SqlStore extends SqlSessionStore implements Store {
     return (yield* this.#changed(this.#swap(claim))) && (yield* this.#changed(this.#update(claim, end)));
   }
 
+  *#hide(runIds: readonly string[], at: number): Steps<number> {
+    const hide = this.#engine.db.updateTable("runs").set({ hidden_at: at }).where("hidden_at", "is", null);
+    let hidden = 0;
+    for (const some of portionsOf(runIds)) hidden += yield* countOf(hide.where("run_id", "in", some));
+    return hidden;
+  }
+
   *#delete(runIds: readonly string[]): Steps<number> {
     const { db } = this.#engine;
     let deleted = 0;
-    for (let at = 0; at < runIds.length; at += DELETED_AT_ONCE) {
-      const some = runIds.slice(at, at + DELETED_AT_ONCE);
+    for (const some of portionsOf(runIds)) {
       const gone = yield* rowsOf(
         db.deleteFrom("runs").where("run_id", "in", some).where("state", "=", "exited").returning("run_id"),
       );
@@ -212,6 +222,10 @@ export class SqlStore extends SqlSessionStore implements Store {
   #expiry(leaseMs: number): RawBuilder<number> {
     return sql<number>`${this.#engine.words.now()} + ${Math.ceil(leaseMs)}`;
   }
+}
+
+function* portionsOf(runIds: readonly string[]): Generator<readonly string[], void, undefined> {
+  for (let at = 0; at < runIds.length; at += NAMED_AT_ONCE) yield runIds.slice(at, at + NAMED_AT_ONCE);
 }
 
 // oxlint-disable-next-line require-yield -- it takes no step

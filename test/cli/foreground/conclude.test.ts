@@ -49,6 +49,27 @@ describe("what `holdfast run` says and exits with", () => {
       "stopped: no output for 500ms (--no-output-timeout)",
     ],
     [
+      "the memory limit",
+      ended(
+        { reason: "signal", code: null, signal: "SIGKILL", limitHit: "memory" },
+        { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } },
+      ),
+      137,
+      "ended by signal SIGKILL: over its memory limit of 64 MiB (--memory)",
+    ],
+    [
+      "the memory limit, hit by another process of it",
+      ended({ code: 1, limitHit: "memory" }, { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } }),
+      1,
+      "a process of it was killed: over its memory limit of 64 MiB (--memory)",
+    ],
+    [
+      "the limit of tasks",
+      ended({ code: 2, limitHit: "pids" }, { limits: { memoryBytes: null, pids: 10, cpus: null } }),
+      2,
+      "refused more processes and threads: at its limit of 10 (--pids)",
+    ],
+    [
       "a cancel by somebody else, who is named",
       ended({ reason: "manual-cancel", actor: "signal:TERM pid:7", code: null, signal: "SIGTERM" }),
       143,

@@ -66,6 +66,15 @@ const scenes: Readonly<Record<string, Scene>> = {
     ];
     return { call: () => store.deleteRuns([lease.runId]), halves };
   },
+  hideRuns: async (store, direct) => {
+    const live = await direct.insertRun(newRun(), LEASE_MS);
+    const ended = await direct.insertRun(newRun(), LEASE_MS);
+    await direct.saveRun(ended, exited);
+    const runIds = [live.runId, ended.runId];
+    const halves = async () =>
+      Promise.all(runIds.map(async (runId) => (await direct.getRun(runId))?.hiddenAt === AT));
+    return { call: () => store.hideRuns(runIds, AT), halves };
+  },
   closeSession: async (store, direct) => {
     const session = newSession();
     await direct.createSession(session);

@@ -4,9 +4,16 @@ import { BadInput } from "../../../src/errors.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
 import type { Store } from "../../../src/store/store.js";
-import { LEASE_MS, event, exited, newRun } from "../samples.js";
+import { FORBIDDEN_ONCE_ENDED, LEASE_MS, event, exited, newRun } from "../samples.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
 import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+/** As the store was before runs knew their sessions; what depends on the columns goes with them. */
+const BEFORE_SESSIONS_OF_RUNS = `
+  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade;
+  create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
+  execute function holdfast.refuse_update('an exited run never changes');
+  delete from holdfast.holdfast_migrations where id >= 7;`;
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   let server: TestServer;
@@ -32,6 +39,9 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       { id: "2", name: "run-events" },
       { id: "3", name: "origin" },
       { id: "4", name: "sessions" },
+      { id: "5", name: "limits" },
+      { id: "6", name: "services" },
+      { id: "7", name: "session-of-run" },
     ]);
     await Promise.all(stores.map((store) => store[Symbol.asyncDispose]()));
   });
@@ -50,20 +60,49 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await database.query("insert into holdfast.holdfast_migrations values (9999, 'from the future', 0)");
     for (const open of [() => database.open(), openForReading]) {
       const { message } = await refusal(open());
-      expect(message).toContain("newer Holdfast (schema 9999, this one knows 4)");
+      expect(message).toContain("newer Holdfast (schema 9999, this one knows 7)");
       expect(message).toContain("Upgrade Holdfast");
     }
   });
 
   test("a schema left by an older version is completed by a writer and refused by a reader", async () => {
     await create();
-    await database.query(`drop table holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
-      drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id = 4`);
+    await database.query(`${BEFORE_SESSIONS_OF_RUNS}
+      alter table holdfast.runs drop column service, drop column limits, drop column exit_limit;
+      drop table holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
+      drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4`);
     expect((await refusal(openForReading())).message).toContain(
-      "older Holdfast (schema 3, this one reads 4)",
+      "older Holdfast (schema 3, this one reads 7)",
     );
     await using store = await database.open();
     expect(await store.createSession(newSession())).toMatchObject({ created: true });
+  });
+
+  test("runs from before are given the session that had their key when they began, ended ones too", async () => {
+    const first = newSession({ key: "k", createdAt: 100, lineage: [] });
+    const second = newSession({ key: "k", createdAt: 300, lineage: [] });
+    const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
+    {
+      await using store = await database.open();
+      await store.createSession(first);
+      await store.closeSession(first.id, "a", 200);
+      await store.createSession(second);
+      for (const run of runs) await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+    }
+    await database.query(BEFORE_SESSIONS_OF_RUNS);
+    await using store = await database.open();
+    const ids = await Promise.all(runs.map(async ({ runId }) => (await store.getRun(runId))?.sessionId));
+    expect(ids).toEqual([null, first.id, null, second.id]);
+  });
+
+  test("an ended run can be hidden, and nothing be changed along with it", async () => {
+    await using store = await database.open();
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+    const update = (change: string) => database.query(`update holdfast.runs set ${change}`);
+    for (const change of FORBIDDEN_ONCE_ENDED)
+      await expect(update(change), change).rejects.toThrow("an exited run never changes");
+    await update("hidden_at = 1");
+    await expect(update("hidden_at = 2")).rejects.toThrow("an exited run never changes");
   });
 
   test("another program's schema is refused, and tables of the same names elsewhere are left alone", async () => {
@@ -181,14 +220,9 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     },
   );
 
-  test("terminal rows withstand even a statement that forgets its guard", async () => {
+  test("whose a session is withstands even a statement that forgets its guard", async () => {
     await using store = await database.open();
-    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
-    const session = newSession();
-    await store.createSession(session);
-    await expect(database.query("update holdfast.runs set exit_code = 0")).rejects.toThrow(
-      "an exited run never changes",
-    );
+    await store.createSession(newSession());
     await expect(database.query("update holdfast.sessions set lineage = '[]'")).rejects.toThrow(
       "whose a session is never changes",
     );

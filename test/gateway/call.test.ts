@@ -1,0 +1,143 @@
+import { setTimeout } from "node:timers/promises";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { WebSocket } from "ws";
+import { defaults } from "../../src/defaults.js";
+import { frame, type FromViewer, type ToViewer, unframe } from "../../src/gateway/attach-frames.js";
+import { newRunId } from "../../src/supervisor/ids.js";
+import { gone, oneGateway, refusal, sh, until } from "./real-gateway.js";
+
+const stage = oneGateway();
+
+class Caller {
+  readonly #socket: WebSocket;
+  readonly said: ToViewer[] = [];
+  received = Buffer.alloc(0);
+  /** Null: not yet. */
+  closed: number | null = null;
+  refused = 0;
+
+  constructor(runId: string, query = "") {
+    this.#socket = new WebSocket(`ws+unix://${stage.socketPath}:/v1/runs/${runId}/attach?as=caller${query}`, {
+      headers: { authorization: `Bearer ${stage.token}` },
+    });
+    this.#socket.on("error", () => undefined);
+    this.#socket.on("unexpected-response", (_, response) => (this.refused = response.statusCode ?? 0));
+    this.#socket.on("close", (code) => (this.closed = code));
+    this.#socket.on("message", (data: Buffer, binary: boolean) => {
+      if (binary) this.received = Buffer.concat([this.received, unframe(data).bytes]);
+      else this.said.push(JSON.parse(data.toString()) as ToViewer);
+    });
+    onTestFinished(() => this.#socket.terminate());
+  }
+
+  async attached(): Promise<this> {
+    await until("it is attached", () => this.said.some(({ type }) => type === "attached"));
+    return this;
+  }
+
+  say(message: FromViewer): void {
+    this.#socket.send(JSON.stringify(message));
+  }
+
+  send(bytes: Buffer): void {
+    this.#socket.send(bytes);
+  }
+
+  heard<Type extends ToViewer["type"]>(type: Type): Extract<ToViewer, { type: Type }>[] {
+    return this.said.filter((message): message is Extract<ToViewer, { type: Type }> => message.type === type);
+  }
+}
+
+async function called(script: string): Promise<string> {
+  const body = { ...sh(script), stdin: "pipe" as const, foreground: { bufferBytes: 1024 * 1024 } };
+  return (await stage.client.exec({ body })).run.runId;
+}
+
+describe("a caller", () => {
+  test("is sent no more than a window ahead of what it says it has", async () => {
+    const size = 6 * 1024 * 1024;
+    const caller = await new Caller(await called(`head -c ${size} /dev/zero`)).attached();
+    await until("the window is full", () => caller.received.length >= defaults.callerWindowBytes);
+    await setTimeout(300);
+    expect(caller.received.length).toBeLessThan(defaults.callerWindowBytes + 2 * defaults.followBytes);
+    await until("it is all there", () => {
+      caller.say({ type: "ack", stream: "stdout", offset: caller.received.length });
+      return caller.closed !== null;
+    });
+    expect({ bytes: caller.received.length, closed: caller.closed }).toEqual({ bytes: size, closed: 1000 });
+    expect(caller.heard("ended")[0]?.record?.exit).toMatchObject({ reason: "exit", code: 0 });
+  });
+
+  test("sends again what it is not sure of; a gap and garbage are refused", async () => {
+    const caller = await new Caller(await called("cat")).attached();
+    caller.send(frame("stdin", 0, Buffer.from("abc")));
+    caller.send(frame("stdin", 1, Buffer.from("bcd")));
+    await until("it is accepted", () => caller.heard("accepted").some(({ offset }) => offset === 4));
+    caller.send(frame("stdin", 9, Buffer.from("x")));
+    await until("the gap is refused", () => caller.heard("unread").length === 1);
+    caller.send(Buffer.from("x"));
+    caller.send(frame("stdout", 0, Buffer.from("x")));
+    await until("garbage is refused", () => caller.heard("refused").length === 2);
+    caller.say({ type: "eof" });
+    await until("it has ended", () => caller.closed === 1000);
+    expect(caller.received.toString()).toBe("abcd");
+  });
+
+  test("that comes back goes on where it was, and its old connection is closed", async () => {
+    const runId = await called("echo one; cat");
+    const first = await new Caller(runId).attached();
+    await until("it has the beginning", () => first.received.toString() === "one\n");
+    const second = await new Caller(runId, "&stdout=2").attached();
+    await until("the old one is closed", () => first.closed !== null);
+    await until("it goes on", () => second.received.toString() === "e\n");
+    second.say({ type: "stop", actor: "cli:somebody" });
+    await until("it has ended", () => second.closed === 1000);
+    expect((await gone(stage.client, runId)).exit?.actor).toBe("cli:somebody");
+    const late = new Caller(runId, "&stdout=1");
+    await until("the rest is kept", () => late.closed === 1000);
+    expect(late.received.toString()).toBe("ne\n");
+    expect(late.heard("ended")[0]?.record?.runId).toBe(runId);
+  });
+
+  test("has only what was started in the foreground", async () => {
+    const { run } = await stage.client.exec({ body: { ...sh("cat"), stdin: "pipe", background: true } });
+    const caller = new Caller(run.runId);
+    await until("it is refused", () => caller.refused === 400);
+    await stage.client.kill({ params: { runId: run.runId } });
+  });
+});
+
+test("an id of one's own can be used once; then it tells what became of the request", async () => {
+  const runId = newRunId();
+  const body = { ...sh("exit 3"), runId };
+  expect((await stage.client.exec({ body })).run.exit?.code).toBe(3);
+  expect(await refusal(stage.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
+  expect((await stage.client.getRun({ params: { runId } })).exit?.code).toBe(3);
+  expect(await refusal(stage.client.exec({ body: { ...body, runId: "run_x" } }))).toMatchObject({
+    code: "BAD_INPUT",
+  });
+});
+
+test("what a terminal shows is drawn on from look to look, and at its size", async () => {
+  const { run } = await stage.client.exec({
+    body: {
+      ...sh("echo one; read x; echo two; read x; stty size; read x"),
+      pty: true,
+      rows: 5,
+      cols: 30,
+      background: true,
+    },
+  });
+  const params = { runId: run.runId };
+  const rows = async (): Promise<readonly string[]> => (await stage.client.screen({ params })).rows;
+  await until("the first line is there", async () => (await rows())[0] === "one");
+  await stage.client.write({ params, body: { text: "\n" } });
+  await until("the second is", async () => (await rows()).includes("two"));
+  await stage.client.resize({ params, body: { rows: 7, cols: 40 } });
+  await stage.client.write({ params, body: { text: "\n" } });
+  await until("and its size", async () => (await rows()).includes("7 40"));
+  const [one, two] = await Promise.all([rows(), rows()]);
+  expect(one).toEqual(two);
+  expect(one?.[0]).toBe("one");
+  await stage.client.kill({ params });
+});
