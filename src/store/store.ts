@@ -101,6 +101,7 @@ export interface RunFilter {
   readonly agentId?: string;
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
+  readonly hostId?: string;
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -118,6 +119,8 @@ export interface EventFilter {
 
 /** Runs and their events. */
 export interface RunStore extends AsyncDisposable {
+  /** Whether other hosts keep their runs in it, too. */
+  readonly shared: boolean;
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -152,8 +155,8 @@ export interface RunStore extends AsyncDisposable {
   hideRuns(runIds: readonly string[], at: number): Promise<number>;
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
-  /** How many runs have exited, without those that these instances started. */
-  countEnded(notFrom?: readonly string[]): Promise<number>;
+  /** How many of these runs have exited. */
+  countEnded(filter?: Pick<RunFilter, "hostId" | "notFrom">): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }

@@ -138,6 +138,8 @@ export class Database {
     const {
       states,
       ownerInstanceId,
+      hostId,
+      notFrom = [],
       sessionKey,
       sessionId,
       agentId,
@@ -153,6 +155,8 @@ export class Database {
         (each) =>
           states?.includes(each.state) !== false &&
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
+          (hostId === undefined || each.hostId === hostId) &&
+          !notFrom.includes(each.originInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
           (sessionId === undefined || each.sessionId === sessionId) &&
           (hidden === undefined || each.hiddenAt === null) &&
@@ -196,8 +200,8 @@ export class Database {
     return gone.length;
   }
 
-  countEnded(): number {
-    return [...this.records.values()].filter(({ state }) => state === "exited").length;
+  countEnded(filter: RunFilter): number {
+    return this.listRuns({ ...filter, states: ["exited"] }).length;
   }
 
   now(): number {

@@ -22,6 +22,7 @@ export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
 
 /** One supervisor's access to the database. */
 export class StorePort implements RunStore {
+  readonly shared = false;
   readonly #database: Database;
   readonly #ask: Ask;
   readonly #eventsKept: number;
@@ -88,8 +89,8 @@ export class StorePort implements RunStore {
     return this.#write("deleteRuns", () => this.#database.deleteRuns(runIds));
   }
 
-  countEnded(): Promise<number> {
-    return this.#read("countEnded", () => this.#database.countEnded());
+  countEnded(filter: RunFilter = {}): Promise<number> {
+    return this.#read("countEnded", () => this.#database.countEnded(filter));
   }
 
   now(): Promise<number> {

@@ -8,7 +8,6 @@ storeContract("simulated", async () => {
     () => Date.now(),
   );
   return {
-    clock: "boot",
     open: async (options) => new StorePort(database, async (_, work) => work(), options?.eventsKept),
     [Symbol.asyncDispose]: async () => undefined,
   };

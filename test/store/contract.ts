@@ -6,8 +6,6 @@ import { LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft }
 
 /** One empty database; each `open` is another supervisor on it. */
 export interface TestDatabase extends AsyncDisposable {
-  /** Whose time leases are measured in: this boot's alone, or one for all. */
-  readonly clock: "boot" | "server";
   open(options?: { readonly eventsKept?: number }): Promise<RunStore>;
 }
 
@@ -274,6 +272,27 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       ]);
     });
 
+    test("ended runs are listed and counted by host, and without those of some instances", async () => {
+      const ended = async (hostId: string, originInstanceId: string): Promise<string> => {
+        const lease = await store.insertRun(newRun({ hostId, originInstanceId }), LEASE_MS);
+        await store.saveRun(lease, exited);
+        return lease.runId;
+      };
+      const here = await ended("host", "in_a");
+      await ended("host", "in_b");
+      await ended("elsewhere", "in_c");
+      for (const [filter, count] of [
+        [{ hostId: "host" }, 2],
+        [{ notFrom: ["in_b"] }, 2],
+        [{ notFrom: [] }, 3],
+      ] as const) {
+        expect(await store.countEnded(filter)).toBe(count);
+        expect(await store.listRuns(filter)).toHaveLength(count);
+      }
+      const both = { hostId: "host", notFrom: ["in_b"], endedBefore: Number.MAX_SAFE_INTEGER };
+      expect((await other.listRuns(both)).map(({ runId }) => runId)).toEqual([here]);
+    });
+
     test("a run of a later session with the same key is told from the former's", async () => {
       await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_first" }), LEASE_MS);
       const { runId } = await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_second" }), LEASE_MS);
@@ -329,7 +348,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       const ended = await store.insertRun(newRun(), -1);
       await store.saveRun(ended, exited);
       const found = (await other.listUnattended("owner-a", "boot")).map(({ runId }) => runId);
-      const expected = database.clock === "boot" ? [own, expired, before] : [own, expired];
+      const expected = store.shared ? [own, expired] : [own, expired, before];
       expect(found.toSorted()).toEqual(expected.map(({ runId }) => runId).toSorted());
     });
 

@@ -15,6 +15,7 @@ import { applyChange } from "../store/apply-change.js";
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */
 export class FakeStore implements RunStore {
+  readonly shared = false;
   readonly runs = new Map<string, RunRecord>();
   readonly events: RunEvent[] = [];
   /** Every write that succeeded: `insert`, `gated`, `running`, … */

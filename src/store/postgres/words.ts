@@ -8,7 +8,7 @@ export const postgresWords: Words = {
   members: (column) => sql`json_each_text(${readable(column)}::json)`,
   items: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
   hold: sql`for share`,
-  oneClock: true,
+  shared: true,
 };
 
 /** Escapes of what no text can hold (NUL, half a surrogate pair) as what a parameter would have become. */

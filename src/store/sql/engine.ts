@@ -12,8 +12,8 @@ export interface Words {
   items(column: string): RawBuilder<unknown>;
   /** At the end of a select: what was read stays as it is until the transaction ends. */
   readonly hold: RawBuilder<unknown>;
-  /** Whether leases of another boot, or host, are on the same clock. */
-  readonly oneClock: boolean;
+  /** Whether many hosts can use it at once; then leases of all of them, and of every boot, are on one clock. */
+  readonly shared: boolean;
 }
 
 /** One database, for whoever has statements to execute. */

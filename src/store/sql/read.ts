@@ -52,6 +52,7 @@ export async function listRuns(
     query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
+  if (filter.hostId !== undefined) query = query.where("host_id", "=", filter.hostId);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
     query = query.where("origin_instance_id", "not in", filter.notFrom);
   if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
@@ -82,7 +83,7 @@ export async function listUnattended(
       row.or([
         row("owner_instance_id", "=", ownerInstanceId),
         row("lease_expires_at", "<=", words.now()),
-        ...(words.oneClock ? [] : [row("boot_id", "<>", bootId)]),
+        ...(words.shared ? [] : [row("boot_id", "<>", bootId)]),
       ]),
     )
     .execute();
@@ -99,11 +100,15 @@ export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Pro
   return rows.map(({ run_id }) => run_id);
 }
 
-export async function countEnded(db: Kysely<Schema>, notFrom: readonly string[]): Promise<number> {
+export async function countEnded(
+  db: Kysely<Schema>,
+  { hostId, notFrom = [] }: Pick<RunFilter, "hostId" | "notFrom">,
+): Promise<number> {
   let query = db
     .selectFrom("runs")
     .select((of) => of.fn.countAll<number>().as("ended"))
     .where(sql<boolean>`state = 'exited'`);
+  if (hostId !== undefined) query = query.where("host_id", "=", hostId);
   if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
   return (await query.executeTakeFirstOrThrow()).ended;
 }

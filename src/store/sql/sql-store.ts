@@ -29,11 +29,13 @@ const NAMED_AT_ONCE = 100;
 
 /** The store on any database that an engine drives. */
 export class SqlStore extends SqlSessionStore implements Store {
+  readonly shared: boolean;
   readonly #engine: Engine;
   readonly #eventsKept: number;
 
   constructor(engine: Engine, eventsKept: number) {
     super(engine);
+    this.shared = engine.words.shared;
     this.#engine = engine;
     this.#eventsKept = eventsKept;
   }
@@ -116,8 +118,8 @@ export class SqlStore extends SqlSessionStore implements Store {
     return this.#engine.transact(() => this.#delete(runIds));
   }
 
-  countEnded(notFrom: readonly string[] = []): Promise<number> {
-    return read.countEnded(this.#engine.db, notFrom);
+  countEnded(filter: Pick<RunFilter, "hostId" | "notFrom"> = {}): Promise<number> {
+    return read.countEnded(this.#engine.db, filter);
   }
 
   now(): Promise<number> {

@@ -18,7 +18,6 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
     count += 1;
     const name = `store_${count}`;
     return {
-      clock: "server",
       open: (options = {}) => shared.open({ ...options, schema: name }),
       [Symbol.asyncDispose]: async () => {},
     } satisfies TestDatabase;

@@ -6,7 +6,6 @@ import { temporaryDirectory } from "../temporary-directory.js";
 const database = async () => {
   const directory = await temporaryDirectory();
   return {
-    clock: "boot" as const,
     open: (options: { readonly eventsKept?: number } = {}) =>
       openSqliteStore({ path: `${directory.path}/store.sqlite`, ...options }),
     [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
