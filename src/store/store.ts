@@ -1,3 +1,4 @@
+import type { MachineIdentity } from "../anchor/host.js";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
 import type {
   Emptiness,
@@ -117,6 +118,9 @@ export interface EventFilter {
   readonly newestFirst?: boolean;
 }
 
+/** A boot of a host. */
+export type Boot = Pick<MachineIdentity, "hostId" | "bootId">;
+
 /** Runs and their events. */
 export interface RunStore extends AsyncDisposable {
   /** Whether other hosts keep their runs in it, too. */
@@ -137,9 +141,10 @@ export interface RunStore extends AsyncDisposable {
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
   /**
    * Open runs that somebody may have to see to: this owner's own, and others' whose lease has expired or was measured
-   * in another boot. Healthy leases of others are left out.
+   * in another boot. Healthy leases of others are left out; where the store is shared, also expired ones of other
+   * hosts, until they have been for `hostLostMs`: before that, only their own hosts can do anything about them.
    */
-  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]>;
+  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */
   heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;

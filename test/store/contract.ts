@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { RunChange, RunStore } from "../../src/store/store.js";
-import { LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
+import { HERE, LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
 
 /** One empty database; each `open` is another supervisor on it. */
 export interface TestDatabase extends AsyncDisposable {
@@ -337,7 +338,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.listEvents({})).toHaveLength(1);
     });
 
-    test("unattended are one's own, those with an expired lease, and those of a clock that is gone", async () => {
+    test("unattended are one's own, those with an expired lease, and those of a clock that is gone; of other hosts, if there are any, those given up", async () => {
       const own = await store.insertRun(newRun(), LEASE_MS);
       await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), LEASE_MS);
       const expired = await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), -1);
@@ -347,8 +348,15 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       );
       const ended = await store.insertRun(newRun(), -1);
       await store.saveRun(ended, exited);
-      const found = (await other.listUnattended("owner-a", "boot")).map(({ runId }) => runId);
-      const expected = store.shared ? [own, expired] : [own, expired, before];
+      const elsewhere = { ownerInstanceId: "owner-b", hostId: "elsewhere", bootId: "another" };
+      const healthy = await store.insertRun(newRun(elsewhere), LEASE_MS);
+      const silent = await store.insertRun(newRun(elsewhere), 60_000 - defaults.hostLostMs);
+      const givenUp = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
+      const ownElsewhere = await store.insertRun(newRun({ ...elsewhere, ownerInstanceId: "owner-a" }), -1);
+      const found = (await other.listUnattended("owner-a", HERE)).map(({ runId }) => runId);
+      const expected = store.shared
+        ? [own, expired, givenUp, ownElsewhere]
+        : [own, expired, before, healthy, silent, givenUp, ownElsewhere];
       expect(found.toSorted()).toEqual(expected.map(({ runId }) => runId).toSorted());
     });
 

@@ -4,6 +4,8 @@ import type { Lease, LeaseClaim, NewRun, RunChange } from "../../src/store/store
 
 export const LEASE_MS = 30_000;
 
+export const HERE = { hostId: "host", bootId: "boot" };
+
 /** A run with every field filled in, so that a column that gets lost is noticed. */
 export function newRun(change: Partial<NewRun> = {}): NewRun {
   const runId = change.runId ?? `run_${randomBytes(8).toString("hex")}`;
@@ -20,8 +22,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     command: "sh -c 'sleep 1'",
     commandHash: "hash",
     cwd: "/tmp",
-    hostId: "host",
-    bootId: "boot",
+    ...HERE,
     pidNamespace: "pid:[1]",
     anchorPath: "/bin/anchor",
     originInstanceId: "owner-a",

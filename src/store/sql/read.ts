@@ -1,11 +1,12 @@
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
+import { defaults } from "../../defaults.js";
 import { toRunEvent } from "../event-row.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import { toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
-import type { EventFilter, RunFilter } from "../store.js";
+import type { EventFilter, Boot, RunFilter } from "../store.js";
 import type { Words } from "./engine.js";
 
 /** An empty list is no syntax everywhere. */
@@ -73,8 +74,9 @@ export async function listUnattended(
   db: Kysely<Schema>,
   words: Words,
   ownerInstanceId: string,
-  bootId: string,
+  { hostId, bootId }: Boot,
 ): Promise<readonly RunRecord[]> {
+  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= ${words.now()} - ${forMs}`;
   const rows = await db
     .selectFrom("runs")
     .selectAll()
@@ -82,8 +84,9 @@ export async function listUnattended(
     .where((row) =>
       row.or([
         row("owner_instance_id", "=", ownerInstanceId),
-        row("lease_expires_at", "<=", words.now()),
-        ...(words.shared ? [] : [row("boot_id", "<>", bootId)]),
+        ...(words.shared
+          ? [row.and([expired(0), row("host_id", "=", hostId)]), expired(defaults.hostLostMs)]
+          : [expired(0), row("boot_id", "<>", bootId)]),
       ]),
     )
     .execute();

@@ -10,6 +10,7 @@ import type {
   Lease,
   LeaseClaim,
   NewRun,
+  Boot,
   RunChange,
   RunEnd,
   RunFilter,
@@ -82,8 +83,8 @@ export class SqlStore extends SqlSessionStore implements Store {
     return this.#engine.perform(() => countOf(renew));
   }
 
-  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]> {
-    return read.listUnattended(this.#engine.db, this.#engine.words, ownerInstanceId, bootId);
+  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]> {
+    return read.listUnattended(this.#engine.db, this.#engine.words, ownerInstanceId, here);
   }
 
   heldRuns(ownerInstanceId: string): Promise<readonly string[]> {

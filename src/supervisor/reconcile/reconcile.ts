@@ -68,7 +68,7 @@ async function recordsIn(context: Context, { own, runIds }: Scope): Promise<read
   const records =
     own === true
       ? await store.listRuns({ states: OPEN, ownerInstanceId: instanceId })
-      : await store.listUnattended(instanceId, host.machine.bootId);
+      : await store.listUnattended(instanceId, host.machine);
   const wanted = runIds === undefined ? null : new Set(runIds);
   return records.filter(
     ({ runId }) => !live.has(runId) && !beginning.has(runId) && wanted?.has(runId) !== false,

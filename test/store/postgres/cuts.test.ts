@@ -4,7 +4,7 @@ import { defaults } from "../../../src/defaults.js";
 import { RunExists, StateUnusable } from "../../../src/errors.js";
 import { clientTimeout } from "../../../src/store/postgres/pool.js";
 import type { Store } from "../../../src/store/store.js";
-import { event, exited, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
+import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
 import { startProxy, type Cut, type Proxy } from "./proxy.js";
 import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
@@ -100,7 +100,7 @@ const scenes: Readonly<Record<string, Scene>> = {
   ...Object.fromEntries(
     Object.entries({
       renewLeases: (store: Store) => store.renewLeases("owner-a", LEASE_MS),
-      listUnattended: (store: Store) => store.listUnattended("owner-a", "boot"),
+      listUnattended: (store: Store) => store.listUnattended("owner-a", HERE),
       heldRuns: (store: Store) => store.heldRuns("owner-a"),
       getRun: (store: Store) => store.getRun("r"),
       findRuns: (store: Store) => store.findRuns("r", 1),
