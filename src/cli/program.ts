@@ -78,7 +78,7 @@ export function buildProgram(finish: Finish): Command {
     })
     .addHelpText(
       "after",
-      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, where that is set.`,
+      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.`,
     );
   for (const [heading, ...adders] of GROUPS) {
     program.commandsGroup(heading);

@@ -1,11 +1,12 @@
-import { readFile } from "node:fs/promises";
-import { isAbsolute, join } from "node:path";
-import { parse, TomlError } from "smol-toml";
+import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import { nearMatches } from "../output/near-matches.js";
 import { execRulesSchema } from "../sessions/exec-rule-schema.js";
+import { configPath, readConfigFile } from "../store/config-file.js";
+import { parseToml } from "../store/config-toml.js";
+import { ADDRESS, isAddress, labelOf } from "../store/postgres/target.js";
 import { VISIBILITIES } from "../store/session-record.js";
 import { lineOf } from "./config-line.js";
 import { parseLoopback } from "./server/loopback.js";
@@ -50,6 +51,16 @@ const gateway = z.strictObject({
   "log-level": z.enum(["info", "warn", "silent"]).default("info"),
 });
 
+/** Where records are kept. It is read where the store is opened; here only checked, and made fit to be shown. */
+const database = z.strictObject({
+  url: z
+    .string()
+    .refine(isAddress, `must look like ${ADDRESS}`)
+    .transform((address) => labelOf(address))
+    .optional(),
+  "url-file": z.string().refine(isAbsolute, "must be an absolute path").optional(),
+});
+
 /** For an exec that does not say otherwise. */
 const execDefaults = z.strictObject({
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
@@ -74,10 +85,11 @@ const a2a = z.strictObject({
 });
 
 /** The tables whose settings are single words, numbers and switches: these can come from the environment, too. */
-export const sections = { gateway, defaults: execDefaults, visibility, a2a };
+export const sections = { gateway, database, defaults: execDefaults, visibility, a2a };
 
 const schema = z.strictObject({
   gateway: gateway.prefault({}),
+  database: database.prefault({}),
   defaults: execDefaults.prefault({}),
   visibility: visibility.prefault({}),
   a2a: a2a.prefault({}),
@@ -96,6 +108,7 @@ const schema = z.strictObject({
 const KEYS: Readonly<Record<string, readonly string[]>> = {
   "": Object.keys(schema.shape),
   gateway: Object.keys(gateway.shape),
+  database: Object.keys(database.shape),
   defaults: Object.keys(execDefaults.shape),
   visibility: Object.keys(visibility.shape),
   a2a: Object.keys(a2a.shape),
@@ -107,34 +120,6 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
 export type Config = z.output<typeof schema>;
 export type ForeignProfile = Config["foreign"][number];
 
-/** `$HOLDFAST_CONFIG`, else the platform's place for it. */
-export function configPath(
-  env: Readonly<Record<string, string | undefined>> = process.env,
-  platform: NodeJS.Platform = process.platform,
-): string {
-  const chosen = env["HOLDFAST_CONFIG"];
-  if (chosen !== undefined && chosen !== "") return chosen;
-  const home = env["HOME"] ?? "";
-  if (platform === "win32") return join(env["APPDATA"] ?? home, "holdfast", "config.toml");
-  if (platform === "darwin") return join(home, "Library", "Application Support", "holdfast", "config.toml");
-  const xdg = env["XDG_CONFIG_HOME"];
-  return join(xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".config"), "holdfast", "config.toml");
-}
-
-/** A file that is not there says nothing: it is empty. */
-export async function readConfigFile(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT" && process.env["HOLDFAST_CONFIG"] !== path)
-      return "";
-    throw new BadInput(
-      "config",
-      `the config file ${path} cannot be read (${(error as Error).message}); nothing was changed`,
-    );
-  }
-}
-
 /** One that is wrong is refused as a whole, with the place. */
 export async function readConfig(path: string = configPath()): Promise<Config> {
   return parseConfig(await readConfigFile(path), path);
@@ -145,16 +130,6 @@ export function parseConfig(text: string, path: string): Config {
     const line = lineOf(text, at);
     return line === null ? path : `${path}, line ${line}`;
   });
-}
-
-export function parseToml(text: string, path: string): Record<string, unknown> {
-  try {
-    return parse(text);
-  } catch (error) {
-    const why =
-      error instanceof TomlError ? `line ${error.line}: ${error.message.split("\n", 1)[0]}` : String(error);
-    throw new BadInput("config", `${path} is not valid TOML, ${why}; nothing was changed`);
-  }
 }
 
 /** `place` says where a value that cannot be used was written. */

@@ -1,4 +1,6 @@
-import { checkConfig, configPath, parseToml, readConfigFile, sections, type Config } from "./config.js";
+import { configPath, readConfigFile } from "../store/config-file.js";
+import { parseToml } from "../store/config-toml.js";
+import { checkConfig, sections, type Config } from "./config.js";
 import { lineOf } from "./config-line.js";
 
 export type Source = "flag" | "environment" | "file" | "default";

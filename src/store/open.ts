@@ -1,17 +1,12 @@
+import { databaseAddress } from "./database-address.js";
 import type { StoreHealth } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
 
 // Either database is loaded only where it is used: every command would wait for it.
 
-/** Where records are kept. Null: in the state directory's own file. */
-export function databaseUrl(env: Readonly<Record<string, string | undefined>> = process.env): string | null {
-  const url = env["HOLDFAST_DATABASE_URL"];
-  return url === undefined || url === "" ? null : url;
-}
-
 /** For a supervisor, or whatever else writes; `name` is whose it is. */
 export async function openStore(storePath: string, name: string): Promise<Store> {
-  const url = databaseUrl();
+  const url = await databaseAddress();
   if (url === null) {
     const { openSqliteStore } = await import("./sqlite/open.js");
     return openSqliteStore({ path: storePath });
@@ -22,7 +17,7 @@ export async function openStore(storePath: string, name: string): Promise<Store>
 
 /** For looking only. Null when nothing has been stored yet; without a state directory, only a database can have something. */
 export async function openStoreForReading(storePath: string | null): Promise<ReadStore | null> {
-  const url = databaseUrl();
+  const url = await databaseAddress();
   if (url === null) {
     if (storePath === null) return null;
     const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
@@ -34,7 +29,7 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
 
 /** Look it over, changing nothing. Null: nothing has been stored yet. */
 export async function checkStore(storePath: string): Promise<StoreHealth | null> {
-  const url = databaseUrl();
+  const url = await databaseAddress();
   if (url === null) {
     const { checkSqliteStore } = await import("./sqlite/check.js");
     return checkSqliteStore(storePath);

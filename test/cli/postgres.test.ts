@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
@@ -34,6 +35,32 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       expect(doctor.stdout).toContain("schema 7, 0 open and 1 ended runs");
     },
   );
+
+  test("the config file can name it, and nothing that shows settings shows its password", async () => {
+    await using stage = await Stage.open();
+    const database = await server.createDatabase();
+    const config = join(stage.home, "config.toml");
+    const file = join(stage.home, "address");
+    const env = { HOLDFAST_CONFIG: config };
+    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const url = database.url.replace("postgres@", "postgres:hunter2@");
+    await writeFile(file, `${url}\n`, { mode: 0o600 });
+    for (const said of [`url = "${url}"`, `url-file = "${file}"`]) {
+      await writeFile(config, `[database]\n${said}\n`, { mode: 0o600 });
+      expect(await holdfast("run", "--", "true")).toMatchObject({ code: 0, stderr: "" });
+      const shown = await Promise.all(
+        [[], ["--json"]].flatMap((json) =>
+          ["show", "check"].map((command) => holdfast("config", command, ...json)),
+        ),
+      );
+      expect(shown.map(({ code }) => code)).toEqual([0, 0, 0, 0]);
+      const text = shown.map(({ stdout, stderr }) => stdout + stderr).join("");
+      expect(text).toContain("database.url");
+      expect(text).not.toContain("hunter2");
+    }
+    expect(await database.query("select count(*) from holdfast.runs")).toEqual([{ count: "2" }]);
+    expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
+  });
 
   test("a database that is away is said to be so, without its password, and nothing is started", async () => {
     await using stage = await Stage.open();

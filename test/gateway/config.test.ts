@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
-import { configPath, parseConfig, readConfig } from "../../src/gateway/config.js";
+import { parseConfig, readConfig } from "../../src/gateway/config.js";
+import { configPath } from "../../src/store/config-file.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 
 const profile = (lines: string): string => `[[foreign]]\nname = "x"\nmarker = "X"\n${lines}\n`;

@@ -1,7 +1,8 @@
 import { stat, statfs } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { checkStore, databaseUrl } from "../../store/open.js";
+import { databaseAddress } from "../../store/database-address.js";
+import { checkStore } from "../../store/open.js";
 import { isDamage } from "../../store/sqlite/errors.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 import { formatSize } from "../size.js";
@@ -53,7 +54,7 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
     if (found === null)
       return ok(
         "store",
-        databaseUrl() === null ? `${storePath} does not exist yet` : "the database has none yet",
+        (await databaseAddress()) === null ? `${storePath} does not exist yet` : "the database has none yet",
       );
     const { schema, damage, runs, events, logBytes } = found;
     const detail = `schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;

@@ -4,7 +4,8 @@ import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { findAnchor } from "../../anchor/find.js";
 import { BadInput } from "../../errors.js";
-import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
+import { readConfig, type ForeignProfile } from "../../gateway/config.js";
+import { configPath } from "../../store/config-file.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { openStoreForReading } from "../../store/open.js";
 import { errnoOf } from "../../store/errno.js";

@@ -12,9 +12,9 @@ const uncertain = `Whether the last change was recorded is not known; ${goesOn}`
 /** By SQLSTATE, or by its first two letters: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const sentences: Readonly<Record<string, string>> = {
   "08": `lost the connection. ${uncertain} Try again.`,
-  "25006": `only lets itself be read: a stand-by, or set to be so. ${consequence} Point HOLDFAST_DATABASE_URL to the primary.`,
-  "28": `does not let this user in. ${consequence} Check user and password in HOLDFAST_DATABASE_URL.`,
-  "3D000": `does not exist. ${consequence} Create it, or change HOLDFAST_DATABASE_URL.`,
+  "25006": `only lets itself be read: a stand-by, or set to be so. ${consequence} Use the address of the primary.`,
+  "28": `does not let this user in. ${consequence} Check user and password in its address.`,
+  "3D000": `does not exist. ${consequence} Create it, or use the address of another.`,
   "40": `was too busy with conflicting changes. ${consequence} Try again.`,
   "42501": `does not let this user do that. ${consequence} Grant it the schema, or the right to create one.`,
   "53": `has no room: space, memory or connections. ${consequence} See its log.`,
@@ -34,7 +34,7 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
     // Not a word from the server: whatever it is, there is no connection.
     const told =
       phase === "connecting"
-        ? `cannot be reached (${hide(reason(error), target)}). ${consequence} Check that it runs, and HOLDFAST_DATABASE_URL.`
+        ? `cannot be reached (${hide(reason(error), target)}). ${consequence} Check that it runs, and its address.`
         : `did not answer (${hide(reason(error), target)}). ${uncertain} Try again.`;
     return new StateUnusable(label, `the ${label} ${told}`, { cause: error });
   }

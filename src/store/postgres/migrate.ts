@@ -100,6 +100,6 @@ async function requireUtf8(client: PoolClient, { label }: PostgresTarget): Promi
 function placeOf({ label, schema }: PostgresTarget): Place {
   return {
     path: `schema ${schema} of the ${label}`,
-    otherwise: "set HOLDFAST_DATABASE_URL to another database",
+    otherwise: "use another database",
   };
 }

@@ -13,6 +13,8 @@ export interface PostgresTarget {
   readonly secrets: readonly string[];
 }
 
+export const ADDRESS = "postgres://user:password@host:port/database (special characters as %40)";
+
 export const DEFAULT_SCHEMA = "holdfast";
 
 /** What the store itself says of every connection; a URL that says otherwise would be obeyed. */
@@ -30,8 +32,8 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
   const url = URL.canParse(written) ? new URL(written) : null;
   if (url === null || !["postgres:", "postgresql:"].includes(url.protocol))
     throw new BadInput(
-      "HOLDFAST_DATABASE_URL",
-      "the database's address must look like postgres://user:password@host:port/database (special characters as %40); nothing was changed",
+      "database.url",
+      `the database's address must look like ${ADDRESS}; nothing was changed`,
     );
   const { searchParams } = url;
   const secrets = [url.password, decoded(url.password), searchParams.get("password") ?? ""];
@@ -47,6 +49,19 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
     label: `postgres database ${url.pathname.slice(1)} at ${at}`,
     secrets: secrets.filter((secret) => secret !== ""),
   };
+}
+
+export function isAddress(text: string): boolean {
+  try {
+    return labelOf(text) !== "";
+  } catch {
+    return false;
+  }
+}
+
+/** Without what is nobody's business. */
+export function labelOf(text: string): string {
+  return parseTarget(text).label;
 }
 
 function decoded(text: string): string {
