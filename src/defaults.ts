@@ -60,6 +60,8 @@ export const defaults = {
   storeBusyMs: 5_000,
   /** Connections of one store to PostgreSQL: its statements take a millisecond, and a server has a hundred for everybody. */
   storeConnections: 4,
+  /** Other supervisors write events to the same file without telling: this is how late they are noticed. */
+  eventLookMs: 200,
   /** A look at the events all the same, when no wake-up has come: it may have been lost with a connection. */
   eventPollMs: 5_000,
   /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */

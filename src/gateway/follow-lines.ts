@@ -21,7 +21,10 @@ export async function* followLines<Line>(
       throw new GatewayError((JSON.parse(await text(response)) as ErrorAnswer).error);
     // One that breaks off ends it: there is nothing more to be heard.
     response.on("error", () => undefined);
-    for await (const line of createInterface({ input: response })) yield JSON.parse(line) as Line;
+    const lines = createInterface({ input: response });
+    // Nor is it an error when the caller has left: it hears what became of the response all the same.
+    lines.on("error", () => undefined);
+    for await (const line of lines) yield JSON.parse(line) as Line;
   } finally {
     asking.on("error", () => undefined).destroy();
   }

@@ -4,7 +4,7 @@ import type { NativeObserver } from "../anchor/native-host.js";
 import type { RunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
-import { tailEvents } from "./event-tail.js";
+import type { EventTail } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
 
@@ -14,6 +14,7 @@ const OPEN = ["starting", "running", "exiting"] as const;
 export class Metrics implements AsyncDisposable {
   readonly #registry = new Registry();
   readonly #supervisor: Supervisor;
+  readonly #events: EventTail;
   readonly #ended = new AbortController();
   readonly #stops = new Map<string, number>();
   #counting: Promise<void> = Promise.resolve();
@@ -28,8 +29,9 @@ export class Metrics implements AsyncDisposable {
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
 
-  constructor(supervisor: Supervisor, host: NativeObserver) {
+  constructor(supervisor: Supervisor, events: EventTail, host: NativeObserver) {
     this.#supervisor = supervisor;
+    this.#events = events;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
     const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN] });
@@ -73,7 +75,7 @@ export class Metrics implements AsyncDisposable {
     // A store that cannot be read now is asked again from the same place.
     for (let last = after; !this.#ended.signal.aborted;) {
       try {
-        for await (const event of tailEvents(this.#supervisor, last, undefined, this.#ended.signal)) {
+        for await (const event of this.#events.follow(last, undefined, this.#ended.signal)) {
           last = event.seq;
           await this.#note(event);
         }

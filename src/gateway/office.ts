@@ -6,11 +6,12 @@ import { defaults } from "../defaults.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
 import { observeMachineIdentity } from "../store/machine.js";
-import { openStore } from "../store/open.js";
+import { openStore, watchEvents } from "../store/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
+import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
 import { Unauthorized } from "../errors.js";
@@ -96,14 +97,16 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return done;
     },
   });
+  const events = new EventTail(supervisor);
+  const watch = await watchEvents(supervisor.instanceId, () => events.wake());
   const observer = observeNatively(home, await observeMachineIdentity(home), findAnchor());
-  const metrics = new Metrics(supervisor, observer);
+  const metrics = new Metrics(supervisor, events, observer);
   await metrics.start();
   const operator = await operatorToken(home);
   const app = (served: Served | null): RequestListener =>
     createApp({
       handlers,
-      special: serveSpecial(supervisor, sees, metrics, approvals),
+      special: serveSpecial(supervisor, events, sees, metrics, approvals),
       authenticate: (token) => authenticate(sessions, operator, token),
       served,
       stopping: () => stopping,
@@ -143,6 +146,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       stopping = true;
       callers[Symbol.dispose]();
       await metrics[Symbol.asyncDispose]();
+      await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();

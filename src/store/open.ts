@@ -1,3 +1,4 @@
+import { defaults } from "../defaults.js";
 import { databaseAddress } from "./database-address.js";
 import type { StoreHealth } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
@@ -36,4 +37,15 @@ export async function checkStore(storePath: string): Promise<StoreHealth | null>
   }
   const { checkPostgresStore } = await import("./postgres/check.js");
   return checkPostgresStore({ url, name: "doctor" });
+}
+
+/** Calls `wake` whenever there may be new events, and now and then without a reason. */
+export async function watchEvents(name: string, wake: () => void): Promise<AsyncDisposable> {
+  const url = await databaseAddress();
+  if (url === null) {
+    const looking = setInterval(wake, defaults.eventLookMs).unref();
+    return { [Symbol.asyncDispose]: async () => clearInterval(looking) };
+  }
+  const { EventWatch } = await import("./postgres/event-watch.js");
+  return new EventWatch({ url, name }, wake);
 }

@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Approvals } from "../../sessions/approvals.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
-import { tailEvents } from "../event-tail.js";
+import type { EventTail } from "../event-tail.js";
 import type { Sees } from "../handlers/visible.js";
 import type { Metrics } from "../metrics.js";
 import type { Asking, Special } from "./app.js";
@@ -13,6 +13,7 @@ import { openApi } from "./openapi.js";
 /** What is no question with one answer: streams, and the description of everything. */
 export function serveSpecial(
   supervisor: Supervisor,
+  events: EventTail,
   sees: Sees,
   metrics: Metrics,
   approvals: Approvals,
@@ -45,7 +46,7 @@ export function serveSpecial(
       url.pathname === contract.events.path &&
       ["1", "true"].includes(url.searchParams.get("follow") ?? "")
     ) {
-      await followEvents(supervisor, sees, response, url, asking);
+      await followEvents(supervisor, events, sees, response, url, asking);
       return true;
     }
     return false;
@@ -69,6 +70,7 @@ async function followApprovals(
 /** One event per line, for as long as the caller reads; a slow reader is waited for, and nothing piles up. */
 async function followEvents(
   supervisor: Supervisor,
+  events: EventTail,
   sees: Sees,
   response: ServerResponse,
   url: URL,
@@ -77,7 +79,7 @@ async function followEvents(
   const { after, run } = parse(contract.events.query, Object.fromEntries(url.searchParams), "the query");
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
-  for await (const event of tailEvents(supervisor, after, run, gone)) {
+  for await (const event of events.follow(after, run, gone)) {
     if (requester.kind !== "operator") {
       const record = await supervisor.getRun(event.runId);
       if (record === null || !(await sees(requester, record.sessionId))) continue;
