@@ -21,23 +21,29 @@ export interface Conclusion {
 }
 
 /** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
-const pipeClosed = exitCodes.signal + 13;
+export const pipeClosed = exitCodes.signal + 13;
 
 export function conclude({ record, survivors, interrupt, outletFailure }: Ending): Conclusion {
   if (record.state !== "exited") {
     const code = interrupt === null ? exitCodes.failure : interruptCode(interrupt);
     return { code, message: leftBehind(record, survivors) };
   }
-  // `holdfast run -- yes | head -1`: the reader has all it wanted. That is no failure to talk about.
-  if (outletFailure !== null && record.exit?.reason === "manual-cancel")
-    return outletFailure.gone
-      ? { code: pipeClosed, message: null }
-      : { code: exitCodes.failure, message: `${outletFailure.message}; the command was cancelled` };
+  if (outletFailure !== null) return unwritten(outletFailure, record);
   const interrupted = interrupt !== null && record.exit?.reason === "manual-cancel";
   return {
     code: interrupted ? interruptCode(interrupt) : exitCode(record),
     message: verdict(record, interrupted),
   };
+}
+
+/** What it wrote is not all where it should be. That is a failure, unless the command has one of its own to tell. */
+function unwritten({ gone, message }: OutletFailed, record: RunRecord): Conclusion {
+  const cancelled = record.exit?.reason === "manual-cancel";
+  const own = cancelled ? 0 : exitCode(record);
+  // `holdfast run -- yes | head -1`: the reader has all it wanted. That is nothing to talk about.
+  if (gone) return { code: own || pipeClosed, message: own === 0 ? null : verdict(record, false) };
+  const how = cancelled ? "the command was cancelled" : "the command has ended, but its output is incomplete";
+  return { code: own || exitCodes.failure, message: `${message}; ${how}` };
 }
 
 function leftBehind({ runId }: RunRecord, survivors: readonly Survivor[]): string {

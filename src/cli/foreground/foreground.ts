@@ -6,7 +6,8 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.js";
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
-import { conclude } from "./conclude.js";
+import { exitCodes } from "../exit-code.js";
+import { conclude, pipeClosed } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
 import { Outlet, type OutletFailed } from "./outlet.js";
@@ -55,13 +56,25 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     const { survivors } = run;
     const { code, message } = conclude({ record, survivors, interrupt: interrupts.first, outletFailure });
     if (message !== null) say(message);
-    if (request.json) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
+    const told = request.json ? await tell(record, out, say) : 0;
     await Promise.race([err.idle(), patience(interrupts)]);
-    return code;
+    return code || told;
   } finally {
     await host.close(left);
     // A normal exit would wait for the write that hangs.
     if ((out.stuck || err.stuck) && interrupts.first !== null) dieOf(interrupts.first);
+  }
+}
+
+/** The record for whoever reads our stdout; what it means for the exit code. */
+async function tell(record: RunRecord, out: Outlet, say: (message: string) => void): Promise<number> {
+  try {
+    await out.write(`${JSON.stringify(record)}\n`);
+    return 0;
+  } catch (error) {
+    const { gone, message } = error as OutletFailed;
+    if (!gone) say(`${message}; the record of ${record.runId} is not there`);
+    return gone ? pipeClosed : exitCodes.failure;
   }
 }
 

@@ -131,8 +131,20 @@ describe("what `holdfast run` says and exits with", () => {
     [
       "a reader that left when the command had ended anyway",
       ended({ code: 0 }, {}, { outletFailure: failed("EPIPE") }),
-      0,
+      141,
       null,
+    ],
+    [
+      "a reader that left a command that failed: its failure is told",
+      ended({ code: 3 }, {}, { outletFailure: failed("EPIPE") }),
+      3,
+      null,
+    ],
+    [
+      "a full disk under a command that had ended before it could be cancelled",
+      ended({ code: 0 }, {}, { outletFailure: failed("ENOSPC") }),
+      125,
+      "cannot write stdout: ENOSPC: write; the command has ended, but its output is incomplete",
     ],
     [
       "processes that cannot be killed",
