@@ -10,7 +10,7 @@ import {
   type ToViewer,
   unframe,
 } from "../../gateway/attach-frames.js";
-import type { RunRecord, RunStateName } from "../../store/run-record.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk } from "../../supervisor/api.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { openChannel } from "../gateway/channel.js";
@@ -26,6 +26,8 @@ export interface CallOptions {
   readonly back: (onPurpose: boolean) => Promise<Connection | null>;
   /** Told when that is so, and something of the run may be missing here. */
   readonly lost: () => void;
+  /** A service was made of it. */
+  readonly adopted: () => void;
   /** Stops the run without a gateway; whether it is gone. */
   readonly stopAlone: (graceMs: number | null) => Promise<boolean>;
 }
@@ -47,6 +49,7 @@ export class CalledRun implements ForegroundRun {
   #channel: WebSocket | null = null;
   #state: RunStateName = "starting";
   #survivors: readonly Survivor[] = [];
+  #service: ServiceFacts | null = null;
   #size: TerminalSize | null = null;
   /** What was asked for first, and what more: said again on every connection, for only the first counts. */
   #stops: Extract<FromViewer, { type: "stop" }>[] = [];
@@ -67,6 +70,10 @@ export class CalledRun implements ForegroundRun {
 
   get survivors(): readonly Survivor[] {
     return this.#survivors;
+  }
+
+  get service(): ServiceFacts | null {
+    return this.#service;
   }
 
   get outOfSight(): Promise<undefined> {
@@ -179,6 +186,8 @@ export class CalledRun implements ForegroundRun {
       case "state":
         this.#state = message.state;
         this.#survivors = message.survivors;
+        if (this.#service === null && message.service !== null) this.#options.adopted();
+        this.#service = message.service;
         return;
       case "ended":
         if (message.record !== null) this.#ended.resolve(message.record);

@@ -46,7 +46,8 @@ function unwritten({ gone, message }: OutletFailed, record: RunRecord): Conclusi
   return { code: own || exitCodes.failure, message: `${message}; ${how}` };
 }
 
-function leftBehind({ runId }: RunRecord, survivors: readonly Survivor[]): string {
+function leftBehind({ runId, service }: RunRecord, survivors: readonly Survivor[]): string {
+  if (service !== null) return `run ${runId} is a service now, and goes on`;
   if (survivors.length === 0) return `left run ${runId} to its anchor, which goes on terminating it`;
   const named = survivors.map(({ pid, command, kind }) => `${command} (pid ${pid}, ${kind})`).join(", ");
   return `could not kill ${named}; the anchor of run ${runId} stays and goes on trying`;

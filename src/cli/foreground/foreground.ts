@@ -27,6 +27,9 @@ export interface ForegroundRequest {
 /** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
 const survivorsLookMs = 100;
 
+/** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
+const answerMs = 500;
+
 /** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
   const out = new Outlet(1);
@@ -47,8 +50,10 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
   const host = await openHost(request, actor, onProblem, (message) => say(message, "dim"));
   let left = false;
   try {
-    // Who insists before there is a run leaves without one: a gateway may be long in answering.
-    const run = await Promise.race([spawn(host, request, out), interrupts.insisted]);
+    const run = await Promise.race([
+      spawn(host, request, out),
+      request.inProcess ? interrupts.insisted : unasked(interrupts),
+    ]);
     if (run === undefined) return interruptCode(interrupts.first ?? "SIGINT");
     interrupts.attach(run);
     const { record, outletFailure } = await follow(run, host, request, interrupts, out, err);
@@ -140,6 +145,15 @@ async function follow(
   // A slow reader is waited for, but not for the rest of a run that will not end.
   await Promise.race([output, ended === undefined ? setTimeout(defaults.drainMs) : patience(interrupts)]);
   return { record, outletFailure };
+}
+
+/**
+ * A gateway may be long in answering: it asks the operator, say. Who interrupts it then does not want the answer any
+ * more, and leaves: the gateway drops a question, and ends a run, whose asker has gone.
+ */
+async function unasked({ requested, insisted }: Interrupts): Promise<undefined> {
+  await requested;
+  await Promise.race([insisted, setTimeout(answerMs)]);
 }
 
 /** Resolves when some processes of a run that is being stopped cannot be killed. */

@@ -1,3 +1,4 @@
+import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, HoldfastError, SpawnFailed } from "../../errors.js";
@@ -5,7 +6,7 @@ import type { GatewayError } from "../../gateway/client.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
-import { needGateway, type Connection } from "../gateway/connect.js";
+import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
 import { CalledRun } from "./called-run.js";
@@ -31,6 +32,7 @@ export async function openThroughGateway(say: (message: string) => void): Promis
     spawn: async (input, options) => {
       const { size, stdout } = options;
       const runId = newRunId();
+      using _said = sayIfLong(say);
       known = await ask(() => connection, back, {
         ...execBody(input, options),
         ...(size === undefined ? {} : size),
@@ -44,6 +46,7 @@ export async function openThroughGateway(say: (message: string) => void): Promis
         back,
         lost: () =>
           say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
+        adopted: () => say(`run ${runId} is a service now; it goes on when this is left`),
         stopAlone: async (graceMs) => (await import("./stop-alone.js")).stopAlone(runId, graceMs),
       });
       return run;
@@ -54,6 +57,15 @@ export async function openThroughGateway(say: (message: string) => void): Promis
 }
 
 const AGAIN_MS = 20;
+const LONG_MS = 2_000;
+
+/** A session's command may need somebody's leave. */
+function sayIfLong(say: (message: string) => void): Disposable | null {
+  if (sessionToken() === null) return null;
+  const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";
+  const timer = startTimer(() => say(waiting), LONG_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
+}
 
 /**
  * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell

@@ -136,14 +136,15 @@ async function* outputOf(
 }
 
 function watch(run: Run, tell: (message: ToViewer) => void): Disposable {
-  let { state } = run;
-  let survivors = 0;
-  const timer = setInterval(() => {
-    if (run.state === state && run.survivors.length === survivors) return;
-    state = run.state;
-    survivors = run.survivors.length;
-    tell({ type: "state", state, survivors: run.survivors });
-  }, LOOK_MS);
+  let told = "";
+  const look = (): void => {
+    const { state, survivors, service } = run;
+    const now = JSON.stringify([state, survivors.length, service]);
+    if (now !== told) tell({ type: "state", state, survivors, service });
+    told = now;
+  };
+  look();
+  const timer = setInterval(look, LOOK_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 

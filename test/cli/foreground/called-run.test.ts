@@ -65,6 +65,7 @@ function calledRun(): CalledRun {
     connection,
     back: async () => connection,
     lost: () => {},
+    adopted: () => undefined,
     stopAlone: async () => false,
   });
 }
