@@ -29,6 +29,7 @@ const survivorsLookMs = 100;
 
 /** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
 const answerMs = 500;
+const momentMs = 50;
 
 /** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
@@ -172,4 +173,6 @@ async function unrecordable(run: ForegroundRun, interrupts: Interrupts): Promise
 async function patience({ requested, insisted }: Interrupts): Promise<void> {
   await requested;
   await Promise.race([insisted, setTimeout(defaults.drainMs)]);
+  // What can be written at once still is.
+  await setTimeout(momentMs);
 }
