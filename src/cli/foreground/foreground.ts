@@ -29,7 +29,9 @@ const survivorsLookMs = 100;
 
 /** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
 const answerMs = 500;
-const momentMs = 50;
+
+/** Also whoever insists is told what becomes of the run: a reader that reads takes a line in less than this. */
+const lastWordMs = 200;
 
 /** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
@@ -48,7 +50,10 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     // The first sentence of why: the rest says what does not apply to a run that is already there.
     say(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
   };
-  const host = await openHost(request, actor, onProblem, (message) => say(message, "dim"));
+  // Who insists before there is a run leaves without one: a gateway may be long in answering.
+  const opening = openHost(request, actor, onProblem, (message) => say(message, "dim"));
+  const host = await Promise.race([opening, interrupts.insisted]);
+  if (host === undefined) return interruptCode(interrupts.first ?? "SIGINT");
   let left = false;
   try {
     const run = await Promise.race([
@@ -57,13 +62,14 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     ]);
     if (run === undefined) return interruptCode(interrupts.first ?? "SIGINT");
     interrupts.attach(run);
-    const { record, outletFailure } = await follow(run, host, request, interrupts, out, err);
+    const { record, outletFailure } = await follow(run, host, request, interrupts, say, out, err);
     left = record.state !== "exited";
-    const { survivors } = run;
-    const { code, message } = conclude({ record, survivors, interrupt: interrupts.first, outletFailure });
+    const { state, survivors } = run;
+    const interrupt = interrupts.first;
+    const { code, message } = conclude({ record, state, survivors, interrupt, outletFailure });
     if (message !== null) say(message);
     const told = request.json ? await tell(record, out, say) : 0;
-    await Promise.race([err.idle(), patience(interrupts)]);
+    await Promise.race([err.idle(), patience(interrupts).then(() => setTimeout(lastWordMs))]);
     return code || told;
   } finally {
     await host.close(left);
@@ -118,13 +124,14 @@ async function follow(
   host: ForegroundHost,
   { input, json }: ForegroundRequest,
   interrupts: Interrupts,
+  say: (message: string) => void,
   out: Outlet,
   err: Outlet,
 ): Promise<{ readonly record: RunRecord; readonly outletFailure: OutletFailed | null }> {
   let outletFailure: OutletFailed | null = null;
   const onFailure = (failure: OutletFailed): void => {
     outletFailure ??= failure;
-    void run.cancel({ actor: "cli:output-closed" });
+    run.cancel({ actor: "cli:output-closed" }).catch((error: unknown) => say((error as Error).message));
   };
   using _terminal = input.io === "pty" ? takeTerminal(process.stdin, (size) => run.resize(size)) : null;
   using _input = passInput(run, process.stdin);
@@ -173,6 +180,4 @@ async function unrecordable(run: ForegroundRun, interrupts: Interrupts): Promise
 async function patience({ requested, insisted }: Interrupts): Promise<void> {
   await requested;
   await Promise.race([insisted, setTimeout(defaults.drainMs)]);
-  // What can be written at once still is.
-  await setTimeout(momentMs);
 }

@@ -63,8 +63,10 @@ export class Interrupts implements Disposable {
   }
 
   #act(count: number): void {
-    if (count > 2) this.#insisted.resolve();
-    else void this.#run?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) });
+    if (count > 2) return this.#insisted.resolve();
+    this.#run
+      ?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) })
+      .catch((error: unknown) => this.#say((error as Error).message));
   }
 
   [Symbol.dispose](): void {

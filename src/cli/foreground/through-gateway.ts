@@ -1,7 +1,7 @@
 import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
-import { GatewayUnreachable, HoldfastError, SpawnFailed } from "../../errors.js";
+import { GatewayUnreachable, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { GatewayError } from "../../gateway/client.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -47,16 +47,19 @@ export async function openThroughGateway(say: (message: string) => void): Promis
         lost: () =>
           say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
         adopted: () => say(`run ${runId} is a service now; it goes on when this is left`),
-        stopAlone: async (graceMs) => (await import("./stop-alone.js")).stopAlone(runId, graceMs),
+        stopAlone: async (graceMs, told) => (await import("./stop-alone.js")).stopAlone(runId, graceMs, told),
       });
       return run;
     },
-    getRun: (runId) => connection.client.getRun({ params: { runId } }).catch(() => known),
+    // One that hangs must not keep us.
+    getRun: (runId) =>
+      connection.client.getRun({ params: { runId } }, AbortSignal.timeout(RECORD_MS)).catch(() => known),
     close: async () => run?.leave(),
   };
 }
 
 const AGAIN_MS = 20;
+const RECORD_MS = 2_000;
 const LONG_MS = 2_000;
 
 /** A session's command may need somebody's leave. */
@@ -80,7 +83,7 @@ async function ask(
     try {
       return (await connection().client.exec({ body })).run;
     } catch (error) {
-      if (isCode(error, "SPAWN_FAILED")) throw spawnFailed(error as GatewayError);
+      if (isCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) throw spawnFailed(error as GatewayError);
       if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
         throw error;
       if ((await back(false)) === null) throw error;
@@ -105,9 +108,10 @@ async function askedBefore({ client }: Connection, runId: string): Promise<RunRe
   return record;
 }
 
-function spawnFailed({ message, fields }: GatewayError): SpawnFailed {
+function spawnFailed({ code, message, fields }: GatewayError): SpawnFailed {
   const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
-  return new SpawnFailed(runId, errno, step, message);
+  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
+  return new Failure(runId, errno, step, message);
 }
 
 function isCode(error: unknown, ...codes: readonly string[]): boolean {
