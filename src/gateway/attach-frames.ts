@@ -1,6 +1,6 @@
 import type { StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import { BadInput } from "../errors.js";
-import type { RunRecord, RunStateName } from "../store/run-record.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 
 /** What a gateway says to a viewer or a caller, as text; output comes as binary frames. */
 export type ToViewer =
@@ -18,7 +18,13 @@ export type ToViewer =
   /** To a caller: nobody takes its input any more. */
   | { readonly type: "unread"; readonly message: string }
   /** To a caller: how the run is, when that changes. */
-  | { readonly type: "state"; readonly state: RunStateName; readonly survivors: readonly Survivor[] }
+  | {
+      readonly type: "state";
+      readonly state: RunStateName;
+      readonly survivors: readonly Survivor[];
+      /** Not null: a service was made of it, which goes on without its caller. */
+      readonly service: ServiceFacts | null;
+    }
   /** Null: its end is not known here. A caller may hear it before the last of the output; the close comes after that. */
   | { readonly type: "ended"; readonly record: RunRecord | null };
 

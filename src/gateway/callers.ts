@@ -10,6 +10,7 @@ export class Callers implements Disposable {
   readonly #present = new Map<string, () => void>();
   readonly #awaited = new Map<string, NodeJS.Timeout>();
   readonly #standIns = new Map<string, AbortController>();
+  readonly #overtaken = new Set<string>();
   #closed = false;
 
   constructor(supervisor: Supervisor) {
@@ -18,6 +19,19 @@ export class Callers implements Disposable {
 
   get present(): number {
     return this.#present.size;
+  }
+
+  has(runId: string): boolean {
+    return this.#present.has(runId);
+  }
+
+  /** Somebody else types into the run of a caller that has left: should it come back, its place in the input is gone. */
+  overtake(runId: string): void {
+    this.#overtaken.add(runId);
+  }
+
+  overtaken(runId: string): boolean {
+    return this.#overtaken.has(runId);
   }
 
   /** A new run's caller has been told of it, or has left before it could be. */

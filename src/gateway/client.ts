@@ -86,6 +86,14 @@ function send(
   signal: AbortSignal | undefined,
 ): Promise<{ readonly status: number; readonly text: string }> {
   return new Promise((resolve, reject) => {
+    const failed = (cause: NodeJS.ErrnoException): void => {
+      if (signal?.aborted === true) return reject(cause);
+      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
+      const why = nobody
+        ? `no gateway listens on ${socketPath}`
+        : `the gateway on ${socketPath} broke off: ${cause.message}`;
+      reject(new GatewayUnreachable(why, { cause }));
+    };
     const asking = httpRequest(
       {
         socketPath,
@@ -102,20 +110,13 @@ function send(
       (response) => {
         const parts: Buffer[] = [];
         response.on("data", (part: Buffer) => parts.push(part));
-        response.on("error", reject);
+        response.on("error", failed);
         response.on("end", () =>
           resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
         );
       },
     );
-    asking.on("error", (cause: NodeJS.ErrnoException) => {
-      if (signal?.aborted === true) return reject(cause);
-      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
-      const why = nobody
-        ? `no gateway listens on ${socketPath}`
-        : `the gateway on ${socketPath} broke off: ${cause.message}`;
-      reject(new GatewayUnreachable(why, { cause }));
-    });
+    asking.on("error", failed);
     asking.end(body ?? undefined);
   });
 }

@@ -14,7 +14,7 @@ import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
-import { Unauthorized } from "../errors.js";
+import { SupervisorClosed, Unauthorized } from "../errors.js";
 import { bearerOf, createApp } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
@@ -70,6 +70,9 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   let settling: Promise<Stopping> | null = null;
   const settle = (policy: StopPolicy): Promise<Stopping> =>
     (settling ??= settleRuns(supervisor, callers, policy));
+  const mustBeOpen = (): void => {
+    if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
+  };
   const sees = seesRuns(sessions);
   const screens = new Screens(supervisor);
   const handlers = createHandlers({
@@ -77,6 +80,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     callers,
     screens,
     sees,
+    mustBeOpen,
     gate: { sessions, approvals },
     defaults: config.defaults,
     about: async () => ({
@@ -85,7 +89,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       pid: process.pid,
       home,
       startedAt,
-      ready: ready(),
+      ready: ready() && !stopping,
       runs: (await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).length,
       tier: null,
       listen: tcp?.address ?? null,
@@ -117,6 +121,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     supervisor,
     callers,
     sees,
+    mustBeOpen,
     requesterOf: async (request) => {
       const token = bearerOf(request);
       const requester = token === null ? null : await authenticate(sessions, operator, token);

@@ -35,8 +35,12 @@ export interface Started {
  * A gateway in the background that has taken up what was left; the one that runs, if one does. Rejects with what its
  * log says when none comes up.
  */
-export async function startGateway(home: string, main = MAIN): Promise<Started> {
-  const until = performance.now() + defaults.gatewayReadyMs;
+export async function startGateway(
+  home: string,
+  main = MAIN,
+  readyMs: number = defaults.gatewayReadyMs,
+): Promise<Started> {
+  const until = performance.now() + readyMs;
   let ours: Launched | null = null;
   for (;;) {
     const status = (await reach(home))?.status;
@@ -50,10 +54,11 @@ export async function startGateway(home: string, main = MAIN): Promise<Started> 
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
-      const said = readFileSync(errorsOf(home), "utf8").trim();
+      // What stands there when none was launched from here is of another time.
+      const said = ours === null ? "" : readFileSync(errorsOf(home), "utf8").trim();
       if (late || !said.includes(ANOTHER_RUNS))
         throw new GatewayUnreachable(
-          `the gateway did not start: ${said.replace(/^holdfast: /, "") || ended || "it does not answer"}`,
+          `the gateway did not start: ${said.replace(/^holdfast: /, "") || ended || (status === undefined ? "it does not answer" : "the one that runs does not get ready")}`,
         );
       // Another is coming up, or one is about to leave: the next look tells which.
       ours = null;

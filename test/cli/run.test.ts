@@ -158,6 +158,23 @@ describe.each(ways)("%s", (way) => {
       expect(performance.now() - began).toBeLessThan(5_000);
     });
 
+    test("where it cannot be written, that is said, and is a failure, although the command had none", async () => {
+      await using stage = await open();
+      const result = await stage.shell("holdfast run -- echo hi >/dev/full");
+      expect(result).toMatchObject({
+        code: 125,
+        stderr: expect.stringContaining("cannot write stdout: ENOSPC") as string,
+      });
+      const json = await stage.shell("holdfast run --json -- true >/dev/full");
+      expect(json).toMatchObject({
+        code: 125,
+        stderr: expect.stringMatching(/ENOSPC.*; the record of run_\w+ is not there/) as string,
+      });
+      expect(
+        await stage.shell("holdfast run -- sh -c 'sleep 0.3; echo hi' | true; exit ${PIPESTATUS[0]}"),
+      ).toMatchObject({ code: 141, stderr: "" });
+    });
+
     test("a terminal full of tricks in a leftover's name cannot reach ours", async () => {
       await using stage = await open();
       const name = join(stage.home, "\x1b[2Jevil");

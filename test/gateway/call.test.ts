@@ -1,8 +1,9 @@
 import { setTimeout } from "node:timers/promises";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { defaults } from "../../src/defaults.js";
 import { frame, type FromViewer, type ToViewer, unframe } from "../../src/gateway/attach-frames.js";
+import { LeaseLost, NotSteering } from "../../src/errors.js";
 import { newRunId } from "../../src/supervisor/ids.js";
 import { gone, oneGateway, refusal, sh, until } from "./real-gateway.js";
 
@@ -37,6 +38,10 @@ class Caller {
 
   say(message: FromViewer): void {
     this.#socket.send(JSON.stringify(message));
+  }
+
+  hangUp(): void {
+    this.#socket.terminate();
   }
 
   send(bytes: Buffer): void {
@@ -97,6 +102,75 @@ describe("a caller", () => {
     await until("the rest is kept", () => late.closed === 1000);
     expect(late.received.toString()).toBe("ne\n");
     expect(late.heard("ended")[0]?.record?.runId).toBe(runId);
+  });
+
+  test("keeps its input to itself when a service is made of its run, until it has left; then it has lost its place", async () => {
+    const runId = await called("cat");
+    const params = { runId };
+    const caller = await new Caller(runId).attached();
+    caller.send(frame("stdin", 0, Buffer.from("mine\n")));
+    await until("it is accepted", () => caller.heard("accepted").length === 1);
+    await stage.client.adoptRun({ params });
+    const typed = { params, body: { text: "theirs\n" } };
+    expect(await refusal(stage.client.write(typed))).toMatchObject({ code: "NOT_STEERING" });
+    caller.hangUp();
+    await until("it is everybody's", () =>
+      stage.client.write(typed).then(
+        () => true,
+        () => false,
+      ),
+    );
+    const back = await new Caller(runId).attached();
+    await until("it is told", () => back.heard("unread").length === 1);
+    back.send(frame("stdin", 5, Buffer.from("lost\n")));
+    back.say({ type: "eof" });
+    await until("it is told again", () => back.heard("unread").length === 2);
+    back.hangUp();
+    await until("it is still open to others", () =>
+      stage.client.write({ params, body: { text: "more\n", close: true } }).then(
+        () => true,
+        () => false,
+      ),
+    );
+    const { exit } = await gone(stage.client, runId);
+    expect(exit).toMatchObject({ reason: "exit", code: 0 });
+  });
+
+  test("loses neither input nor its end while the run may not be steered for a moment", async () => {
+    const runId = await called("cat");
+    const caller = await new Caller(runId).attached();
+    const run = stage.gateway.supervisor.run(runId)!;
+    const fenced = new NotSteering(runId, "its lease could not be renewed in time");
+    const write = vi.spyOn(run, "write").mockRejectedValueOnce(fenced);
+    const close = vi.spyOn(run, "closeStdin").mockRejectedValueOnce(fenced);
+    caller.send(frame("stdin", 0, Buffer.from("one\n")));
+    caller.send(frame("stdin", 4, Buffer.from("two\n")));
+    caller.say({ type: "eof" });
+    await until("it has ended", () => caller.closed === 1000);
+    expect(caller.received.toString()).toBe("one\ntwo\n");
+    expect(caller.heard("unread")).toEqual([]);
+    expect([write.mock.calls.length, close.mock.calls.length]).toEqual([3, 2]);
+  });
+
+  test("is hung up on when its input fails otherwise, so that it comes back and sends it again", async () => {
+    const runId = await called("cat");
+    const caller = await new Caller(runId).attached();
+    vi.spyOn(stage.gateway.supervisor.run(runId)!, "write").mockRejectedValueOnce(new LeaseLost(runId, 1));
+    caller.send(frame("stdin", 0, Buffer.from("one\n")));
+    await until("it is hung up on", () => caller.closed === 1011);
+    const back = await new Caller(runId).attached();
+    back.send(frame("stdin", 0, Buffer.from("one\n")));
+    back.say({ type: "eof" });
+    await until("it has ended", () => back.closed === 1000);
+    expect(back.received.toString()).toBe("one\n");
+  });
+
+  test("sends its input itself: with the request it is refused", async () => {
+    const body = { ...sh("cat"), input: "x", foreground: { bufferBytes: 1024 } };
+    expect(await refusal(stage.client.exec({ body }))).toMatchObject({
+      code: "BAD_INPUT",
+      message: expect.stringContaining("its caller's alone") as string,
+    });
   });
 
   test("has only what was started in the foreground", async () => {

@@ -23,7 +23,7 @@ function codeOf(text: string): string {
 }
 
 function pathOf(path: string): string {
-  return path.replaceAll(/\{\w+\}/g, "run_000000000000");
+  return path.replace("{pid}", "4000000000").replaceAll(/\{\w+\}/g, "run_000000000000");
 }
 
 const routes = Object.entries(contract).map(([verb, route]) => ({ verb, ...route }));
@@ -113,7 +113,9 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
   sendKeys: { keys: ["x"] },
   paste: { text: "x", submit: true },
   resize: { rows: 1, cols: 1 },
-  kill: { graceMs: 1 },
+  kill: { graceMs: 1, reason: "x" },
+  ready: { timeoutMs: 1, orStop: true },
+  adoptRun: { keepTimeouts: true },
   openSession: {
     key: "k",
     agentId: "a",
@@ -147,11 +149,18 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
     background: true,
     yieldMs: 10,
     maxChars: 1,
+    limits: {},
+    port: 1,
+    readyTimeoutMs: 1,
+    runId: "run_000000000000",
+    foreground: { bufferBytes: 1 },
+    onEscape: "fail",
+    agentId: "a",
   },
 };
 
 test("every route with a body is in the table", () => {
-  const bare = ["heartbeat", "clear"];
+  const bare = ["heartbeat", "clear", "adoptProcess"];
   expect(new Set([...Object.keys(fields), ...bare])).toEqual(new Set(posts.map(({ verb }) => verb)));
 });
 

@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
 import type { Survivor, TerminalSize } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
@@ -10,11 +11,12 @@ import {
   type ToViewer,
   unframe,
 } from "../../gateway/attach-frames.js";
-import type { RunRecord, RunStateName } from "../../store/run-record.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk } from "../../supervisor/api.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { openChannel } from "../gateway/channel.js";
 import type { Connection } from "../gateway/connect.js";
+import type { Outcome } from "../operator/cancel.js";
 import type { ForegroundRun } from "./host.js";
 import { Inflow } from "./inflow.js";
 import { Outflow } from "./outflow.js";
@@ -26,9 +28,14 @@ export interface CallOptions {
   readonly back: (onPurpose: boolean) => Promise<Connection | null>;
   /** Told when that is so, and something of the run may be missing here. */
   readonly lost: () => void;
-  /** Stops the run without a gateway; whether it is gone. */
-  readonly stopAlone: (graceMs: number | null) => Promise<boolean>;
+  /** A service was made of it. */
+  readonly adopted: () => void;
+  /** Stops the run without a gateway; null: nothing is known of it. `told` is called when its anchor has been. */
+  readonly stopAlone: (graceMs: number | null, told: () => void) => Promise<Outcome | null>;
 }
+
+/** A gateway that lives says within a tenth of this that it stops the run. */
+const HEEDED_MS = 1_000;
 
 /** What a gateway says when it does not hold the run yet, or not any more: the next look tells. */
 const NOT_NOW = new Set(["NOT_STEERING", "SUPERVISOR_CLOSED"]);
@@ -44,9 +51,12 @@ export class CalledRun implements ForegroundRun {
   readonly #outflow: Outflow;
   readonly #ended = deferred<RunRecord>();
   readonly #outOfSight = deferred<undefined>();
+  /** The run is being stopped, for all that is known here. */
+  readonly #stopping = deferred<void>();
   #channel: WebSocket | null = null;
   #state: RunStateName = "starting";
   #survivors: readonly Survivor[] = [];
+  #service: ServiceFacts | null = null;
   #size: TerminalSize | null = null;
   /** What was asked for first, and what more: said again on every connection, for only the first counts. */
   #stops: Extract<FromViewer, { type: "stop" }>[] = [];
@@ -69,6 +79,10 @@ export class CalledRun implements ForegroundRun {
     return this.#survivors;
   }
 
+  get service(): ServiceFacts | null {
+    return this.#service;
+  }
+
   get outOfSight(): Promise<undefined> {
     return this.#outOfSight.promise;
   }
@@ -84,8 +98,13 @@ export class CalledRun implements ForegroundRun {
       ...(graceMs === undefined ? {} : { graceMs }),
     } as const;
     this.#stops.push(stop);
-    if (this.#channel !== null) this.#tell(stop);
-    else if (await this.#options.stopAlone(graceMs ?? null)) this.#state = "exited";
+    const first = this.#stops.length === 1;
+    this.#tell(stop);
+    // It may hang, and its connection stay open. A stop that comes twice is one.
+    if (this.#channel !== null && first && (await this.#heeded())) return;
+    const found = await this.#options.stopAlone(graceMs ?? null, () => this.#now("exiting"));
+    if (found?.outcome === "survivors") this.#survivors = found.survivors;
+    if (found?.outcome === "gone" || found?.outcome === "ended-before") this.#now("exited");
   }
 
   write(data: Uint8Array | string): Promise<void> {
@@ -110,6 +129,20 @@ export class CalledRun implements ForegroundRun {
   leave(): void {
     this.#left = true;
     this.#channel?.terminate();
+  }
+
+  async #heeded(): Promise<boolean> {
+    const enough = new AbortController();
+    const late = setTimeout(HEEDED_MS, false, { signal: enough.signal }).catch(() => false);
+    const heeded = await Promise.race([this.#stopping.promise.then(() => true), late]);
+    enough.abort();
+    return heeded;
+  }
+
+  /** What has been seen to be over stays so, though the next gateway may not know it yet. */
+  #now(state: RunStateName): void {
+    if (this.#state !== "exited") this.#state = state;
+    if (state === "exiting" || state === "exited") this.#stopping.resolve();
   }
 
   async #stay(first: Connection): Promise<void> {
@@ -171,16 +204,20 @@ export class CalledRun implements ForegroundRun {
     const message = JSON.parse(data.toString("utf8")) as ToViewer;
     switch (message.type) {
       case "attached":
+        this.#now(message.state);
         return this.#attached(channel, message.accepted);
       case "accepted":
         return this.#outflow.accepted(message.offset);
       case "unread":
         return this.#outflow.refuse(message.message);
       case "state":
-        this.#state = message.state;
+        this.#now(message.state);
         this.#survivors = message.survivors;
+        if (this.#service === null && message.service !== null) this.#options.adopted();
+        this.#service = message.service;
         return;
       case "ended":
+        this.#stopping.resolve();
         if (message.record !== null) this.#ended.resolve(message.record);
         return;
       case "refused":

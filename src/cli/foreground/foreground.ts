@@ -6,7 +6,8 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.js";
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
-import { conclude } from "./conclude.js";
+import { exitCodes } from "../exit-code.js";
+import { conclude, pipeClosed } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
 import { Outlet, type OutletFailed } from "./outlet.js";
@@ -26,6 +27,12 @@ export interface ForegroundRequest {
 /** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
 const survivorsLookMs = 100;
 
+/** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
+const answerMs = 500;
+
+/** Also whoever insists is told what becomes of the run: a reader that reads takes a line in less than this. */
+const lastWordMs = 200;
+
 /** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
   const out = new Outlet(1);
@@ -43,25 +50,43 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     // The first sentence of why: the rest says what does not apply to a run that is already there.
     say(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
   };
-  const host = await openHost(request, actor, onProblem, (message) => say(message, "dim"));
+  // Who insists before there is a run leaves without one: a gateway may be long in answering.
+  const opening = openHost(request, actor, onProblem, (message) => say(message, "dim"));
+  const host = await Promise.race([opening, interrupts.insisted]);
+  if (host === undefined) return interruptCode(interrupts.first ?? "SIGINT");
   let left = false;
   try {
-    // Who insists before there is a run leaves without one: a gateway may be long in answering.
-    const run = await Promise.race([spawn(host, request, out), interrupts.insisted]);
+    const run = await Promise.race([
+      spawn(host, request, out),
+      request.inProcess ? interrupts.insisted : unasked(interrupts),
+    ]);
     if (run === undefined) return interruptCode(interrupts.first ?? "SIGINT");
     interrupts.attach(run);
-    const { record, outletFailure } = await follow(run, host, request, interrupts, out, err);
+    const { record, outletFailure } = await follow(run, host, request, interrupts, say, out, err);
     left = record.state !== "exited";
-    const { survivors } = run;
-    const { code, message } = conclude({ record, survivors, interrupt: interrupts.first, outletFailure });
+    const { state, survivors } = run;
+    const interrupt = interrupts.first;
+    const { code, message } = conclude({ record, state, survivors, interrupt, outletFailure });
     if (message !== null) say(message);
-    if (request.json) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
-    await Promise.race([err.idle(), patience(interrupts)]);
-    return code;
+    const told = request.json ? await tell(record, out, say) : 0;
+    await Promise.race([err.idle(), patience(interrupts).then(() => setTimeout(lastWordMs))]);
+    return code || told;
   } finally {
     await host.close(left);
     // A normal exit would wait for the write that hangs.
     if ((out.stuck || err.stuck) && interrupts.first !== null) dieOf(interrupts.first);
+  }
+}
+
+/** The record for whoever reads our stdout; what it means for the exit code. */
+async function tell(record: RunRecord, out: Outlet, say: (message: string) => void): Promise<number> {
+  try {
+    await out.write(`${JSON.stringify(record)}\n`);
+    return 0;
+  } catch (error) {
+    const { gone, message } = error as OutletFailed;
+    if (!gone) say(`${message}; the record of ${record.runId} is not there`);
+    return gone ? pipeClosed : exitCodes.failure;
   }
 }
 
@@ -99,13 +124,14 @@ async function follow(
   host: ForegroundHost,
   { input, json }: ForegroundRequest,
   interrupts: Interrupts,
+  say: (message: string) => void,
   out: Outlet,
   err: Outlet,
 ): Promise<{ readonly record: RunRecord; readonly outletFailure: OutletFailed | null }> {
   let outletFailure: OutletFailed | null = null;
   const onFailure = (failure: OutletFailed): void => {
     outletFailure ??= failure;
-    void run.cancel({ actor: "cli:output-closed" });
+    run.cancel({ actor: "cli:output-closed" }).catch((error: unknown) => say((error as Error).message));
   };
   using _terminal = input.io === "pty" ? takeTerminal(process.stdin, (size) => run.resize(size)) : null;
   using _input = passInput(run, process.stdin);
@@ -127,6 +153,15 @@ async function follow(
   // A slow reader is waited for, but not for the rest of a run that will not end.
   await Promise.race([output, ended === undefined ? setTimeout(defaults.drainMs) : patience(interrupts)]);
   return { record, outletFailure };
+}
+
+/**
+ * A gateway may be long in answering: it asks the operator, say. Who interrupts it then does not want the answer any
+ * more, and leaves: the gateway drops a question, and ends a run, whose asker has gone.
+ */
+async function unasked({ requested, insisted }: Interrupts): Promise<undefined> {
+  await requested;
+  await Promise.race([insisted, setTimeout(answerMs)]);
 }
 
 /** Resolves when some processes of a run that is being stopped cannot be killed. */

@@ -4,7 +4,16 @@ import type { CommandInput, Run, SpawnOptions } from "../../supervisor/api.js";
 /** What the foreground needs of a run, wherever it is supervised. */
 export type ForegroundRun = Pick<
   Run,
-  "runId" | "state" | "survivors" | "wait" | "cancel" | "write" | "closeStdin" | "resize" | "follow"
+  | "runId"
+  | "state"
+  | "survivors"
+  | "service"
+  | "wait"
+  | "cancel"
+  | "write"
+  | "closeStdin"
+  | "resize"
+  | "follow"
 > & {
   /** Resolves when nothing more will be heard of the run here, although it has not ended. */
   readonly outOfSight: Promise<undefined>;

@@ -1,6 +1,7 @@
 import { defaults } from "../../defaults.js";
 import type { Problem, Run } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
+import { whenSteering } from "../../supervisor/when-steering.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 
 /** A supervisor of its own, for this one command: no gateway is asked or started. */
@@ -25,5 +26,11 @@ export async function openInProcess(
 }
 
 function seen(run: Run): ForegroundRun {
-  return Object.assign(run, { outOfSight: new Promise<undefined>(() => {}) });
+  const write = run.write.bind(run);
+  const closeStdin = run.closeStdin.bind(run);
+  return Object.assign(run, {
+    outOfSight: new Promise<undefined>(() => {}),
+    write: (data: Uint8Array | string) => whenSteering(() => write(data)),
+    closeStdin: () => whenSteering(closeStdin),
+  });
 }

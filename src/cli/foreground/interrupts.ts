@@ -8,7 +8,8 @@ export type Interrupt = (typeof signals)[number];
 
 /**
  * Ctrl-C once cancels, twice kills, three times leaves the run to its anchor. TERM and HUP count the same.
- * One that comes before there is a run is owed to it.
+ * One that comes before there is a run is owed to it. A run of which a service was made meanwhile goes on: the first
+ * only leaves it.
  */
 export class Interrupts implements Disposable {
   readonly #actor: string;
@@ -54,6 +55,7 @@ export class Interrupts implements Disposable {
     this.#first ??= signal;
     this.#count += 1;
     this.#requested.resolve();
+    if (this.#run !== null && this.#run.service !== null) return this.#insisted.resolve();
     if (this.#count === 1)
       this.#say(signal === "SIGINT" ? "cancelling… press Ctrl-C again to kill" : "cancelling…");
     if (this.#count === 2) this.#say("killing…");
@@ -61,8 +63,10 @@ export class Interrupts implements Disposable {
   }
 
   #act(count: number): void {
-    if (count > 2) this.#insisted.resolve();
-    else void this.#run?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) });
+    if (count > 2) return this.#insisted.resolve();
+    this.#run
+      ?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) })
+      .catch((error: unknown) => this.#say((error as Error).message));
   }
 
   [Symbol.dispose](): void {

@@ -36,14 +36,17 @@ export class Outflow {
     return piece.done.promise;
   }
 
+  /** Of input that nobody takes any more, the end is not said either: others may be typing. */
   end(): void {
     this.#ended = true;
-    this.#channel?.end();
+    if (this.#refused === null) this.#channel?.end();
   }
 
   /** A new connection, whose other end holds this much. */
   attach(channel: InputChannel, accepted: number): void {
     this.#channel = channel;
+    if (accepted > this.#written) this.refuse("others have typed into it meanwhile");
+    if (this.#refused !== null) return;
     this.accepted(accepted);
     for (const { at, bytes } of this.#pieces) channel.send(at, bytes);
     if (this.#ended) channel.end();

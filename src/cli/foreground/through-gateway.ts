@@ -1,11 +1,12 @@
+import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
-import { GatewayUnreachable, HoldfastError, SpawnFailed } from "../../errors.js";
+import { GatewayUnreachable, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { GatewayError } from "../../gateway/client.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
-import { needGateway, type Connection } from "../gateway/connect.js";
+import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
 import { CalledRun } from "./called-run.js";
@@ -31,6 +32,7 @@ export async function openThroughGateway(say: (message: string) => void): Promis
     spawn: async (input, options) => {
       const { size, stdout } = options;
       const runId = newRunId();
+      using _said = sayIfLong(say);
       known = await ask(() => connection, back, {
         ...execBody(input, options),
         ...(size === undefined ? {} : size),
@@ -44,16 +46,29 @@ export async function openThroughGateway(say: (message: string) => void): Promis
         back,
         lost: () =>
           say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
-        stopAlone: async (graceMs) => (await import("./stop-alone.js")).stopAlone(runId, graceMs),
+        adopted: () => say(`run ${runId} is a service now; it goes on when this is left`),
+        stopAlone: async (graceMs, told) => (await import("./stop-alone.js")).stopAlone(runId, graceMs, told),
       });
       return run;
     },
-    getRun: (runId) => connection.client.getRun({ params: { runId } }).catch(() => known),
+    // One that hangs must not keep us.
+    getRun: (runId) =>
+      connection.client.getRun({ params: { runId } }, AbortSignal.timeout(RECORD_MS)).catch(() => known),
     close: async () => run?.leave(),
   };
 }
 
 const AGAIN_MS = 20;
+const RECORD_MS = 2_000;
+const LONG_MS = 2_000;
+
+/** A session's command may need somebody's leave. */
+function sayIfLong(say: (message: string) => void): Disposable | null {
+  if (sessionToken() === null) return null;
+  const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";
+  const timer = startTimer(() => say(waiting), LONG_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
+}
 
 /**
  * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell
@@ -68,7 +83,7 @@ async function ask(
     try {
       return (await connection().client.exec({ body })).run;
     } catch (error) {
-      if (isCode(error, "SPAWN_FAILED")) throw spawnFailed(error as GatewayError);
+      if (isCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) throw spawnFailed(error as GatewayError);
       if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
         throw error;
       if ((await back(false)) === null) throw error;
@@ -93,9 +108,10 @@ async function askedBefore({ client }: Connection, runId: string): Promise<RunRe
   return record;
 }
 
-function spawnFailed({ message, fields }: GatewayError): SpawnFailed {
+function spawnFailed({ code, message, fields }: GatewayError): SpawnFailed {
   const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
-  return new SpawnFailed(runId, errno, step, message);
+  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
+  return new Failure(runId, errno, step, message);
 }
 
 function isCode(error: unknown, ...codes: readonly string[]): boolean {

@@ -21,7 +21,7 @@ export function openChannel(
     perMessageDeflate: false,
   });
   channel.on("unexpected-response", (_request, response) => {
-    refusal(response).then(failed, failed);
+    refusal(runId, response).then(failed, failed);
   });
   channel.on("error", (cause) =>
     failed(new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause })),
@@ -29,7 +29,14 @@ export function openChannel(
   return channel;
 }
 
-async function refusal(response: IncomingMessage): Promise<Error> {
-  const { error } = JSON.parse(await text(response)) as ErrorAnswer;
-  return new GatewayError(error);
+/** One that is stopping may refuse without a word of ours: then there is none, as far as we are concerned. */
+async function refusal(runId: string, response: IncomingMessage): Promise<Error> {
+  const { statusCode = 0 } = response;
+  const error = await text(response)
+    .then((said) => (JSON.parse(said) as ErrorAnswer).error)
+    .catch(() => undefined);
+  if (error !== undefined && statusCode !== 503) return new GatewayError(error);
+  return new GatewayUnreachable(
+    `cannot attach to ${runId}: ${error?.message ?? `the gateway answered ${statusCode}`}`,
+  );
 }

@@ -49,15 +49,19 @@ async function whyRecordIsLate({ host }: Observatory, { record, unread }: FoundR
   return owner?.alive === true ? null : "nobody owns it now; the next gateway completes its record";
 }
 
+/** `told` is called when its anchor has been: what it then does may take a while. */
 export async function cancelFound(
   { host }: Observatory,
   { runId, address, record }: FoundRun,
   graceMs: number | null,
+  told: () => void = () => {},
 ): Promise<Outcome> {
   const link = address === null ? null : await host.attach(address, 0);
   if (link !== null && address !== null) {
     const stop = { reason: "manual-cancel", actor: cliActor(), requestId: newRequestId(), graceMs };
-    const stopped = await stopRun(link, stop);
+    const stopping = stopRun(link, stop);
+    told();
+    const stopped = await stopping;
     if (stopped.kind === "ended") {
       const { reason, actor, emptiness, residue } = stopped.exit;
       const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;

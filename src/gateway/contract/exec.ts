@@ -78,6 +78,10 @@ export const execBody = z
   .refine(({ argv, command }) => (argv === undefined) !== (command === undefined), {
     message: "say what to run: argv, or command (for a shell, on a PTY), not both",
     path: ["argv"],
+  })
+  .refine(({ foreground, input }) => foreground === undefined || input === undefined, {
+    message: "a foreground run's input is its caller's alone: send it when attached",
+    path: ["input"],
   });
 
 /** Why a run that has ended did not succeed; null: it did, or it goes on. */

@@ -10,7 +10,7 @@ import { execFor, type ExecDefaults } from "./exec.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
 import { filterOf } from "./run-reader.js";
-import { held, steered } from "./steered.js";
+import { held, mayBeSteered, typedInto } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
 import { once, visibleRun, type Sees } from "./visible.js";
@@ -19,6 +19,8 @@ import type { StopPolicy, Stopping } from "../stop.js";
 export interface Desk {
   readonly supervisor: Supervisor;
   readonly sees: Sees;
+  /** Throws once the gateway stops: what is asked for now is for the next one. */
+  readonly mustBeOpen: () => void;
   readonly gate: ExecGate;
   readonly callers: Callers;
   readonly screens: Screens;
@@ -85,6 +87,7 @@ export function createHandlers(desk: Desk): Handlers {
     getRun: ({ params }, { requester }) => visible(requester, params.runId),
 
     exec: async ({ body }, asking) => {
+      desk.mustBeOpen();
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);
@@ -103,7 +106,7 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     write: async ({ params, body }, { requester }) => {
-      const run = steered(supervisor, await visible(requester, params.runId));
+      const run = typedInto(supervisor, desk.callers, await visible(requester, params.runId));
       if (body.text !== undefined) await run.write(body.text);
       if (body.base64 !== undefined) await run.write(Buffer.from(body.base64, "base64"));
       if (body.close) await run.closeStdin();
@@ -112,14 +115,14 @@ export function createHandlers(desk: Desk): Handlers {
 
     sendKeys: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const run = steered(supervisor, record);
+      const run = typedInto(supervisor, desk.callers, record);
       await run.write(await keysFor(desk.screens, record, body.keys));
       return {};
     },
 
     paste: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const run = steered(supervisor, record);
+      const run = typedInto(supervisor, desk.callers, record);
       const { bytes, bracketed } = await pasteFor(desk.screens, record, body.text);
       await run.write(bytes);
       if (body.submit) await run.write("\r");
@@ -129,7 +132,9 @@ export function createHandlers(desk: Desk): Handlers {
     resize: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
       withTerminal(record);
-      steered(supervisor, record).resize(body);
+      const run = held(supervisor, record);
+      mayBeSteered(run, desk.callers);
+      run.resize(body);
       return {};
     },
 

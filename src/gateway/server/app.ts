@@ -1,7 +1,14 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
 import { defaults } from "../../defaults.js";
-import { BadInput, NotFound, TooLarge, TooManyRequests, Unauthorized } from "../../errors.js";
+import {
+  BadInput,
+  NotFound,
+  SupervisorClosed,
+  TooLarge,
+  TooManyRequests,
+  Unauthorized,
+} from "../../errors.js";
 import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/contract.js";
 import type { Route } from "../contract/route.js";
 import { answerFor, statusFor } from "./error-answer.js";
@@ -48,8 +55,9 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
     const gone = new AbortController();
     response.once("close", () => gone.abort(options.stopping() ? GATEWAY_STOPS : "the caller left"));
     answer(options, budget, request, response, gone.signal).catch((error: unknown) => {
-      // A request that broke off half-way is no failure of ours, nor is one that we broke off.
-      const broken = request.errored !== null || gone.signal.reason === GATEWAY_STOPS;
+      // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
+      const broken =
+        request.errored !== null || gone.signal.reason === GATEWAY_STOPS || error instanceof SupervisorClosed;
       if (statusFor(error) >= 500 && !broken)
         options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();

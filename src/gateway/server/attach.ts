@@ -8,7 +8,7 @@ import { BadInput, HoldfastError } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { Callers } from "../callers.js";
-import { mayBeSteered } from "../handlers/steered.js";
+import { mayBeSteered, mayBeTypedInto } from "../handlers/steered.js";
 import { visibleRun, type Sees } from "../handlers/visible.js";
 import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
 import { urlOf } from "./app.js";
@@ -41,6 +41,8 @@ export interface AttachParts {
   readonly supervisor: Supervisor;
   readonly callers: Callers;
   readonly sees: Sees;
+  /** Throws once the gateway stops. */
+  readonly mustBeOpen: () => void;
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
 }
 
@@ -82,7 +84,7 @@ export class Attachments implements AsyncDisposable {
 
   async #admit(request: IncomingMessage, served: Served | null): Promise<Admitted> {
     mustBeServed(served, request);
-    const { supervisor, sees, requesterOf } = this.#parts;
+    const { supervisor, sees, mustBeOpen, requesterOf } = this.#parts;
     const requester = await requesterOf(request);
     const url = urlOf(request);
     const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
@@ -98,13 +100,14 @@ export class Attachments implements AsyncDisposable {
           ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
           : `run ${runId} is held by another supervisor`,
       );
+    mustBeOpen();
     return { requester, record, run, url, stillSees: () => sees(requester, record.sessionId) };
   }
 
   async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {
     const offsets = offsetsOf(url);
-    if (!isCall(url)) return run === null ? undefined : show(run, requester, socket, offsets);
     const { supervisor, callers } = this.#parts;
+    if (!isCall(url)) return run === null ? undefined : show(run, callers, requester, socket, offsets);
     const call = answerCall({ supervisor, callers, requester, record, run, socket, offsets });
     this.#calls.add(call);
     await call.done.finally(() => this.#calls.delete(call));
@@ -156,6 +159,7 @@ function dismiss(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
 
 async function show(
   run: Run,
+  callers: Callers,
   requester: Requester,
   viewer: WebSocket,
   offsets: Partial<Record<StreamName, number>>,
@@ -165,7 +169,7 @@ async function show(
   viewer.on("error", () => viewer.terminate());
   const tell = (message: ToViewer): void => viewer.send(JSON.stringify(message));
   viewer.on("message", (data: Buffer, binary: boolean) => {
-    obey(run, requester, data, binary).catch((error: unknown) =>
+    obey(run, callers, requester, data, binary).catch((error: unknown) =>
       tell({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
     );
   });
@@ -180,10 +184,17 @@ async function show(
   viewer.close(ALL_SAID);
 }
 
-async function obey(run: Run, requester: Requester, data: Buffer, binary: boolean): Promise<void> {
+async function obey(
+  run: Run,
+  callers: Callers,
+  requester: Requester,
+  data: Buffer,
+  binary: boolean,
+): Promise<void> {
   const message = binary ? null : heard(data);
   if (message?.type === "stop") return stopFor(run, requester, message);
-  mayBeSteered(run);
+  if (message === null || message.type === "eof") mayBeTypedInto(run, callers);
+  else mayBeSteered(run, callers);
   if (message === null) return run.write(data);
   switch (message.type) {
     case "resize":

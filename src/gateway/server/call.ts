@@ -1,11 +1,11 @@
 import type { WebSocket } from "ws";
 import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import { BadInput } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
-import { ALL_SAID, frame, type ToViewer, unframe } from "../attach-frames.js";
+import { ALL_SAID, frame, type ToViewer } from "../attach-frames.js";
 import type { Callers } from "../callers.js";
+import { CallInput } from "./call-input.js";
 import { heard, stopFor } from "./heard.js";
 import type { Requester } from "./requester.js";
 import { Window } from "./window.js";
@@ -48,6 +48,15 @@ async function serve(parts: CallParts, ending: () => void): Promise<void> {
   const left = new AbortController();
   const tell = (message: ToViewer): void => socket.send(JSON.stringify(message));
   const windows = { stdout: new Window(offsets.stdout ?? 0), stderr: new Window(offsets.stderr ?? 0) };
+  // Others have typed into it while this caller was away: where its own bytes would go is not known any more.
+  const overtaken = callers.overtaken(record.runId);
+  const input = new CallInput({
+    runId: record.runId,
+    run: overtaken ? null : run,
+    left: left.signal,
+    tell,
+    hangUp: () => socket.close(1011, "its input could not be taken"),
+  });
   using _present = run === null ? null : callers.arrived(run.runId, () => socket.terminate());
   socket.on("error", () => socket.terminate());
   socket.on("close", () => {
@@ -55,13 +64,14 @@ async function serve(parts: CallParts, ending: () => void): Promise<void> {
     for (const window of Object.values(windows)) window.end();
   });
   socket.on("message", (data: Buffer, binary: boolean) => {
-    obey(parts, windows, data, binary, tell).catch((error: unknown) =>
+    obey(parts, windows, input, data, binary).catch((error: unknown) =>
       tell({ type: "refused", message: messageOf(error) }),
     );
   });
   const { runId } = record;
   const { state, size, accepted } = run ?? { state: record.state, size: null, accepted: 0 };
   tell({ type: "attached", runId, state, size, accepted });
+  if (overtaken) tell({ type: "unread", message: "others have typed into it meanwhile" });
   using _watch = run === null ? null : watch(run, tell);
   const sending = (["stdout", "stderr"] as const).map(async (stream) => {
     for await (const { offset, bytes } of outputOf(parts, stream, left.signal)) {
@@ -83,11 +93,11 @@ async function serve(parts: CallParts, ending: () => void): Promise<void> {
 async function obey(
   { requester, run }: CallParts,
   windows: Readonly<Record<StreamName, Window>>,
+  input: CallInput,
   data: Buffer,
   binary: boolean,
-  tell: (message: ToViewer) => void,
 ): Promise<void> {
-  if (binary) return take(run, data, tell);
+  if (binary) return input.take(data);
   const message = heard(data);
   switch (message.type) {
     case "ack":
@@ -98,19 +108,7 @@ async function obey(
     case "resize":
       return run?.resize({ rows: message.rows, cols: message.cols });
     case "eof":
-      return run?.closeStdin();
-  }
-}
-
-async function take(run: Run | null, data: Buffer, tell: (message: ToViewer) => void): Promise<void> {
-  const { stream, offset, bytes } = unframe(data);
-  if (stream !== "stdin") throw new BadInput("frame", `a caller sends stdin, not ${stream}`);
-  try {
-    if (run === null) throw new Error("it has ended");
-    await run.write(bytes, offset);
-    tell({ type: "accepted", offset: offset + bytes.length });
-  } catch (error) {
-    tell({ type: "unread", message: messageOf(error) });
+      return input.end();
   }
 }
 
@@ -136,14 +134,15 @@ async function* outputOf(
 }
 
 function watch(run: Run, tell: (message: ToViewer) => void): Disposable {
-  let { state } = run;
-  let survivors = 0;
-  const timer = setInterval(() => {
-    if (run.state === state && run.survivors.length === survivors) return;
-    state = run.state;
-    survivors = run.survivors.length;
-    tell({ type: "state", state, survivors: run.survivors });
-  }, LOOK_MS);
+  let told = "";
+  const look = (): void => {
+    const { state, survivors, service } = run;
+    const now = JSON.stringify([state, survivors.length, service]);
+    if (now !== told) tell({ type: "state", state, survivors, service });
+    told = now;
+  };
+  look();
+  const timer = setInterval(look, LOOK_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
-import { CalledRun } from "../../../src/cli/foreground/called-run.js";
+import { type CallOptions, CalledRun } from "../../../src/cli/foreground/called-run.js";
 import type { Connection } from "../../../src/cli/gateway/connect.js";
 import { frame, type FromViewer, type ToViewer, unframe } from "../../../src/gateway/attach-frames.js";
 import { createClient } from "../../../src/gateway/client.js";
@@ -24,7 +24,7 @@ interface Call {
 let home: string;
 let server: Server;
 let calls: Call[];
-let refusal: { readonly code: string; readonly message: string } | null;
+let refusal: string | null;
 
 beforeEach(async () => {
   home = await mkdtemp(join(tmpdir(), "hf-"));
@@ -35,7 +35,7 @@ beforeEach(async () => {
   server.on("upgrade", (request, socket, head) => {
     if (refusal === null)
       sockets.handleUpgrade(request, socket, head, (each) => sockets.emit("connection", each, request));
-    else socket.end(`HTTP/1.1 409 No\r\nconnection: close\r\n\r\n${JSON.stringify({ error: refusal })}`);
+    else socket.end(`HTTP/1.1 ${refusal}`);
   });
   sockets.on("connection", (socket, { url = "" }) => {
     const call: Call = { socket, asked: new URL(url, "http://x").searchParams, said: [], input: [] };
@@ -54,7 +54,11 @@ afterEach(async () => {
   await rm(home, { recursive: true });
 });
 
-function calledRun(): CalledRun {
+function refused(code: string): string {
+  return `409 No\r\nconnection: close\r\n\r\n${JSON.stringify({ error: { code, message: "no" } })}`;
+}
+
+function calledRun(stopAlone: CallOptions["stopAlone"] = async () => null): CalledRun {
   const connection: Connection = {
     home,
     token: "t",
@@ -65,7 +69,8 @@ function calledRun(): CalledRun {
     connection,
     back: async () => connection,
     lost: () => {},
-    stopAlone: async () => false,
+    adopted: () => undefined,
+    stopAlone,
   });
 }
 
@@ -125,8 +130,10 @@ test("input goes on where the anchor has it; its end, the size and a stop are sa
   const owed = run.write(Buffer.from("def"));
   await run.closeStdin();
   run.resize({ rows: 5, cols: 6 });
-  await run.cancel({ actor: "me", graceMs: 7 });
+  const cancelled = run.cancel({ actor: "me", graceMs: 7 });
   await until("all was said", async () => first.said.some(({ type }) => type === "stop"));
+  tell(first, { type: "state", state: "exiting", survivors: [] });
+  await cancelled;
   first.socket.terminate();
   const second = await answered(1, 3);
   await until("all was said again", async () => second.said.some(({ type }) => type === "eof"));
@@ -153,13 +160,71 @@ test("input that nobody takes any more is refused to its writer", async () => {
 });
 
 test("a gateway that does not hold the run yet is asked again; one that knows of none is believed", async () => {
-  refusal = { code: "NOT_STEERING", message: "held by another" };
+  refusal = refused("NOT_STEERING");
   const run = calledRun();
   const asked = once(server, "upgrade");
   await asked;
   refusal = null;
   const first = await answered(0, 0);
-  refusal = { code: "RUN_NOT_FOUND", message: "no run" };
+  refusal = refused("RUN_NOT_FOUND");
   first.socket.terminate();
   await expect(run.wait()).rejects.toMatchObject({ code: "RUN_NOT_FOUND" });
+});
+
+test.each([
+  ["in ws's own words", "503 Service Unavailable\r\nconnection: close\r\n\r\nService Unavailable"],
+  ["in half a word", '409 No\r\ncontent-length: 900\r\nconnection: close\r\n\r\n{"error":'],
+])("a gateway that refuses while it stops, %s, is not the last one", async (_, answer) => {
+  refusal = answer;
+  const run = calledRun();
+  await once(server, "upgrade");
+  refusal = null;
+  const { socket } = await answered(0, 0);
+  socket.close(1000);
+  run.leave();
+});
+
+test("a stop goes to the anchor too when the gateway does not heed it, and at once when it is asked for again", async () => {
+  const alone: (number | null)[] = [];
+  const run = calledRun(async (graceMs, told) => {
+    alone.push(graceMs);
+    told();
+    return { outcome: "gone", detail: "" };
+  });
+  const first = await answered(0, 0);
+  await until("it is attached", () => first.said.length > 0);
+  const patient = run.cancel({ graceMs: 5_000 });
+  await until("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
+  expect(alone).toEqual([]);
+  await run.cancel({ graceMs: 0 });
+  expect(alone).toEqual([0]);
+  await patient;
+  expect(run.state).toBe("exited");
+  run.leave();
+});
+
+test("a gateway that heeds a stop is left to it", async () => {
+  const run = calledRun(() => expect.fail("the anchor was told, too"));
+  const first = await answered(0, 0);
+  await until("it is attached", () => first.said.length > 0);
+  const cancelled = run.cancel();
+  await until("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
+  tell(first, { type: "state", state: "exiting", survivors: [] });
+  await cancelled;
+  run.leave();
+});
+
+test("a caller that finds more input than its own sends neither the rest nor its end", async () => {
+  const run = calledRun();
+  const first = await answered(0, 0);
+  first.socket.terminate();
+  const written = run.write(Buffer.from("abc"));
+  const second = await answered(1, 9);
+  await expect(written).rejects.toMatchObject({ code: "STDIN_CLOSED" });
+  await run.closeStdin();
+  run.resize({ rows: 5, cols: 6 });
+  await until("what came after was said", () => second.said.some(({ type }) => type === "resize"));
+  expect(second.input).toEqual([]);
+  expect(second.said.filter(({ type }) => type === "eof")).toEqual([]);
+  run.leave();
 });

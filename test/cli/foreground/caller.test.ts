@@ -7,7 +7,7 @@ import { until } from "../../io/until.js";
 import { refusal } from "../../gateway/real-gateway.js";
 import { createClient } from "../../../src/gateway/client.js";
 import { gatewaySocket } from "../../../src/gateway/server/listen.js";
-import { main } from "../stage.js";
+import { main, sees } from "../stage.js";
 import { House, PATIENT } from "./called.js";
 
 const patient = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.05; done";
@@ -99,7 +99,9 @@ describe("gateway stop", PATIENT, () => {
     const { child, finished, runId } = await house.call("--", "sh", "-c", patient);
     await house.stop();
     child.kill("SIGINT");
-    expect(await finished).toMatchObject({ code: 130 });
+    const { code, stderr } = await finished;
+    expect(code).toBe(130);
+    expect(stderr).toContain(`run ${runId} is gone; the next gateway records its end`);
     expect(await house.membersOf(runId)).toEqual([]);
     await house.comeUp();
     expect((await house.ended(runId)).exit).toMatchObject({
@@ -109,6 +111,102 @@ describe("gateway stop", PATIENT, () => {
     });
   });
 });
+
+describe("a gateway that stops", PATIENT, () => {
+  test("slowly, because somebody does not say goodbye, is not taken for the next one", async () => {
+    await using house = await House.started();
+    const silent = await house.call("--", "sh", "-c", patient);
+    const { child, finished } = await house.call("--", "sh", "-c", "echo up; read line; echo $line; exit 5");
+    silent.child.kill("SIGSTOP");
+    expect((await house.holdfast("gateway", "restart")).code).toBe(0);
+    silent.child.kill("SIGCONT");
+    child.stdin.write("hello\n");
+    expect(await finished).toMatchObject({ code: 5, stdout: "up\nhello\n" });
+    silent.child.kill("SIGINT");
+    expect((await silent.finished).code).toBe(130);
+  });
+});
+
+describe("a gateway that hangs", PATIENT, () => {
+  test("keeps nobody from stopping: Ctrl-C goes to the anchor, and the caller leaves", async () => {
+    await using house = await House.started();
+    const { child, finished, runId } = await house.call("--", "sh", "-c", patient);
+    const { pid } = await house.status();
+    process.kill(pid, "SIGSTOP");
+    try {
+      child.kill("SIGINT");
+      const { code, stderr } = await finished;
+      expect(code).toBe(130);
+      expect(stderr).toContain(`run ${runId} is gone`);
+      expect(await house.membersOf(runId)).toEqual([]);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+    expect((await house.ended(runId)).exit).toMatchObject({ reason: "manual-cancel", code: 9 });
+  });
+
+  test("is not waited for by who insists on leaving before there is a run", async () => {
+    await using house = await House.started();
+    const { pid } = await house.status();
+    process.kill(pid, "SIGSTOP");
+    try {
+      const { child, finished } = house.start("run", "--", "true");
+      await until("it listens to signals", () => catchesHangup(child.pid ?? 0));
+      for (const said of ["cancelling", "killing"]) {
+        child.kill("SIGINT");
+        await sees(child.stderr, said);
+      }
+      child.kill("SIGINT");
+      expect((await finished).code).toBe(130);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+  });
+});
+
+/** Of itself, Node does not. */
+async function catchesHangup(pid: number): Promise<boolean> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return (BigInt(`0x${/SigCgt:\s+(\w+)/.exec(status)?.[1]}`) & 1n) === 1n;
+}
+
+test("an anchor that cannot be told to stop is a sentence, not a crash", PATIENT, async () => {
+  await using house = await House.started();
+  const { child, finished, runId } = await house.call("--", "sh", "-c", patient);
+  const anchor = (await house.record(runId)).anchor?.pid ?? 0;
+  await house.stop();
+  process.kill(anchor, "SIGSTOP");
+  try {
+    child.kill("SIGINT");
+    await sees(child.stderr, "does not answer");
+    child.kill("SIGINT");
+    child.kill("SIGTERM");
+    const { code, stderr } = await finished;
+    expect(code).toBe(130);
+    expect(stderr).toContain(`left run ${runId}, which may go on`);
+    expect(stderr).not.toContain("    at ");
+  } finally {
+    process.kill(anchor, "SIGCONT");
+  }
+});
+
+test(
+  "a limit that cannot be set is no failure of the gateway, and --json has the record",
+  PATIENT,
+  async () => {
+    await using house = await House.open();
+    const { child, finished } = house.startWith(
+      { HOLDFAST_ANCHOR_WEAKEN: "controllers" },
+      ...["run", "--json", "--cpus", "1", "--", "true"],
+    );
+    child.stdin.end();
+    const { code, stdout, stderr } = await finished;
+    expect(code).toBe(125);
+    expect(stderr).toContain("cannot set a limit");
+    expect(JSON.parse(stdout)).toMatchObject({ state: "exited", exit: { reason: "spawn-error" } });
+    expect(await readFile(join(house.home, "gateway.log"), "utf8")).not.toContain("failed");
+  },
+);
 
 test("a reader that stalls holds up the command, and fills neither its client nor the gateway", async () => {
   await using house = await House.started();
