@@ -20,6 +20,8 @@ export interface Desk {
   readonly supervisor: Supervisor;
   readonly sees: Sees;
   readonly gate: ExecGate;
+  /** Throws once the gateway is being stopped. */
+  readonly mayStart: () => void;
   readonly callers: Callers;
   readonly screens: Screens;
   readonly defaults: ExecDefaults;
@@ -88,6 +90,8 @@ export function createHandlers(desk: Desk): Handlers {
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);
+      // Not before: it may have taken a while to be allowed.
+      desk.mayStart();
       return execFor(supervisor, desk.callers, body, asking, identity, desk.defaults);
     },
 
