@@ -55,7 +55,10 @@ export interface Gateway {
   readonly ready: Promise<void>;
   /** Resolves when somebody has asked it to stop, over the API. */
   readonly asked: Promise<void>;
-  /** See to the runs as told, then let go of everything. What is left stays with its anchors, for the next gateway. */
+  /**
+   * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
+   * anchors, for the next gateway.
+   */
   stop(policy?: StopPolicy): Promise<void>;
 }
 
@@ -128,14 +131,14 @@ export async function openGateway({
     supervisor,
     ready,
     asked: office.asked,
-    stop: async (policy = { runs: "leave", waitMs: 0 }) => {
+    stop: async (policy) => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
       stopped = true;
       const ended = rounds.end();
-      await office.settle(policy);
+      await office.settling.settle(policy);
       const left = await held();
       await office[Symbol.asyncDispose]();
-      await supervisor.close({ leaveRuns: policy.runs !== "terminate" });
+      await supervisor.close({ leaveRuns: !office.settling.terminates });
       await ended;
       onNews({ type: "down", left });
     },

@@ -22,7 +22,7 @@ import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } 
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
 import { Screens } from "./screens.js";
-import { settleRuns, type StopPolicy, type Stopping } from "./stop.js";
+import { Settling } from "./settling.js";
 
 export interface OfficeParts {
   readonly home: string;
@@ -41,8 +41,7 @@ export interface OfficeParts {
 /** Where a gateway is asked: its API, with who may ask what. */
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
-  /** Once; a stop that was asked for over the API has settled them already. */
-  settle(policy: StopPolicy): Promise<Stopping>;
+  readonly settling: Settling;
   /** Forget sessions that were closed, and questions that were answered, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
 }
@@ -66,9 +65,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let tcp: LoopbackListening | null = null;
-  let settling: Promise<Stopping> | null = null;
-  const settle = (policy: StopPolicy): Promise<Stopping> =>
-    (settling ??= settleRuns(supervisor, callers, policy));
+  const settling = new Settling(supervisor, callers);
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
   };
@@ -79,8 +76,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     callers,
     screens,
     sees,
-    mustBeOpen,
     gate: { sessions, approvals },
+    mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
       instanceId: supervisor.instanceId,
@@ -94,7 +91,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       listen: tcp?.address ?? null,
     }),
     stop: async (policy) => {
-      const done = await settle(policy);
+      const done = await settling.settle(policy);
       // After the answer is on its way.
       setTimeout(() => asked.resolve(), 10);
       return done;
@@ -139,7 +136,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   );
   return {
     asked: asked.promise,
-    settle,
+    settling,
     retain: async () => ({
       approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
       sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),

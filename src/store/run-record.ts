@@ -7,6 +7,16 @@ export interface ProcessIdentity {
   readonly uniqueId: string | null;
 }
 
+/** Of one boot and pid namespace. */
+export function isSame(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
+  return (
+    one !== null &&
+    one.pid === other?.pid &&
+    one.startTime === other.startTime &&
+    one.uniqueId === other.uniqueId
+  );
+}
+
 export type RunStateName = "starting" | "running" | "exiting" | "exited";
 export type RunKind = "task" | "service";
 export type RunIo = "pipe" | "pty";

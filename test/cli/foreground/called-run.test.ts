@@ -132,7 +132,7 @@ test("input goes on where the anchor has it; its end, the size and a stop are sa
   run.resize({ rows: 5, cols: 6 });
   const cancelled = run.cancel({ actor: "me", graceMs: 7 });
   await until("all was said", async () => first.said.some(({ type }) => type === "stop"));
-  tell(first, { type: "state", state: "exiting", survivors: [] });
+  tell(first, { type: "state", state: "exiting", survivors: [], service: null });
   await cancelled;
   first.socket.terminate();
   const second = await answered(1, 3);
@@ -209,7 +209,7 @@ test("a gateway that heeds a stop is left to it", async () => {
   await until("it is attached", () => first.said.length > 0);
   const cancelled = run.cancel();
   await until("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
-  tell(first, { type: "state", state: "exiting", survivors: [] });
+  tell(first, { type: "state", state: "exiting", survivors: [], service: null });
   await cancelled;
   run.leave();
 });
