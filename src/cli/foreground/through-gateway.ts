@@ -56,7 +56,7 @@ export async function openThroughGateway(say: (message: string) => void): Promis
 }
 
 const AGAIN_MS = 20;
-const RECORD_MS = 2_000;
+const RECORD_MS = 1_000;
 
 /**
  * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell
