@@ -37,6 +37,7 @@
 #define CGROUP2_MAGIC 0x63677270
 #define ANCESTORS 64
 #define SUP_MAX (64 * 1024)
+#define PREFERRED (-10)
 
 struct weaken weaken;
 static pid_t self, ancestors[ANCESTORS];
@@ -272,16 +273,24 @@ int os_signal(const struct member *member, int signal) {
   return kill(pid, signal) == 0 ? 0 : errno;
 }
 
-static struct rlimit callers_files;
+static struct {
+  bool known;
+  struct rlimit files;
+  int priority;
+} callers;
 
 void os_protect_us(void) {
   write_at(AT_FDCWD, "/proc/self/oom_score_adj", "-900");
-  if (getrlimit(RLIMIT_NOFILE, &callers_files) != 0) return;
-  struct rlimit most = {.rlim_cur = callers_files.rlim_max, .rlim_max = callers_files.rlim_max};
+  callers.priority = getpriority(PRIO_PROCESS, 0);
+  callers.known = getrlimit(RLIMIT_NOFILE, &callers.files) == 0;
+  if (!callers.known) return;
+  struct rlimit most = {.rlim_cur = callers.files.rlim_max, .rlim_max = callers.files.rlim_max};
   (void)setrlimit(RLIMIT_NOFILE, &most); /* a handle for every member of a large tree */
 }
 
-void os_prefer_us(void) { (void)setpriority(PRIO_PROCESS, 0, -10); }
+void os_prefer_us(bool on) {
+  if (on || callers.known) (void)setpriority(PRIO_PROCESS, 0, on ? PREFERRED : callers.priority);
+}
 
 bool os_become_reaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0; }
 
@@ -751,7 +760,8 @@ static _Noreturn void fail(int fd, enum step step) {
 static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], int join_cgroup) {
   signal(SIGPIPE, SIG_DFL); /* the launcher has reset all others */
   signal(SIGXFSZ, SIG_DFL);
-  if (callers_files.rlim_max != 0) (void)setrlimit(RLIMIT_NOFILE, &callers_files);
+  if (callers.known) (void)setrlimit(RLIMIT_NOFILE, &callers.files);
+  os_prefer_us(false);
   if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
   if (!limits_join()) fail(status, STEP_LIMIT);
   if (setsid() < 0) fail(status, STEP_SESSION);

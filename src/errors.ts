@@ -157,6 +157,15 @@ export class NotOurs extends HoldfastError {
   }
 }
 
+/** A process of a run cannot become a service of its own now. */
+export class NotAdopted extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOT_ADOPTED", `nothing was adopted out of run ${runId}, and nothing was changed: ${why}`);
+    this.runId = runId;
+  }
+}
+
 /** What was asked for is not there; or the one who asks may not see it, which looks the same. */
 export class NotFound extends HoldfastError {
   constructor(what: string) {
