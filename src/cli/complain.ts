@@ -11,6 +11,9 @@ const BY_CODE: Readonly<Record<string, number>> = {
   RUN_NOT_FOUND: exitCodes.notThere,
   NOT_FOUND: exitCodes.notThere,
   NOT_OURS: exitCodes.notThere,
+  OPERATOR_ONLY: exitCodes.refused,
+  SESSION_TAKEN: exitCodes.refused,
+  EXEC_DENIED: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
 };
 

@@ -6,6 +6,8 @@ import { signalNumber } from "../supervisor/signal-name.js";
 export const exitCodes = {
   /** What was asked about does not exist. */
   notThere: 1,
+  /** It may not be had: by a rule, or because somebody else has it. */
+  refused: 1,
   /** The command line cannot be understood. */
   usage: 2,
   /** Not everything that was asked for could be done; what is left is said. */

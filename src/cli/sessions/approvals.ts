@@ -8,13 +8,14 @@ import type { Approval } from "../../store/approval-record.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { runningGateway, type Connection } from "../gateway/connect.js";
+import { mustBeOperator, runningGateway, type Connection } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
 export async function listApprovals(json: boolean): Promise<number> {
+  mustBeOperator("see what waits for approval");
   const connection = await runningGateway();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
   if (json) print(`${JSON.stringify(approvals, null, 2)}\n`);
@@ -97,6 +98,7 @@ async function ask(connection: Connection, approval: Approval): Promise<void> {
 }
 
 async function mustRun(): Promise<Connection> {
+  mustBeOperator("answer what waits for approval");
   const connection = await runningGateway();
   if (connection === null)
     throw new GatewayUnreachable("no gateway is running: nobody waits for an answer; nothing was done");

@@ -5,7 +5,7 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import type { SessionRow } from "../../store/session-record.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { needGateway } from "../gateway/connect.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
@@ -13,6 +13,7 @@ import { table } from "../runs/table.js";
 
 /** Open a session and show its token, this once. */
 export async function createSession(body: AskedOf<"openSession">["body"], json: boolean): Promise<number> {
+  mustBeOperator("open a session");
   const { client } = await needGateway();
   const answer = await client.openSession({ body });
   if (json) print(`${JSON.stringify(answer)}\n`);
@@ -55,6 +56,7 @@ function sessionLines(sessions: readonly SessionRow[], now: number, width: numbe
 
 /** By id, or by the key that an open session has. Its tokens are dead from here on; its runs go on. */
 export async function endSession(wanted: string, json: boolean): Promise<number> {
+  mustBeOperator("end a session");
   const { client } = await needGateway();
   const { sessions } = await client.listSessions({ query: { limit: 1_000 } });
   const found = sessions.find(({ id, key }) => id === wanted || key === wanted);
