@@ -22,6 +22,8 @@ export const exitCodes = {
   notFound: 127,
   /** Plus the signal's number. */
   signal: 128,
+  /** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
+  readerGone: 128 + 13,
 } as const;
 
 /** The exit code of `holdfast run` for a run that has ended. */

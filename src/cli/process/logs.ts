@@ -2,7 +2,7 @@ import type { StreamName } from "../../anchor/host.js";
 import { GatewayUnreachable } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { openLook } from "../gateway/look.js";
-import { print } from "../runs/print.js";
+import { print, printOn } from "../runs/print.js";
 import { fullRunId } from "./act.js";
 
 /** The last lines, lines from one on, or bytes from one on. */
@@ -24,13 +24,14 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
   await using look = await openLook();
   const { client } = look;
   const runId = await fullRunId(look, wanted);
+  const tell = follow ? printOn : print;
   const show = (piece: {
     readonly stream: StreamName;
     readonly offset: number;
     readonly text: string;
   }): void => {
     if (piece.text === "") return;
-    print(json ? `${JSON.stringify(piece)}\n` : raw ? piece.text : sanitizeText(piece.text));
+    tell(json ? `${JSON.stringify(piece)}\n` : raw ? piece.text : sanitizeText(piece.text));
   };
   const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   for (const stream of streams) {

@@ -10,7 +10,7 @@ import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator, runningGateway, type Connection } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
+import { print, printOn } from "../runs/print.js";
 import { table } from "../runs/table.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
@@ -73,10 +73,10 @@ export async function followApprovals(json: boolean): Promise<number> {
   const asks = !json && isatty(0) && isatty(2);
   const path = "/v1/approvals?follow=1";
   for await (const approval of followLines<Approval>({ socketPath: gatewaySocket(home), token }, path)) {
-    if (json) print(`${JSON.stringify(approval)}\n`);
-    else if (approval.decision !== null) print(`${approval.id}: ${decisionText(approval)}\n`);
+    if (json) printOn(`${JSON.stringify(approval)}\n`);
+    else if (approval.decision !== null) printOn(`${approval.id}: ${decisionText(approval)}\n`);
     else if (asks) await ask(connection, approval);
-    else print(`${questionText(approval)}\n`);
+    else printOn(`${questionText(approval)}\n`);
   }
   return 0;
 }
