@@ -63,3 +63,12 @@ test("it stops the session's own runs, and others' look as if they were not ther
   expect(await resident.record(others)).toMatchObject({ state: "running" });
   expect(await session.holdfast("gateway", "status")).toMatchObject({ code: 0 });
 });
+
+test("a command that a rule denies ends with 126, as one that may not be executed", async () => {
+  for (const words of [["run"], ["run", "-d"], ["run", "--service"]])
+    expect(await session.holdfast(...words, "--", "env")).toMatchObject({
+      code: 126,
+      stdout: "",
+      stderr: expect.stringMatching(/^holdfast: the command was not allowed: [^\n]+\n$/),
+    });
+});

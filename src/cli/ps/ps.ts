@@ -93,12 +93,13 @@ export function psLines(shown: readonly Shown[], now: number, width: number | nu
       formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
       formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
       String(processes.length),
+      "",
       sanitizeLine(record.command),
     ],
     ...branches(processes),
   ]);
   const [head, ...lines] = table(
-    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "COMMAND"], ...rows],
+    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...lines];
@@ -125,6 +126,7 @@ function branches(processes: Shown["processes"]): string[][] {
         "",
         formatDuration(cpuMs),
         formatSize(rssKb * 1024),
+        "",
         String(identity.pid),
         `${indent}${last ? "└─" : "├─"} ${sanitizeLine(command)}`,
       ]);

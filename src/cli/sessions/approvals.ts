@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { constants } from "node:os";
 import { createInterface } from "node:readline/promises";
 import { isatty } from "node:tty";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
@@ -75,8 +77,8 @@ export async function followApprovals(json: boolean): Promise<number> {
   for await (const approval of followLines<Approval>({ socketPath: gatewaySocket(home), token }, path)) {
     if (json) printOn(`${JSON.stringify(approval)}\n`);
     else if (approval.decision !== null) printOn(`${approval.id}: ${decisionText(approval)}\n`);
-    else if (asks) await ask(connection, approval);
-    else printOn(`${questionText(approval)}\n`);
+    else if (!asks) printOn(`${questionText(approval)}\n`);
+    else if (!(await ask(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
 }
@@ -86,12 +88,23 @@ function questionText({ id, sessionId, command, executable, cwd, expiresAt }: Ap
   return sanitizeLine(`${id}: ${sessionId} wants ${command} (${executable}, in ${cwd}); expires in ${left}`);
 }
 
-async function ask(connection: Connection, approval: Approval): Promise<void> {
+/** False: Ctrl-C, which leaves; the question still waits. */
+async function ask(connection: Connection, approval: Approval): Promise<boolean> {
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const answer = await asking.question(`${questionText(approval)}\nallow it? [y/N/later] `);
-    if (/^l/i.test(answer.trim())) return;
-    await decide(connection, approval.id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false);
+    const answer = await Promise.race([
+      // Not every Node rejects it when it is closed.
+      asking.question(`${questionText(approval)}\nallow it? [y/N/later] `).catch(() => "later"),
+      once(asking, "close").then(() => "later"),
+      once(asking, "SIGINT").then(() => null),
+    ]);
+    if (answer === null) {
+      process.stderr.write("\n");
+      return false;
+    }
+    if (!/^l/i.test(answer.trim()))
+      await decide(connection, approval.id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false);
+    return true;
   } finally {
     asking.close();
   }
