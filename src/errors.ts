@@ -222,6 +222,16 @@ export class InsideRun extends HoldfastError {
   }
 }
 
+/** A session's token was about to do what only the operator may. */
+export class OperatorOnly extends HoldfastError {
+  constructor(what: string) {
+    super(
+      "OPERATOR_ONLY",
+      `only the operator may ${what}, and HOLDFAST_TOKEN acts for a session; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator`,
+    );
+  }
+}
+
 /** The key belongs to an open session that is not the one asked for. */
 export class SessionTaken extends HoldfastError {
   readonly key: string;

@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, realpath, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemdUnit } from "../../src/cli/service/unit.js";
@@ -31,7 +31,9 @@ test("it is written where systemd looks, and says what to do next", async () => 
   expect({ code, stdout }).toEqual({ code: 0, stdout: `wrote ${path}\n` });
   expect(stderr).toContain("systemctl --user");
   expect(stderr).toContain("enable-linger");
-  expect(await readFile(path, "utf8")).toContain("gateway run --quiet");
+  const [, main = ""] =
+    /^ExecStart="[^"]+" "([^"]+)" gateway run --quiet$/m.exec(await readFile(path, "utf8")) ?? [];
+  expect(await realpath(main)).toBe(await realpath("dist/cli/main.js"));
 });
 
 test("odd paths reach systemd as they are", () => {

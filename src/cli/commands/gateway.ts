@@ -78,7 +78,11 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
         .choices(["leave", "drain", "terminate"])
         .default("leave"),
     )
-    .option("--wait <duration>", "with drain: how long to wait for tasks", optionValue(parseDuration), 60_000)
+    .addOption(
+      new Option("--wait <duration>", "with drain: how long to wait for tasks")
+        .argParser(optionValue(parseDuration))
+        .default(60_000, "1m"),
+    )
     .option("--json", "what was done, as JSON")
     .addHelpText("after", stopExamples)
     .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {

@@ -10,6 +10,7 @@ import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.j
 import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
@@ -38,6 +39,7 @@ export async function cleanupForeign(
   profile: string,
   { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
 ): Promise<number> {
+  mustBeOperator("end processes of other tools");
   const found = await findCarriers(await profilesNamed(profile));
   const carriers = found.filter(({ fate }) => fate.kind === "gone");
   if (!json && carriers.length > 0) print(`${carriers.flatMap(lines).join("\n")}\n`);

@@ -17,6 +17,7 @@ import { commandHash, displayCommand } from "../../supervisor/redact.js";
 import { NOBODY, type ImportedSight } from "../../supervisor/reconcile/decide.js";
 import { compareImported } from "../../supervisor/reconcile/imported.js";
 import { splitCommand } from "../../supervisor/split-command.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 
 /** As other tools write it: camel or snake case; what is not known here is not read. */
@@ -37,6 +38,7 @@ type Entry = z.output<typeof entry>;
 
 /** Records of another tool's processes. Each is believed only when process, place and command all match. */
 export async function importRuns(file: string, dryRun: boolean, json: boolean): Promise<number> {
+  mustBeOperator("import processes");
   const entries = await readEntries(file);
   const sights = await lookAtAll(entries);
   const ids = dryRun ? entries.map(() => null) : await record(entries);

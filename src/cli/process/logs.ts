@@ -4,7 +4,7 @@ import { GatewayUnreachable } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { openLook } from "../gateway/look.js";
-import { print } from "../runs/print.js";
+import { print, printOn } from "../runs/print.js";
 import { fullRunId } from "./act.js";
 
 /** The last lines, lines from one on, or bytes from one on. */
@@ -26,15 +26,16 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
   await using look = await openLook();
   const { client } = look;
   const runId = await fullRunId(look, wanted);
+  const tell = follow ? printOn : print;
   const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   /** False: it got no further. */
   const show = async (stream: StreamName, part: LogPage): Promise<boolean> => {
     const query = { stream, ...part, ...(raw || json ? { raw: "1" as const } : {}) };
     const piece = await overRestarts(() => client.log({ params: { runId }, query }));
     const { text, skipped, nextOffset } = piece;
-    if (json && (text !== "" || skipped > 0)) print(`${JSON.stringify(piece)}\n`);
+    if (json && (text !== "" || skipped > 0)) tell(`${JSON.stringify(piece)}\n`);
     if (!json && skipped > 0) say(`${skipped} bytes of ${stream} were dropped`, "yellow");
-    if (!json) print(raw ? text : sanitizeText(text));
+    if (!json) tell(raw ? text : sanitizeText(text));
     const further = nextOffset > from[stream];
     from[stream] = nextOffset;
     return further;
