@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, readlinkSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -22,7 +22,7 @@ const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up"
 async function printed(launcher: RawLauncher, stream: "stdout" | "stderr", count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a", stream)).split("\n").slice(0, -1);
   await until(async () => (await lines()).length >= count);
-  return (await lines()).map((line) => Number(/\d+$/.exec(line)));
+  return (await lines()).map((line) => Number(/\d+/.exec(line)));
 }
 
 async function adopted(launcher: RawLauncher, owner: RawLink, pid: number): Promise<RawLink> {
@@ -65,7 +65,8 @@ for (const [way, env] of ways)
       plantBystander("sleep", ["3044"]);
       const launcher = await RawLauncher.start(env);
       await using freezer = new Freezer();
-      const owner = await launcher.run("run_a", "sleep 3044 & echo $!; sleep 3045 & echo $!; wait", {
+      const owner = await launcher.run("run_a", "sleep 3044 & echo $!; setsid sleep 3045 & echo $!; wait", {
+        pty: 1,
         killReportMs: 100,
       });
       const [survivor = 0, chosen = 0] = await printed(launcher, "stdout", 2);
@@ -75,6 +76,7 @@ for (const [way, env] of ways)
       await owner.heard("survivors");
       owner.send(ABANDON);
       expect(await exitOf(owner)).toMatchObject({ emptiness: "unproven", residue: [{ pid: survivor }] });
+      expect(await terminalsOf(service)).toEqual([]);
       service.send(STOP);
       expect(await exitOf(service)).toMatchObject({
         reason: "shutdown",
@@ -119,4 +121,13 @@ async function runsCgroup(launcher: RawLauncher): Promise<string> {
     readonly cgroupDirectory: string;
   };
   return file.cgroupDirectory;
+}
+
+/** What the anchor of a run has open of them. */
+async function terminalsOf(link: RawLink): Promise<string[]> {
+  link.send(encodeMessage("status", {}));
+  const { anchorPid } = await link.heard("welcome");
+  const directory = `/proc/${anchorPid}/fd`;
+  const targets = readdirSync(directory).map((fd) => readlinkSync(join(directory, fd)));
+  return targets.filter((target) => /^\/dev\/(pts|ptmx)/.test(target));
 }
