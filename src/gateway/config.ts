@@ -8,6 +8,7 @@ import { nearMatches } from "../output/near-matches.js";
 import { execRulesSchema } from "../sessions/exec-rule-schema.js";
 import { VISIBILITIES } from "../store/session-record.js";
 import { lineOf } from "./config-line.js";
+import { BadConfig, inWords, keyOf } from "./config-problem.js";
 import { parseLoopback } from "./server/loopback.js";
 
 const variable = z
@@ -141,42 +142,50 @@ export async function readConfig(path: string = configPath()): Promise<Config> {
 }
 
 export function parseConfig(text: string, path: string): Config {
-  return checkConfig(parseToml(text, path), ({ path: at }) => {
-    const line = lineOf(text, at);
-    return line === null ? path : `${path}, line ${line}`;
-  });
+  return checkConfig(parseToml(text, path), (at) => placeInFile(text, path, at));
 }
 
 export function parseToml(text: string, path: string): Record<string, unknown> {
   try {
     return parse(text);
   } catch (error) {
-    const why =
-      error instanceof TomlError ? `line ${error.line}: ${error.message.split("\n", 1)[0]}` : String(error);
-    throw new BadInput("config", `${path} is not valid TOML, ${why}; nothing was changed`);
+    const line = error instanceof TomlError ? error.line : null;
+    const message = error instanceof TomlError ? (error.message.split("\n", 1)[0] ?? "") : String(error);
+    throw new BadConfig(
+      [{ line, key: "", message }],
+      `${path} is not valid TOML, ${line === null ? "" : `line ${line}: `}${message}; nothing was changed`,
+    );
   }
 }
 
-/** `place` says where a value that cannot be used was written. */
-export function checkConfig(
-  raw: unknown,
-  place: (at: { readonly path: readonly PropertyKey[] }) => string,
-): Config {
-  const parsed = schema.safeParse(raw);
-  if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.flatMap((issue) =>
-    issue.code === "unrecognized_keys"
-      ? issue.keys.map((key) => {
-          const at = [...issue.path, key];
-          return `${place({ path: at })}: ${at.join(".")} is no setting${suggestion(issue.path, key)}`;
-        })
-      : [`${place(issue)}: ${issue.path.join(".") || "the file"}: ${plain(issue.message)}`],
-  );
-  throw new BadInput("config", `${issues.join("; ")}. Nothing was changed`);
+/** Where a value was written; `line`: of the file, if it was there. */
+export interface Place {
+  readonly line: number | null;
+  readonly text: string;
 }
 
-function plain(message: string): string {
-  return message.endsWith("received undefined") ? "is missing" : message;
+export function placeInFile(text: string, path: string, at: readonly PropertyKey[]): Place {
+  const line = lineOf(text, at);
+  return { line, text: line === null ? path : `${path}, line ${line}` };
+}
+
+export function checkConfig(raw: unknown, place: (at: readonly PropertyKey[]) => Place): Config {
+  const parsed = schema.safeParse(raw);
+  if (parsed.success) return parsed.data;
+  const found = parsed.error.issues.flatMap((issue) =>
+    issue.code === "unrecognized_keys"
+      ? issue.keys.map((key) => ({
+          at: [...issue.path, key],
+          message: `is no setting${suggestion(issue.path, key)}`,
+        }))
+      : [{ at: issue.path, message: inWords(issue, raw) }],
+  );
+  const problems = found.map(({ at, message }) => ({ line: place(at).line, key: keyOf(at), message }));
+  const sentences = found.map(
+    ({ at, message }) =>
+      `${place(at).text}: ${keyOf(at) || "the file"}${/^(is|must) /.test(message) ? "" : ":"} ${message}`,
+  );
+  throw new BadConfig(problems, `${sentences.join("; ")}. Nothing was changed`);
 }
 
 function suggestion(table: readonly PropertyKey[], key: string): string {

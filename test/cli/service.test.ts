@@ -56,7 +56,20 @@ test("config check says what is wrong and where; show fills in what is not said"
   await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
   const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(bad.code).toBe(2);
+  const listed = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check --json`);
+  expect({ ...listed, stdout: JSON.parse(listed.stdout) as unknown }).toMatchObject({
+    code: 2,
+    stderr: bad.stderr,
+    stdout: {
+      path,
+      usable: false,
+      problems: [
+        { line: 1, key: "foreign.1.marker", message: "is missing" },
+        { line: 3, key: "foreign.1.mark", message: expect.stringMatching(/^is no setting/) },
+      ],
+    },
+  });
   expect(bad.stderr).toContain(
-    `${path}, line 3: foreign.0.mark is no setting (there are name, marker, owner, grace-ms)`,
+    `${path}, line 3: foreign.1.mark is no setting (there are name, marker, owner, grace-ms)`,
   );
 });

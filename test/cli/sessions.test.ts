@@ -146,6 +146,21 @@ test("followed, each question and each end of one comes as it happens, once", as
   await finished;
 });
 
+test.skipIf(whyNoTerminal !== null)("Ctrl-C at the question leaves it open, without a word", async () => {
+  const { client, session } = await create("--key", "left-open", "--ask", "*");
+  const answer = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
+  const { id } = await asked(session.id);
+  const { code, stdout } = await resident.atTerminal(
+    ["approvals", "list", "--follow"],
+    ["allow it? [y/N/later]", "\u0003"],
+  );
+  expect(code).toBe(130);
+  expect(stdout).not.toContain("holdfast:");
+  expect((await asked(session.id)).id).toBe(id);
+  await many.holdfast("sessions", "end", "left-open");
+  expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
+});
+
 test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked there and then", async () => {
   const { client, session } = await create("--key", "at-terminal", "--ask", "*");
   const answer = client.exec({ body: { argv: ["true"] } });
