@@ -72,6 +72,7 @@ for (const [way, env] of ways)
       const [survivor = 0, chosen = 0] = await printed(launcher, "stdout", 2);
       const service = await adopted(launcher, owner, chosen);
       freezer.freeze(survivor);
+      await freezer.settled();
       owner.send(STOP);
       await owner.heard("survivors");
       owner.send(ABANDON);
