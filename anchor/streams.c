@@ -78,7 +78,7 @@ void streams_drain(uint64_t now) {
     struct stream *stream = &run.streams[i];
     int left = 0;
     if (stream->fd >= 0) (void)ioctl(stream->fd, FIONREAD, &left);
-    spool_drain(&stream->spool, (size_t)left + (run.pty ? TERMINAL_HOLDS : 0));
+    spool_drain(&stream->spool, (size_t)left + (run.pty ? TERMINAL_HOLDS : 0) + 1); /* one more: the end is read, too */
     stream->retry_at = now;
     if (stream->fd >= 0) stream_read(stream);
   }
