@@ -66,9 +66,9 @@ test("one that stops is not ready, and sends who comes to the next", async () =>
       headers: { authorization: `Bearer ${token}` },
     });
   // It does not say goodbye.
-  const silent = attach();
-  await once(silent, "message");
-  silent.pause();
+  const mute = attach();
+  await once(mute, "message");
+  mute.pause();
   const stopped = gateway.stop({ runs: "leave", waitMs: 0 });
   await until("it says so", async () => !(await client.status()).ready);
   expect(await refusal(client.exec({ body }))).toMatchObject({ code: "SUPERVISOR_CLOSED" });
@@ -78,7 +78,7 @@ test("one that stops is not ready, and sends who comes to the next", async () =>
   )) as [unknown, IncomingMessage];
   expect(JSON.parse(await text(response))).toMatchObject({ error: { code: "SUPERVISOR_CLOSED" } });
   await stopped;
-  silent.terminate();
+  mute.terminate();
   expect(news.filter(({ type }) => type === "problem")).toEqual([]);
   const next = await openGateway({ home, onNews: () => {} });
   await next.ready;
