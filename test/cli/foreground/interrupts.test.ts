@@ -8,6 +8,7 @@ test("a run that cannot be told to stop is a sentence each time, not a crash, an
   using interrupts = new Interrupts("me", (message) => said.push(message));
   const asked: unknown[] = [];
   interrupts.attach({
+    service: null,
     cancel: async (options: unknown) => {
       asked.push(options);
       throw new Error("its anchor does not answer");
