@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../store/run-record.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, StateUnusable } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
@@ -112,7 +113,7 @@ export async function openGateway({
     if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
   };
   const held = async (): Promise<number> => {
-    const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
+    const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
     return (await supervisor.listRuns(open).catch(() => [])).length;
   };
   let stopped = false;
@@ -147,7 +148,7 @@ export async function openGateway({
 
 /** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
 async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
-  const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
+  const open = await supervisor.listRuns({ states: OPEN_STATES });
   for (const { runId, hiddenAt } of open) {
     if (hiddenAt === null || beingStopped.has(runId)) continue;
     beingStopped.add(runId);

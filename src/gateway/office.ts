@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
@@ -13,8 +14,8 @@ import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
-import { SupervisorClosed, Unauthorized } from "../errors.js";
-import { bearerOf, createApp } from "./server/app.js";
+import { SupervisorClosed } from "../errors.js";
+import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
 import { listenLocally } from "./server/listen.js";
@@ -86,7 +87,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).length,
+      runs: (await supervisor.listRuns({ states: OPEN_STATES })).length,
       tier: null,
       listen: tcp?.address ?? null,
     }),
@@ -101,11 +102,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const metrics = new Metrics(supervisor, observer);
   await metrics.start();
   const operator = await operatorToken(home);
+  const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const app = (served: Served | null): RequestListener =>
     createApp({
       handlers,
       special: serveSpecial(supervisor, sees, metrics, approvals),
-      authenticate: (token) => authenticate(sessions, operator, token),
+      authenticate,
       served,
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
@@ -116,12 +118,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     callers,
     sees,
     mustBeOpen,
-    requesterOf: async (request) => {
-      const token = bearerOf(request);
-      const requester = token === null ? null : await authenticate(sessions, operator, token);
-      if (requester === null) throw new Unauthorized("a valid token is needed");
-      return requester;
-    },
+    requesterOf: (request) => requesterOf(authenticate, request),
   });
   listening.server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head));
   const wanted = parseLoopback(config.gateway.listen ?? "");
@@ -156,7 +153,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   };
 }
 
-async function authenticate(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
+async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
   if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
   return session === null

@@ -1,4 +1,4 @@
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Callers } from "./callers.js";
 
@@ -62,6 +62,6 @@ export async function settleRuns(
 
 /** A store that cannot be read keeps nobody from leaving: then closing sees to whatever is held. */
 async function openRuns(supervisor: Supervisor): Promise<readonly RunRecord[]> {
-  const states = ["starting", "running", "exiting"] as const;
+  const states = OPEN_STATES;
   return supervisor.listRuns({ ownerInstanceId: supervisor.instanceId, states }).catch(() => []);
 }

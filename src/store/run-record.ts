@@ -17,7 +17,9 @@ export function isSame(one: ProcessIdentity | null, other: ProcessIdentity | nul
   );
 }
 
-export type RunStateName = "starting" | "running" | "exiting" | "exited";
+/** Every state but the last. */
+export const OPEN_STATES = ["starting", "running", "exiting"] as const;
+export type RunStateName = (typeof OPEN_STATES)[number] | "exited";
 export type RunKind = "task" | "service";
 export type RunIo = "pipe" | "pty";
 export type OnEscape = "fail" | "sweep";
@@ -106,6 +108,8 @@ export interface ServiceFacts {
   /** When one of its processes was first seen to listen there. */
   readonly readyAt: number | null;
 }
+
+export const NO_DEADLINES: RunDeadlines = { overallMs: null, noOutputMs: null };
 
 export const NO_LIMITS: RunLimits = { memoryBytes: null, pids: null, cpus: null };
 

@@ -2,7 +2,7 @@ import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
-import { NO_LIMITS, type RunRecord } from "../store/run-record.js";
+import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import { adopt, boundaryOf } from "./adopt.js";
 import type { AdoptedProcess, AdoptOptions } from "./api.js";
@@ -72,7 +72,7 @@ async function memberOf(
   const [evidence] = await host.inspect([pid]);
   if (evidence === undefined || !evidence.alive) throw new NotOurs(pid, "there is no such process");
   const { bootId, pidNamespace } = host.machine;
-  const records = (await store.listRuns({ states: ["starting", "running", "exiting"] })).filter(
+  const records = (await store.listRuns({ states: OPEN_STATES })).filter(
     (record) => record.bootId === bootId && record.pidNamespace === pidNamespace,
   );
   const belonging = await findBelonging(evidence, records, (wanted) => host.inspectBoundaries(wanted));
@@ -142,7 +142,7 @@ async function recordService(
     originInstanceId: parent.originInstanceId,
     ownerInstanceId: context.instanceId,
     leaseEpoch: FIRST_EPOCH,
-    deadlines: { overallMs: null, noOutputMs: null },
+    deadlines: NO_DEADLINES,
     policy: { ...parent.policy, onEscape: "sweep", onOrphan: "adopt", callerBound: false },
     limits: NO_LIMITS,
     createdAt: context.clock.wall(),

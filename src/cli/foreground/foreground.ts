@@ -7,7 +7,7 @@ import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.j
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { conclude, pipeClosed } from "./conclude.js";
+import { conclude } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
 import { Outlet, type OutletFailed } from "./outlet.js";
@@ -86,7 +86,7 @@ async function tell(record: RunRecord, out: Outlet, say: (message: string) => vo
   } catch (error) {
     const { gone, message } = error as OutletFailed;
     if (!gone) say(`${message}; the record of ${record.runId} is not there`);
-    return gone ? pipeClosed : exitCodes.failure;
+    return gone ? exitCodes.readerGone : exitCodes.failure;
   }
 }
 

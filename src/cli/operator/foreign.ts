@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import { readFile, readlink } from "node:fs/promises";
 import { inspect } from "../../anchor/inspect.js";
 import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.js";
@@ -137,7 +138,7 @@ async function belongings(processes: readonly MarkedProcess[]): Promise<Readonly
   if (observatory === null || processes.length === 0) return found;
   const { host, directory } = observatory;
   await using store = await openSqliteStoreForReading(directory.storePath);
-  const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+  const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   for (const live of await host.inspect(processes.map(({ identity }) => identity))) {
     const belonging = await findBelonging(live, records, (paths) => host.inspectBoundaries(paths));
     if (belonging !== null && belonging.role !== "claims")

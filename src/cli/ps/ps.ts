@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { RunKind, RunRecord } from "../../store/run-record.js";
+import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
@@ -66,7 +66,7 @@ async function look(
   kind: RunKind | undefined,
 ): Promise<readonly Shown[]> {
   const open = await store.listRuns({
-    states: ["starting", "running", "exiting"],
+    states: OPEN_STATES,
     labels,
     ...(hidden ? {} : { hidden: false }),
   });
