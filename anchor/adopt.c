@@ -17,9 +17,19 @@
 #define MOVE_ROUNDS 64
 #define CHECK_EVERY_MS 5000
 
+/* What ADOPT says, copied: the look for the process may tell of a death, and drop the connection that the frame is in. */
+struct request {
+  char id[sizeof((struct served *)0)->id], key[sizeof((struct served *)0)->key];
+  bool complete;
+  uint64_t grace;
+  struct identity root;
+};
+
+static const char headless[] = "the first thread of a process in it has ended: the kernel does not move such a process to another cgroup";
+
 static struct served *free_slot(void) {
   for (int i = 0; i < RUNS_MAX; i++)
-    if (!runs[i].active) return &runs[i];
+    if (!runs[i].active && !runs[i].given_up) return &runs[i];
   return NULL;
 }
 
@@ -37,18 +47,25 @@ static bool open_member(const struct identity *wanted, struct member *out) {
 /* The process and everybody below it, in `members`; 0 when it has ended. Its own handle stays open. */
 static long collect_below(const struct member *root) {
   members[0] = *root;
+  if (!os_refresh(&members[0]) || tree_dead(&members[0])) return 0;
   members[0].handle = -1; /* not to be closed with the others */
-  struct member look = *root;
-  if (!os_refresh(&look) || tree_dead(&look)) return 0;
   long count = os_descendants(root, members + 1, tree_max() - 1, NULL, 0);
   return count < 0 ? 0 : 1 + count;
+}
+
+/* EOWNERDEAD: its first thread stays in the old cgroup, and all of it is counted there. */
+static int why_not(const struct boundary *from, long count) {
+  if (count == 0) return ESRCH;
+  for (long i = 0; i < count; i++)
+    if (members[i].state == 'Z' && !tree_dead(&members[i]) && os_boundary_holds(from, members[i].id.pid)) return EOWNERDEAD;
+  return 0;
 }
 
 /* Until a look finds nobody who is not there yet. Who had left the run's cgroup before stays where he is. */
 static bool move_all(const struct boundary *from, const struct boundary *to, const struct member *root) {
   for (int round = 0; round < MOVE_ROUNDS; round++) {
     long count = collect_below(root), moved = 0;
-    int error = count == 0 ? ESRCH : 0;
+    int error = why_not(from, count);
     for (long i = 0; i < count && error == 0; i++) {
       if (!os_boundary_holds(from, members[i].id.pid)) continue;
       moved++;
@@ -91,14 +108,8 @@ static void know(const struct member *root) {
   }
 }
 
-static uint64_t milliseconds(const struct frame *frame, uint8_t tag, uint64_t otherwise) {
-  uint64_t n = otherwise;
-  frame_number(frame, tag, &n);
-  return n;
-}
-
 /* A run that has no output and no input of its own, and needs no owner. */
-static void describe(const struct served *parent, const struct frame *frame, const struct member *root) {
+static void describe(const struct served *parent, const struct request *request, const struct member *root) {
   uint64_t now = os_now_ms();
   memcpy(run.instance, parent->instance, sizeof run.instance);
   run.launcher = parent->launcher;
@@ -106,7 +117,7 @@ static void describe(const struct served *parent, const struct frame *frame, con
   run.policy = parent->policy;
   run.policy.service = run.policy.sweep_escapes = true;
   run.policy.overall = run.policy.no_output = 0;
-  run.policy.grace = milliseconds(frame, T_GRACE_MS, parent->policy.grace);
+  run.policy.grace = request->grace;
   run.adopted = run.executed = run.gate_used = run.ready = true;
   run.phase = RUNNING;
   run.child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
@@ -118,13 +129,13 @@ static void describe(const struct served *parent, const struct frame *frame, con
 }
 
 /* False and errno: nothing has changed. */
-static bool adopt(struct served *parent, struct served *slot, const struct frame *frame, const struct member *root) {
+static bool adopt(struct served *parent, struct served *slot, const struct request *request, const struct member *root) {
   begin_serving(slot);
-  bool ok = frame_text(frame, T_RUN_ID, run.id, sizeof run.id) && frame_text(frame, T_KEY, run.key, sizeof run.key) && strlen(run.key) >= 32 &&
-            strchr(run.id, '/') == NULL && run.id[0] != '.' && run.id[0] != 0;
   errno = EINVAL;
-  if (!ok) return false;
-  describe(parent, frame, root);
+  if (!request->complete) return false;
+  memcpy(run.id, request->id, sizeof run.id);
+  memcpy(run.key, request->key, sizeof run.key);
+  describe(parent, request, root);
   bool bounded = parent->boundary.cgroup >= 0;
   if (bounded) os_boundary_open(&run.boundary, cgroups_of_runs, run.id, "");
   else memcpy(run.boundary.note, parent->boundary.note, sizeof run.boundary.note);
@@ -135,7 +146,7 @@ static bool adopt(struct served *parent, struct served *slot, const struct frame
     errno = error;
     return false;
   }
-  streams_open(frame);
+  streams_open(&(struct frame){0});
   if (!save_facts() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
     remove_directory();
     return false;
@@ -154,17 +165,32 @@ static void undo(void) {
   errno = error;
 }
 
+static struct request read_request(const struct frame *frame) {
+  struct request request = {.grace = run.policy.grace};
+  uint64_t pid = 0;
+  frame_number(frame, T_ROOT_PID, &pid);
+  request.root.pid = (pid_t)pid;
+  frame_number(frame, T_ROOT_START, &request.root.start);
+  frame_number(frame, T_ROOT_UNIQUE, &request.root.unique);
+  frame_number(frame, T_GRACE_MS, &request.grace);
+  request.complete = frame_text(frame, T_RUN_ID, request.id, sizeof request.id) && frame_text(frame, T_KEY, request.key, sizeof request.key) &&
+                     strlen(request.key) >= 32 && strchr(request.id, '/') == NULL && request.id[0] != '.' && request.id[0] != 0;
+  return request;
+}
+
+static bool ends(struct connection *connection) {
+  bool over = run.phase != RUNNING || run.stop.set || run.leader_done;
+  if (over) refuse(connection, "adopt-phase", "the run is not running, or is about to end");
+  return over;
+}
+
 void adopt_asked(struct connection *connection, const struct frame *frame) {
   struct served *parent = serving, *slot = free_slot();
-  uint64_t pid = 0;
-  struct identity wanted = {0};
+  const struct request request = read_request(frame);
   struct member root;
-  frame_number(frame, T_ROOT_PID, &pid);
-  wanted.pid = (pid_t)pid;
-  frame_number(frame, T_ROOT_START, &wanted.start);
-  frame_number(frame, T_ROOT_UNIQUE, &wanted.unique);
-  if (run.phase != RUNNING || run.stop.set || run.leader_done) {
-    refuse(connection, "adopt-phase", "the run is not running, or is about to end");
+  if (ends(connection)) return;
+  if (os_limited()) {
+    refuse(connection, "adopt-limited", "the run has limits, which cannot be divided");
     return;
   }
   if (run.boundary.cgroup < 0 && strcmp(os_strength(), "number") == 0) {
@@ -175,22 +201,24 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
     refuse(connection, "adopt-many", "this anchor serves as many runs as it can");
     return;
   }
-  if (wanted.pid == run.child.id.pid || !open_member(&wanted, &root)) {
+  if (request.root.pid == run.child.id.pid || !open_member(&request.root, &root)) {
     refuse(connection, "adopt-member", "it is no process of this run, or its first one");
     return;
   }
-  if (!adopt(parent, slot, frame, &root)) {
+  if (connection->fd < 0 || ends(connection)) { /* the look has told */
+    os_close(&root);
+    return;
+  }
+  if (!adopt(parent, slot, &request, &root)) {
     undo();
     int error = errno;
     os_close(&root);
     serving = parent;
-    refuse(connection, "adopt-failed", strerror(error));
+    refuse(connection, "adopt-failed", error == EOWNERDEAD ? headless : strerror(error));
     return;
   }
-  char id[sizeof run.id];
-  memcpy(id, run.id, sizeof id);
   serving = parent;
   struct out out = connection_out(connection, F_ADOPTED);
-  out_text(&out, T_RUN_ID, id);
+  out_text(&out, T_RUN_ID, request.id);
   connection_send(connection, &out);
 }

@@ -47,10 +47,17 @@ static bool is_known(const struct served *served, pid_t pid) {
   return false;
 }
 
-/* Of another run that was adopted out of this one, with all that is below. */
+/* Nobody is below us but this run's. */
+static bool alone(void) {
+  for (struct served *other = runs; other < runs + RUNS_MAX; other++)
+    if (other != serving && (other->active || other->given_up)) return false;
+  return true;
+}
+
+/* Of another run that was adopted out of this one, with all that is below; or one that was given up. */
 static bool is_anothers(pid_t pid) {
   for (struct served *other = runs; other < runs + RUNS_MAX; other++) {
-    if (!other->active || !other->adopted || other == serving) continue;
+    if (!(other->active ? other->adopted : other->given_up) || other == serving) continue;
     if (other->boundary.cgroup >= 0 && os_boundary_holds(&other->boundary, pid)) return true;
     if (is_known(other, pid) && (run.boundary.cgroup < 0 || !os_boundary_holds(&run.boundary, pid))) return true;
   }
@@ -90,9 +97,9 @@ long collect(int signal) {
   struct member me;
   os_self(&me);
   bury(); /* a storm dies as fast as it is born: unburied, it would take every number of the machine */
-  bool alone = runs_active() == 1;
+  bool others = runs_active() > 1; /* of the last one is everybody, but who was given up */
   long max = tree_max();
-  long count = run.adopted && !alone ? collect_known(max, signal) : os_descendants(&me, members, max, alone ? NULL : is_anothers, signal);
+  long count = run.adopted && others ? collect_known(max, signal) : os_descendants(&me, members, max, alone() ? NULL : is_anothers, signal);
   if (count < 0) count = 0;
   long known = count, more = os_boundary_members(&run.boundary, members + count, max - count);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
@@ -190,11 +197,11 @@ static int wait_any(siginfo_t *info, struct rusage *usage, int options) {
 static struct served *run_of(pid_t pid) {
   struct served *otherwise = NULL;
   for (struct served *each = runs; each < runs + RUNS_MAX; each++) {
-    if (!each->active) continue;
-    if (each->child.id.pid == pid && !each->leader_done) return each;
+    if (!each->active && !each->given_up) continue;
+    if (each->active && each->child.id.pid == pid && !each->leader_done) return each;
     for (long i = 0; i < each->known_count; i++)
       if (each->known[i].pid == pid) return each;
-    if (otherwise == NULL) otherwise = each;
+    if (otherwise == NULL && each->active) otherwise = each;
   }
   return otherwise;
 }
@@ -210,7 +217,7 @@ static bool bury_some(void) {
     if (info.si_pid == 0) return false;
     serving = run_of(info.si_pid);
     run.more_to_reap = i == REAP_ROUND - 1;
-    if (info.si_pid == run.child.id.pid && !run.leader_done) {
+    if (run.active && info.si_pid == run.child.id.pid && !run.leader_done) {
       note_leader(&info);
       run.settle_at = os_now_ms() + run.policy.settle;
       if (os_only_child(info.si_pid)) {
@@ -261,7 +268,7 @@ void reap(void) {
   for (serving = runs; serving < runs + RUNS_MAX; serving++) {
     if (!run.active) continue;
     if (run.leader_gone) note_leader_gone();
-    if (runs_active() > 1 && !run.empty && (run.leader_done || run.terminating)) run.empty = nobody_left();
+    if (!alone() && !run.empty && (run.leader_done || run.terminating)) run.empty = nobody_left();
   }
   serving = before;
 }
@@ -344,7 +351,7 @@ static void report_survivors(long count) {
 static void begin_termination(uint64_t now) {
   run.terminating = true;
   run.phase = EXITING;
-  os_prefer_us();
+  os_prefer_us(true);
   run.kill_at = now + run.policy.grace;
   run.sweep_at = run.kill_at;
   run.report_at = run.kill_at + run.policy.kill_report;
@@ -524,36 +531,54 @@ bool request_abandon(const char *actor, const char *request) {
 static void give_up_survivors(uint64_t now) {
   if (now < run.save_at) return;
   if (!run.abandon.done) {
-    if (runs_active() > 1) run.empty = nobody_left();
+    if (!alone()) run.empty = nobody_left();
     long count = collect(0);
     run.abandon.asked = run.abandon.done = !run.empty;
     if (run.abandon.done) run.residue_count = 0;
     for (long i = 0; run.abandon.done && i < count; i++)
       if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), true);
+    if (run.abandon.done && run.known == NULL) run.known = reserve(KNOWN_SIZE);
+    if (run.abandon.done) remember(count);
     tree_release(count);
     if (!run.abandon.done) return;
-    for (int i = 0; i < 2; i++) {
-      run.streams[i].spool.unbounded = true;
-      run.streams[i].retry_at = now;
-      if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
-    }
+    streams_drain(now);
   }
   finish(now);
 }
 
+static void forget(struct served *served) {
+  os_boundary_remove(&served->boundary);
+  if (served->known != NULL) give_back(served->known, KNOWN_SIZE);
+  served->known_count = 0;
+  served->given_up = false;
+}
+
+/* Those of whom nobody is left; all of them when we leave. */
+static void forget_given_up(bool leaving) {
+  for (struct served *each = runs; each < runs + RUNS_MAX; each++) {
+    if (!each->given_up) continue;
+    bool left = !leaving && !os_boundary_empty(&each->boundary);
+    for (long i = 0; !leaving && i < each->known_count && !left; i++) left = is_known(each, each->known[i].pid);
+    if (!left) forget(each);
+  }
+}
+
 void leave(void) {
   char path[PATH_SIZE + 8];
-  os_boundary_remove(&run.boundary);
   snprintf(path, sizeof path, "%s/sock", run.directory);
   unlink(path);
   run.active = false;
-  if (runs_active() == 0) exit(0);
+  run.given_up = run.abandon.done;
+  if (!run.given_up) forget(serving);
+  if (runs_active() == 0) {
+    forget_given_up(true);
+    exit(0);
+  }
   for (int i = 0; i < CONNECTIONS; i++) connection_drop(&run.connections[i]);
   int ends[] = {run.listener, run.dir, run.boundary_events, run.leader_handle, run.pty ? run.child.out : run.input.fd};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
     if (ends[i] >= 0) close(ends[i]);
-  if (run.known != NULL) give_back(run.known, KNOWN_SIZE);
-  run.known_count = 0;
+  streams_free();
 }
 
 /* Now and then, where only ancestry speaks: who has come since, while his parents still live. */
@@ -566,7 +591,7 @@ static void look_around(uint64_t now) {
     if (lives) os_close(&leader);
     if (!lives) reap();
   }
-  if (run.boundary.cgroup < 0 && runs_active() > 1) tree_release(collect(0));
+  if (run.boundary.cgroup < 0 && !alone()) tree_release(collect(0));
 }
 
 /* Somebody removed the run directory, or put another in its place: what was in it is lost and counted, the rest goes on. */
@@ -596,6 +621,7 @@ static void check_surroundings(uint64_t now) {
   struct stat st;
   run.check_at = now + CHECK_EVERY_MS;
   drop_speechless(now);
+  forget_given_up(false);
   if (run.told_end) return;
   renew_directory();
   snprintf(path, sizeof path, "%s/sock", run.directory);
@@ -634,14 +660,7 @@ void advance(uint64_t now) {
   if (!run.empty || !run.leader_done) return;
   if (run.drain_until == 0) {
     run.drain_until = now + run.policy.drain;
-    /* Nobody writes any more: what is left fits into kernel buffers, and must not wait for a slow reader. */
-    run.streams[0].spool.unbounded = run.streams[1].spool.unbounded = true;
-    if (run.child.slave >= 0) close(run.child.slave);
-    run.child.slave = -1;
-    for (int i = 0; i < 2; i++) {
-      run.streams[i].retry_at = now;
-      if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
-    }
+    streams_drain(now);
   }
   if ((streams_ended() || now >= run.drain_until) && now >= run.save_at) finish(now);
   else save_leader(); /* the drain takes time: should we die in it, the status is known */

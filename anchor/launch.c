@@ -162,6 +162,7 @@ static int become_anchor(int connection, const char *run_id) {
   if (dup2(connection, 3) < 0) return 1;
   os_close_above(3);
   if (!os_init()) return 1;
+  os_prefer_us(false); /* the launcher may be cleaning up after another one */
   show_as(run_id);
   return run_mode(run_id, directory, 3, have_cgroup ? runs_cgroup : NULL, note, true);
 }
@@ -300,7 +301,7 @@ static bool clean_up(uint64_t now) {
   struct boundary boundary;
   /* Counted on the bare list, zombies included: of a tree that keeps moving, one is always on it until we wait for it. */
   if (!any_lost() && os_count_children(is_anchor) == 0) return false;
-  os_prefer_us();
+  os_prefer_us(true);
   long left = collect_residue(0); /* counted before they are killed: for the record */
   tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
@@ -330,7 +331,9 @@ static bool clean_up(uint64_t now) {
       i++;
     }
   }
-  return left != 0 || any_lost();
+  bool more = left != 0 || any_lost();
+  if (!more) os_prefer_us(false);
+  return more;
 }
 
 /* Nobody to serve, and nothing left but what does not die. */

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 #define CPU_PERIOD_US 100000
 #define AT_LIMIT (1024 * 1024) /* v1 keeps the peak of what it granted, and grants in batches; its fail counter may stay 0 */
 #define LIST_SIZE (64 * 1024)
+#define ROOM_TRIES 5
+#define ROOM_PAUSE_MS 10
 
 static const struct {
   const char *controller, *file, *v1_file;
@@ -127,13 +130,23 @@ static bool make_room(const char *here, const char *sup, pid_t supervisor) {
   if (is_service(here) || slurp(path, text, sizeof text) < 0) return false;
   for (int moving = 0; moving < 2; moving++) {
     char *at = text, *end;
-    for (long pid; (pid = strtol(at, &end, 10)) > 0; at = end) {
+    for (long pid; pid = strtol(at, &end, 10), end != at; at = end) { /* 0: one of another pid namespace */
       if (moving == 0 && pid != supervisor && pid != 1 && !same_program((pid_t)pid)) return errno = EBUSY, false;
       snprintf(number, sizeof number, "%ld", pid);
       if (moving == 1 && !write_in(sup, "cgroup.procs", number) && errno != ESRCH) return false;
     }
   }
   return true;
+}
+
+/* Who is forked while we look is there again, or not yet what it will be: so a few times. */
+static bool hand_out(const char *here, const char *word, const char *sup, pid_t supervisor) {
+  for (int tries = 0; tries < ROOM_TRIES; tries++) {
+    if (make_room(here, sup, supervisor) && write_in(here, "cgroup.subtree_control", word)) return true;
+    if (errno != EBUSY || is_service(here)) return false;
+    (void)poll(NULL, 0, ROOM_PAUSE_MS);
+  }
+  return errno = EBUSY, false;
 }
 
 /* From where we came down to where the runs are. */
@@ -150,7 +163,7 @@ static bool enable(const char *directory, int kind, pid_t supervisor, char *why,
   for (int i = 0; i < 3; i++) {
     if (i < 2 && has_controller(chain[i + 1], kinds[kind].controller)) continue;
     if (write_in(chain[i], "cgroup.subtree_control", word)) continue;
-    if (i == 0 && errno == EBUSY && make_room(chain[0], sup, supervisor) && write_in(chain[0], "cgroup.subtree_control", word)) continue;
+    if (i == 0 && errno == EBUSY && hand_out(chain[0], word, sup, supervisor)) continue;
     const char *busy = is_service(chain[i]) ? "the unit needs DelegateSubgroup=holdfast-gateway (systemd 254)"
                                             : "it has other processes in it, so it cannot hand out controllers";
     snprintf(why, size, "%s: %.120s: %s", kinds[kind].controller, chain[i], errno == EBUSY ? busy : strerror(errno));
@@ -211,6 +224,12 @@ bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS
     return errno = ENOTSUP, false; /* the reason is in words: a number such as EACCES would be taken for the command's */
   }
   return true;
+}
+
+bool os_limited(void) {
+  for (int kind = 0; kind < LIMITS; kind++)
+    if (asked[kind] > 0) return true;
+  return false;
 }
 
 bool limits_join(void) {

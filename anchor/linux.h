@@ -20,6 +20,13 @@ void remove_tree(int dir);
 bool cgroup_own(char *out, size_t size);
 /* Where a recorded cgroup is mounted. */
 bool cgroup_directory(const char *recorded, char *out, size_t size);
+bool still_alive(int handle);
+/* Ours as they are now; how many. Kept until the next walk. */
+int walk_ancestors(const pid_t **out);
+/* Numbers in a text; how many. Kept until the next list, of children too. */
+long listed_pids(const char *text, const pid_t **out);
+/* Limits and priority that we were started with, for whom we start. */
+void as_we_were_started(void);
 /* What its number says now is about the same process as before. */
 bool still_itself(const struct member *member);
 

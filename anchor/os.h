@@ -157,6 +157,8 @@ bool os_limits_place(enum limit kind, const char *runs, char *out, size_t size);
 const char *os_limits_look(enum limit kind, char *where, size_t size);
 /* Its controller. */
 const char *os_limit_name(enum limit kind);
+/* Our run has a limit: what is taken out of it would leave that behind. */
+bool os_limited(void);
 /* "memory" (a process was killed at the limit), "pids" (a fork was refused) or NULL. */
 const char *os_limit_hit(const struct boundary *boundary);
 void os_usage(const struct boundary *boundary, struct usage *usage);
@@ -193,9 +195,9 @@ enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *b
 void os_dismiss(struct child *child);
 /* No child but this one: when it is a zombie, the tree below us is empty. */
 bool os_only_child(pid_t pid);
-/* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Children get neither. */
+/* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Commands get neither. */
 void os_protect_us(void);
-/* Win the CPU in a fork storm, where we may. */
-void os_prefer_us(void);
+/* Win the CPU in a fork storm, where we may; or be as before. */
+void os_prefer_us(bool on);
 
 #endif

@@ -72,7 +72,7 @@ struct residue {
 };
 
 struct served {
-  bool active;
+  bool active, given_up; /* given up: abandoned and over, while the anchor goes on; `boundary` and `known` still tell whose they are */
   char id[64], instance[64], key[80], directory[PATH_SIZE], instance_directory[PATH_SIZE];
   int dir;
   int listener;
@@ -138,6 +138,9 @@ void stream_read(struct stream *stream);
 void streams_settle(uint64_t now);
 bool streams_ended(void);
 void streams_abandon(void);
+void streams_drain(uint64_t now);
+/* Its memory and files; its ends are closed. */
+void streams_free(void);
 void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
 void input_close_at(uint64_t offset);
 bool input_wants_write(void);

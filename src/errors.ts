@@ -157,6 +157,15 @@ export class NotOurs extends HoldfastError {
   }
 }
 
+/** A process of a run cannot become a service of its own now. */
+export class NotAdopted extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOT_ADOPTED", `nothing was adopted out of run ${runId}, and nothing was changed: ${why}`);
+    this.runId = runId;
+  }
+}
+
 /** What was asked for is not there; or the one who asks may not see it, which looks the same. */
 export class NotFound extends HoldfastError {
   constructor(what: string) {
@@ -209,6 +218,16 @@ export class InsideRun extends HoldfastError {
     super(
       "INSIDE_RUN",
       `a gateway is not ${verb} from inside a run, which it would end with; nothing was done. Do it outside, or let the command's own process supervise: holdfast run --in-process`,
+    );
+  }
+}
+
+/** A session's token was about to do what only the operator may. */
+export class OperatorOnly extends HoldfastError {
+  constructor(what: string) {
+    super(
+      "OPERATOR_ONLY",
+      `only the operator may ${what}, and HOLDFAST_TOKEN acts for a session; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator`,
     );
   }
 }

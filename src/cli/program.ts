@@ -2,6 +2,7 @@ import { Command, CommanderError } from "commander";
 import { packageVersion } from "../anchor/package-version.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
+import { addHelpCommand } from "./commands/help.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import {
   addAttachCommand,
@@ -17,6 +18,7 @@ import { addRunsCommand } from "./commands/runs.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
+import { print } from "./runs/print.js";
 
 /** Given to every command: what `holdfast` will exit with. */
 export type Finish = (code: number) => void;
@@ -28,13 +30,26 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
     code = finished;
   });
   try {
-    await program.parseAsync([...argv]);
+    await program.parseAsync(upToUnknown(program, argv));
     return code;
   } catch (error) {
     // Help and version end here too, with 0.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
     throw error;
   }
+}
+
+/** What is said after a command that there is not belongs to nobody: its --help, too, is no help. */
+function upToUnknown(program: Command, argv: readonly string[]): string[] {
+  let command = program;
+  for (const [at, word] of argv.entries()) {
+    if (at < 2) continue;
+    if (command.commands.length === 0 || word.startsWith("-")) break;
+    const next = command.commands.find((each) => each.name() === word);
+    if (next === undefined) return argv.slice(0, at + 1);
+    command = next;
+  }
+  return [...argv];
 }
 
 type Adder = (program: Command, finish: Finish) => void;
@@ -74,6 +89,7 @@ export function buildProgram(finish: Finish): Command {
     .enablePositionalOptions()
     .exitOverride()
     .configureOutput({
+      writeOut: print,
       outputError: (text, write) => write(`${line(oneLine(text), "red")}\n`),
     })
     .addHelpText(
@@ -84,8 +100,9 @@ export function buildProgram(finish: Finish): Command {
     program.commandsGroup(heading);
     for (const add of adders) add(program, finish);
   }
-  // In the last group: it goes where the group is that was named before it.
-  program.helpCommand("help [command]", "print help for a command");
+  for (const { commands } of [program, ...program.commands])
+    for (const each of commands) each.helpCommand(false);
+  addHelpCommand(program);
   return program;
 }
 

@@ -1,14 +1,15 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { BadInput } from "../errors.js";
 import { nearMatches } from "../output/near-matches.js";
 import { execRulesSchema } from "../sessions/exec-rule-schema.js";
+import { BadConfig } from "../store/bad-config.js";
 import { configPath, readConfigFile } from "../store/config-file.js";
 import { parseToml } from "../store/config-toml.js";
 import { ADDRESS, isAddress, labelOf } from "../store/postgres/target.js";
 import { VISIBILITIES } from "../store/session-record.js";
 import { lineOf } from "./config-line.js";
+import { inWords, keyOf } from "./config-problem.js";
 import { parseLoopback } from "./server/loopback.js";
 
 const variable = z
@@ -126,32 +127,37 @@ export async function readConfig(path: string = configPath()): Promise<Config> {
 }
 
 export function parseConfig(text: string, path: string): Config {
-  return checkConfig(parseToml(text, path), ({ path: at }) => {
-    const line = lineOf(text, at);
-    return line === null ? path : `${path}, line ${line}`;
-  });
+  return checkConfig(parseToml(text, path), (at) => placeInFile(text, path, at));
 }
 
-/** `place` says where a value that cannot be used was written. */
-export function checkConfig(
-  raw: unknown,
-  place: (at: { readonly path: readonly PropertyKey[] }) => string,
-): Config {
+/** Where a value was written; `line`: of the file, if it was there. */
+export interface Place {
+  readonly line: number | null;
+  readonly text: string;
+}
+
+export function placeInFile(text: string, path: string, at: readonly PropertyKey[]): Place {
+  const line = lineOf(text, at);
+  return { line, text: line === null ? path : `${path}, line ${line}` };
+}
+
+export function checkConfig(raw: unknown, place: (at: readonly PropertyKey[]) => Place): Config {
   const parsed = schema.safeParse(raw);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.flatMap((issue) =>
+  const found = parsed.error.issues.flatMap((issue) =>
     issue.code === "unrecognized_keys"
-      ? issue.keys.map((key) => {
-          const at = [...issue.path, key];
-          return `${place({ path: at })}: ${at.join(".")} is no setting${suggestion(issue.path, key)}`;
-        })
-      : [`${place(issue)}: ${issue.path.join(".") || "the file"}: ${plain(issue.message)}`],
+      ? issue.keys.map((key) => ({
+          at: [...issue.path, key],
+          message: `is no setting${suggestion(issue.path, key)}`,
+        }))
+      : [{ at: issue.path, message: inWords(issue, raw) }],
   );
-  throw new BadInput("config", `${issues.join("; ")}. Nothing was changed`);
-}
-
-function plain(message: string): string {
-  return message.endsWith("received undefined") ? "is missing" : message;
+  const problems = found.map(({ at, message }) => ({ line: place(at).line, key: keyOf(at), message }));
+  const sentences = found.map(
+    ({ at, message }) =>
+      `${place(at).text}: ${keyOf(at) || "the file"}${/^(is|must) /.test(message) ? "" : ":"} ${message}`,
+  );
+  throw new BadConfig(problems, `${sentences.join("; ")}. Nothing was changed`);
 }
 
 function suggestion(table: readonly PropertyKey[], key: string): string {

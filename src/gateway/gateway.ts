@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../store/run-record.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, StateUnusable } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
@@ -55,7 +56,10 @@ export interface Gateway {
   readonly ready: Promise<void>;
   /** Resolves when somebody has asked it to stop, over the API. */
   readonly asked: Promise<void>;
-  /** See to the runs as told, then let go of everything. What is left stays with its anchors, for the next gateway. */
+  /**
+   * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
+   * anchors, for the next gateway.
+   */
   stop(policy?: StopPolicy): Promise<void>;
 }
 
@@ -109,7 +113,7 @@ export async function openGateway({
     if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
   };
   const held = async (): Promise<number> => {
-    const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
+    const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
     return (await supervisor.listRuns(open).catch(() => [])).length;
   };
   let stopped = false;
@@ -128,14 +132,14 @@ export async function openGateway({
     supervisor,
     ready,
     asked: office.asked,
-    stop: async (policy = { runs: "leave", waitMs: 0 }) => {
+    stop: async (policy) => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
       stopped = true;
       const ended = rounds.end();
-      await office.settle(policy);
+      await office.settling.settle(policy);
       const left = await held();
       await office[Symbol.asyncDispose]();
-      await supervisor.close({ leaveRuns: policy.runs !== "terminate" });
+      await supervisor.close({ leaveRuns: !office.settling.terminates });
       await ended;
       onNews({ type: "down", left });
     },
@@ -144,7 +148,7 @@ export async function openGateway({
 
 /** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
 async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
-  const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
+  const open = await supervisor.listRuns({ states: OPEN_STATES });
   for (const { runId, hiddenAt } of open) {
     if (hiddenAt === null || beingStopped.has(runId)) continue;
     beingStopped.add(runId);

@@ -2,13 +2,11 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { liveTrees } from "../anchor/live-trees.js";
 import type { NativeObserver } from "../anchor/native-host.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { EventTail } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
-
-const OPEN = ["starting", "running", "exiting"] as const;
 
 /** What Prometheus is told, counted from the durable events of all supervisors of the state directory since this gateway's start. */
 export class Metrics implements AsyncDisposable {
@@ -34,7 +32,7 @@ export class Metrics implements AsyncDisposable {
     this.#events = events;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
-    const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN] });
+    const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN_STATES] });
     const live = new Gauge({
       name: "holdfast_runs",
       help: "open runs, by state",
@@ -42,7 +40,8 @@ export class Metrics implements AsyncDisposable {
       registers: [this.#registry],
       collect: async () => {
         const runs = await open();
-        for (const state of OPEN) live.set({ state }, runs.filter((run) => run.state === state).length);
+        for (const state of OPEN_STATES)
+          live.set({ state }, runs.filter((run) => run.state === state).length);
       },
     });
     const processes = new Gauge({

@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
@@ -14,8 +15,8 @@ import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
-import { SupervisorClosed, Unauthorized } from "../errors.js";
-import { bearerOf, createApp } from "./server/app.js";
+import { SupervisorClosed } from "../errors.js";
+import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
 import { listenLocally } from "./server/listen.js";
@@ -23,7 +24,7 @@ import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } 
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
 import { Screens } from "./screens.js";
-import { settleRuns, type StopPolicy, type Stopping } from "./stop.js";
+import { Settling } from "./settling.js";
 
 export interface OfficeParts {
   readonly home: string;
@@ -42,8 +43,7 @@ export interface OfficeParts {
 /** Where a gateway is asked: its API, with who may ask what. */
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
-  /** Once; a stop that was asked for over the API has settled them already. */
-  settle(policy: StopPolicy): Promise<Stopping>;
+  readonly settling: Settling;
   /** Forget sessions that were closed, and questions that were answered, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
 }
@@ -67,9 +67,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let tcp: LoopbackListening | null = null;
-  let settling: Promise<Stopping> | null = null;
-  const settle = (policy: StopPolicy): Promise<Stopping> =>
-    (settling ??= settleRuns(supervisor, callers, policy));
+  const settling = new Settling(supervisor, callers);
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
   };
@@ -80,8 +78,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     callers,
     screens,
     sees,
-    mustBeOpen,
     gate: { sessions, approvals },
+    mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
       instanceId: supervisor.instanceId,
@@ -90,12 +88,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).length,
+      runs: (await supervisor.listRuns({ states: OPEN_STATES })).length,
       tier: null,
       listen: tcp?.address ?? null,
     }),
     stop: async (policy) => {
-      const done = await settle(policy);
+      const done = await settling.settle(policy);
       // After the answer is on its way.
       setTimeout(() => asked.resolve(), 10);
       return done;
@@ -107,11 +105,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const metrics = new Metrics(supervisor, events, observer);
   await metrics.start();
   const operator = await operatorToken(home);
+  const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const app = (served: Served | null): RequestListener =>
     createApp({
       handlers,
       special: serveSpecial(supervisor, events, sees, metrics, approvals),
-      authenticate: (token) => authenticate(sessions, operator, token),
+      authenticate,
       served,
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
@@ -122,12 +121,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     callers,
     sees,
     mustBeOpen,
-    requesterOf: async (request) => {
-      const token = bearerOf(request);
-      const requester = token === null ? null : await authenticate(sessions, operator, token);
-      if (requester === null) throw new Unauthorized("a valid token is needed");
-      return requester;
-    },
+    requesterOf: (request) => requesterOf(authenticate, request),
   });
   listening.server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head));
   const wanted = parseLoopback(config.gateway.listen ?? "");
@@ -142,7 +136,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   );
   return {
     asked: asked.promise,
-    settle,
+    settling,
     retain: async () => ({
       approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
       sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
@@ -163,7 +157,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   };
 }
 
-async function authenticate(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
+async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
   if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
   return session === null

@@ -1,7 +1,6 @@
 import { configPath, readConfigFile } from "../store/config-file.js";
 import { parseToml } from "../store/config-toml.js";
-import { checkConfig, sections, type Config } from "./config.js";
-import { lineOf } from "./config-line.js";
+import { checkConfig, placeInFile, sections, type Config } from "./config.js";
 
 export type Source = "flag" | "environment" | "file" | "default";
 
@@ -48,13 +47,12 @@ export function resolveSettings(text: string, path: string, flags: Flags, env: E
     raw[section] = { ...raw[section], [key]: valueOf(said) };
     sources.set(name, flags[name] === undefined ? "environment" : "flag");
   }
-  const config = checkConfig(raw, ({ path: at }) => {
+  const config = checkConfig(raw, (at) => {
     const [section = "", key = ""] = at.map(String);
     const source = sources.get(`${section}.${key}`);
-    if (source === "environment") return variableOf(section, key);
-    if (source === "flag") return `--${key}`;
-    const line = lineOf(text, at);
-    return line === null ? path : `${path}, line ${line}`;
+    if (source === "environment") return { line: null, text: variableOf(section, key) };
+    if (source === "flag") return { line: null, text: `--${key}` };
+    return placeInFile(text, path, at);
   });
   return { path, config, each: list(config, raw, sources) };
 }

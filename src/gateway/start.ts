@@ -8,7 +8,8 @@ import { createClient, type GatewayClient } from "./client.js";
 import { gatewaySocket } from "./server/listen.js";
 import { readOperatorToken } from "./server/requester.js";
 
-const MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
+/** The program itself. */
+export const MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
 
 /** What a gateway says that finds another at work. */
 const ANOTHER_RUNS = "already running";

@@ -1,4 +1,4 @@
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Callers } from "./callers.js";
 
@@ -18,11 +18,12 @@ export interface Stopping {
   readonly callers: number;
 }
 
-/** See to the runs before the gateway leaves. Services are left in any case but `terminate`. */
+/** See to the runs before the gateway leaves. Services are left in any case but `terminate`. Aborted, it drains no longer. */
 export async function settleRuns(
   supervisor: Supervisor,
   callers: Callers,
   { runs, waitMs }: StopPolicy,
+  signal: AbortSignal,
 ): Promise<Stopping> {
   const held = (await openRuns(supervisor)).flatMap((record) => {
     const run = supervisor.run(record.runId);
@@ -41,7 +42,8 @@ export async function settleRuns(
     const tasks = held.filter(({ record }) => record.kind === "task");
     let timer: NodeJS.Timeout | undefined;
     const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, waitMs);
+      timer = setTimeout(resolve, signal.aborted ? 0 : waitMs);
+      signal.addEventListener("abort", () => resolve(), { once: true });
     });
     const all = Promise.all(
       tasks.map(({ run }) =>
@@ -60,6 +62,6 @@ export async function settleRuns(
 
 /** A store that cannot be read keeps nobody from leaving: then closing sees to whatever is held. */
 async function openRuns(supervisor: Supervisor): Promise<readonly RunRecord[]> {
-  const states = ["starting", "running", "exiting"] as const;
+  const states = OPEN_STATES;
   return supervisor.listRuns({ ownerInstanceId: supervisor.instanceId, states }).catch(() => []);
 }

@@ -7,7 +7,19 @@ export interface ProcessIdentity {
   readonly uniqueId: string | null;
 }
 
-export type RunStateName = "starting" | "running" | "exiting" | "exited";
+/** Of one boot and pid namespace. */
+export function isSame(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
+  return (
+    one !== null &&
+    one.pid === other?.pid &&
+    one.startTime === other.startTime &&
+    one.uniqueId === other.uniqueId
+  );
+}
+
+/** Every state but the last. */
+export const OPEN_STATES = ["starting", "running", "exiting"] as const;
+export type RunStateName = (typeof OPEN_STATES)[number] | "exited";
 export type RunKind = "task" | "service";
 export type RunIo = "pipe" | "pty";
 export type OnEscape = "fail" | "sweep";
@@ -96,6 +108,8 @@ export interface ServiceFacts {
   /** When one of its processes was first seen to listen there. */
   readonly readyAt: number | null;
 }
+
+export const NO_DEADLINES: RunDeadlines = { overallMs: null, noOutputMs: null };
 
 export const NO_LIMITS: RunLimits = { memoryBytes: null, pids: null, cpus: null };
 

@@ -1,7 +1,8 @@
 import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
+import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
-import { BadInput, NotOurs, NotSteering } from "../errors.js";
-import { NO_LIMITS, type RunRecord } from "../store/run-record.js";
+import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
+import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import { adopt, boundaryOf } from "./adopt.js";
 import type { AdoptedProcess, AdoptOptions } from "./api.js";
@@ -18,6 +19,8 @@ import { plainText } from "./spawn-options.js";
 import { supervise } from "./supervise.js";
 
 const FIRST_EPOCH = 1;
+/** Only ancestry tells who belongs to a run, and only numbers who is who. */
+const WEAK = /^subreaper\b.*\+number$/;
 
 /**
  * A process of one of our runs, with all below it, becomes a service of its own: the record first, then its anchor, which
@@ -38,6 +41,7 @@ export async function adoptProcess(
       `${parentRecord.ownerInstanceId} holds it, not this supervisor`,
     );
   maySteer(parent);
+  mayDivide(parent);
   const live = await recordService(context, parentRecord, evidence);
   const { runId } = live.facts;
   try {
@@ -46,7 +50,7 @@ export async function adoptProcess(
     concludeFailure(live, { errno: 0, step: "adopt", message: text(error) });
     throw error;
   }
-  const link = await attach(live);
+  const link = await attach(live, parent.facts.runId);
   adopt(live, link, true);
   await commit(live, link, evidence);
   const at = context.clock.wall();
@@ -68,7 +72,7 @@ async function memberOf(
   const [evidence] = await host.inspect([pid]);
   if (evidence === undefined || !evidence.alive) throw new NotOurs(pid, "there is no such process");
   const { bootId, pidNamespace } = host.machine;
-  const records = (await store.listRuns({ states: ["starting", "running", "exiting"] })).filter(
+  const records = (await store.listRuns({ states: OPEN_STATES })).filter(
     (record) => record.bootId === bootId && record.pidNamespace === pidNamespace,
   );
   const belonging = await findBelonging(evidence, records, (wanted) => host.inspectBoundaries(wanted));
@@ -95,6 +99,19 @@ async function memberOf(
         pid,
         `it only carries the marker of ${record.runId}, which anybody can set; nothing was changed`,
       );
+  }
+}
+
+/** What the anchor would refuse, as far as it is known here: then there is nothing to record. */
+function mayDivide({ facts: { runId }, link, owner, state }: LiveRun): void {
+  const why = whyNot();
+  if (why !== null) throw new NotAdopted(runId, why);
+  function whyNot(): string | null {
+    if (link === null || !owner) return "its anchor does not answer now";
+    if (link.welcome.protocol < PROTOCOL) return "its anchor was started before an upgrade, and cannot do it";
+    if (WEAK.test(link.welcome.boundary.tier))
+      return "with neither cgroups nor process handles it could not be stopped apart from its run";
+    return state.name === "running" ? null : "the run is not running, or is about to end";
   }
 }
 
@@ -125,7 +142,7 @@ async function recordService(
     originInstanceId: parent.originInstanceId,
     ownerInstanceId: context.instanceId,
     leaseEpoch: FIRST_EPOCH,
-    deadlines: { overallMs: null, noOutputMs: null },
+    deadlines: NO_DEADLINES,
     policy: { ...parent.policy, onEscape: "sweep", onOrphan: "adopt", callerBound: false },
     limits: NO_LIMITS,
     createdAt: context.clock.wall(),
@@ -160,7 +177,7 @@ async function recordService(
 async function askAnchor(parent: LiveRun, runId: string, { identity }: ProcessEvidence): Promise<void> {
   while (parent.adopting !== null) await parent.adopting.promise.catch(() => undefined);
   if (parent.link === null || !parent.owner)
-    throw new NotSteering(parent.facts.runId, "its anchor does not answer now; nothing was changed");
+    throw new NotAdopted(parent.facts.runId, "its anchor does not answer now");
   const answered = deferred<void>();
   parent.adopting = answered;
   try {
@@ -171,7 +188,7 @@ async function askAnchor(parent: LiveRun, runId: string, { identity }: ProcessEv
   }
 }
 
-async function attach(live: LiveRun): Promise<AnchorLink> {
+async function attach(live: LiveRun, from: string): Promise<AnchorLink> {
   const { context, facts, journal } = live;
   let link: AnchorLink | null;
   try {
@@ -181,9 +198,9 @@ async function attach(live: LiveRun): Promise<AnchorLink> {
     throw error;
   }
   if (link !== null) return link;
-  const message = "its anchor has ended, or never heard of it; nothing was moved";
+  const message = "its anchor has ended, or never heard of it";
   concludeFailure(live, { errno: 0, step: "adopt", message });
-  throw new NotSteering(facts.runId, message);
+  throw new NotAdopted(from, message);
 }
 
 async function commit(

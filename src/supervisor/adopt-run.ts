@@ -1,14 +1,12 @@
 import type { AnchorLink, Welcome } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering } from "../errors.js";
-import type { RunDeadlines, RunRecord } from "../store/run-record.js";
+import { NO_DEADLINES, type RunRecord } from "../store/run-record.js";
 import type { AdoptOptions } from "./api.js";
 import { deferred } from "./deferred.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
 import { maySteer } from "./run.js";
 import { plainText } from "./spawn-options.js";
-
-const NO_DEADLINES: RunDeadlines = { overallMs: null, noOutputMs: null };
 
 /**
  * A task becomes a service: on record first, then for its anchor. Killed in between, whoever attaches next finds the

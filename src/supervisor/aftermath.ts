@@ -106,7 +106,10 @@ export async function endVerified(host: AnchorHost, traces: Traces): Promise<Ver
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
-  if (!rootAlive && (await isEmpty(host, cgroup, leaseId))) return CGROUP_EMPTY;
+  const empty = rootAlive ? null : await howEmpty(host, cgroup, leaseId);
+  // Nobody is there to be signalled; whoever was to take it away has died.
+  if (empty === "empty") await host.reap({ root: null, cgroup, leaseId: null, graceMs: 0 });
+  if (empty !== null) return CGROUP_EMPTY;
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,
@@ -115,7 +118,7 @@ export async function endVerified(host: AnchorHost, traces: Traces): Promise<Ver
   });
   if (!reaped.verified && reaped.emptiness === "unproven")
     // What has the root's number may be somebody else, while the run's cgroup is long gone.
-    return (await isEmpty(host, cgroup, leaseId))
+    return (await howEmpty(host, cgroup, leaseId)) !== null
       ? CGROUP_EMPTY
       : unproven(`nothing was signalled: ${reaped.why}`);
   const { killed, killMode, residue, survivors, emptiness } = reaped;
@@ -144,13 +147,17 @@ export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }
   return { path: boundary.cgroup, inode: boundary.cgroupInode };
 }
 
-/** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. */
-async function isEmpty(host: AnchorHost, cgroup: Boundary | null, leaseId: string): Promise<boolean> {
-  if (cgroup === null) return false;
+/** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. Null: not proven empty. */
+async function howEmpty(
+  host: AnchorHost,
+  cgroup: Boundary | null,
+  leaseId: string,
+): Promise<"empty" | "gone" | null> {
+  if (cgroup === null) return null;
   const [seen] = await host.inspectBoundaries([cgroup]);
-  if (seen !== "empty" && seen !== "gone") return false;
+  if (seen !== "empty" && seen !== "gone") return null;
   // Who has left it still carries the marker, unless he has dropped that too.
-  return leaseId === "" || (await host.markedBy([leaseId])).size === 0;
+  return leaseId === "" || (await host.markedBy([leaseId])).size === 0 ? seen : null;
 }
 
 async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {

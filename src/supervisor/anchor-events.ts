@@ -1,6 +1,6 @@
 import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { LeaseLost, NotSteering } from "../errors.js";
+import { LeaseLost, NotAdopted } from "../errors.js";
 import { heardKind } from "./adopt-run.js";
 import { noteStop } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
@@ -85,7 +85,7 @@ function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
 function onRefused(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {
   const { runId } = live.facts;
   if (live.adopting !== null && (code.startsWith("adopt-") || code === "unknown-frame"))
-    return live.adopting.reject(new NotSteering(runId, message));
+    return live.adopting.reject(new NotAdopted(runId, message));
   switch (code) {
     case "stale-epoch":
     case "not-owner":

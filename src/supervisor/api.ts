@@ -139,8 +139,8 @@ export interface Run {
   readonly survivors: readonly Survivor[];
   /** How long it has written nothing. */
   readonly idleMs: number;
-  /** Resolves when there is output at or after one of these offsets, or there will be none. */
-  changed(from: Readonly<Record<StreamName, number>>): Promise<void>;
+  /** Resolves when there is output at or after one of these offsets, or there will be none, or the signal aborts. */
+  changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void>;
   /** Resolves with the terminal record, once it is committed. */
   wait(): Promise<RunRecord>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */

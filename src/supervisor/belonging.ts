@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "../anchor/host.js";
-import type { ProcessIdentity, RunRecord } from "../store/run-record.js";
+import { isSame, type ProcessIdentity, type RunRecord } from "../store/run-record.js";
 import { cgroupOf } from "./aftermath.js";
 
 /** Which run a process belongs to, and what proves it. */
@@ -84,15 +84,6 @@ function isInside(found: string, recorded: string): boolean {
 
 function markerFacts(live: ProcessEvidence, { leaseId }: RunRecord): string[] {
   return leaseId !== "" && live.leaseId === leaseId ? [`it carries the run's marker ${leaseId}`] : [];
-}
-
-function isSame(recorded: ProcessIdentity | null, live: ProcessIdentity): boolean {
-  return (
-    recorded !== null &&
-    recorded.pid === live.pid &&
-    recorded.startTime === live.startTime &&
-    recorded.uniqueId === live.uniqueId
-  );
 }
 
 function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {

@@ -1,5 +1,5 @@
 import type { StopRequest } from "../anchor/host.js";
-import type { RunDeadlines } from "../store/run-record.js";
+import { NO_DEADLINES, type RunDeadlines } from "../store/run-record.js";
 import type { Clock, Timer } from "./clock.js";
 
 /** Longer timers fire at once (they are 32-bit); a countdown takes them in several steps. */
@@ -97,7 +97,7 @@ export class Deadlines {
 
   /** From here on only a cancel ends it. */
   lift(): void {
-    this.#limits = { overallMs: null, noOutputMs: null };
+    this.#limits = NO_DEADLINES;
     this.#overall?.disarm();
     this.#silence?.disarm();
   }

@@ -17,7 +17,9 @@ export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Pro
   const { clock } = context;
   const until = clock.now() + whole("timeoutMs", options.timeoutMs ?? defaults.readyTimeoutMs);
   const interrupted = aborted(options.signal);
-  const early = Promise.race([ended.promise, interrupted]);
+  // Nobody may be pausing when the run is let go of: that is no rejection of ours.
+  const over = ended.promise.catch(() => undefined);
+  const early = Promise.race([over, interrupted]);
   for (let pause: number = defaults.readyLookMs; ; pause = Math.min(pause * 1.5, defaults.readyLookMaxMs)) {
     const late = clock.now() >= until;
     if (live.service !== null && live.service.readyAt !== null)

@@ -53,11 +53,12 @@ class SupervisedRun implements Run {
     return this.#live.activity.idleMs;
   }
 
-  async changed(from: Readonly<Record<StreamName, number>>): Promise<void> {
+  async changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void> {
     const { ranges } = this.#live;
     const news = (): boolean =>
       ranges.ended || ranges.range("stdout").end > from.stdout || ranges.range("stderr").end > from.stderr;
-    for (let { version } = ranges; !news(); version = ranges.version) await ranges.changed(version);
+    for (let { version } = ranges; !news() && signal?.aborted !== true; version = ranges.version)
+      await ranges.changed(version, signal);
   }
 
   async wait(): Promise<RunRecord> {

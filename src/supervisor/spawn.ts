@@ -66,7 +66,9 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
     context.beginning.add(runId);
     try {
       const lease = await context.store.insertRun(plan.record(runId, leaseId), defaults.leaseMs);
-      return { live: supervise(context, factsOf(context, plan, spec, leaseId), lease), spec };
+      const live = supervise(context, factsOf(context, plan, spec, leaseId), lease);
+      if (spec.io === "pty") live.size = spec.size;
+      return { live, spec };
     } catch (error) {
       // Sixty random bits were taken: once is chance, and the next draw is as good.
       if (error instanceof RunExists && plan.runId === null) continue;

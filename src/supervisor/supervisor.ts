@@ -2,7 +2,7 @@ import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering, RunNotFound, SupervisorClosed } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
   AdoptedProcess,
@@ -34,7 +34,7 @@ import { readOutput } from "./output.js";
 import { awaitReady, endedUnready } from "./readiness.js";
 import { Left } from "./reconcile/left.js";
 import { addressOf } from "./reconcile/look.js";
-import { OPEN, reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
+import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
 import { missed } from "./regain.js";
 import { retain } from "./retain.js";
 import { runOf } from "./run.js";
@@ -263,7 +263,7 @@ class ComposedSupervisor implements Supervisor {
   /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
   async #withOthers(): Promise<number> {
     if (!this.#context.robbed) return 0;
-    const open = await this.#context.store.listRuns({ states: OPEN }).catch(() => null);
+    const open = await this.#context.store.listRuns({ states: OPEN_STATES }).catch(() => null);
     if (open === null) return 1;
     return open.filter(
       ({ originInstanceId, ownerInstanceId }) =>

@@ -78,4 +78,5 @@ export const conduct: Readonly<
   "config show": () => [[]],
   doctor: () => [[]],
   completion: () => [["bash"]],
+  help: () => [[], ["service", "adopt"]],
 };

@@ -35,13 +35,13 @@ test("a gateway started by a command is configured by the file, and status says 
 
 test("no gateway starts on a config that cannot be used, and whoever wanted one is told why", async () => {
   await writeFile(path, '[gateway]\nlisten = "0.0.0.0:7433"\n');
-  const why = `${path}, line 2: gateway.listen: must be a loopback address with a port`;
+  const why = `${path}, line 2: gateway.listen must be a loopback address with a port`;
   const start = await configured("gateway", "start");
   expect(start).toMatchObject({ code: 125, stdout: "" });
   expect(start.stderr).toContain(`the gateway did not start: ${why}`);
   expect(start.stderr).toMatch(/^[^\n]+\n$/);
   const run = await resident.holdfast("gateway", "run", "--listen", "192.168.0.1:1");
   expect(run).toMatchObject({ code: 2, stdout: "" });
-  expect(run.stderr).toContain("--listen: gateway.listen: must be a loopback address");
+  expect(run.stderr).toContain("--listen: gateway.listen must be a loopback address");
   expect(await configured("config", "check")).toMatchObject({ code: 2, stdout: "" });
 });

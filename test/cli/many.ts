@@ -2,6 +2,8 @@ import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll } from "vitest";
+import { Resident } from "./resident.js";
 import type { Finished } from "./stage.js";
 
 const child = fileURLToPath(new URL("children/many.mjs", import.meta.url));
@@ -32,6 +34,20 @@ export class Many implements AsyncDisposable {
     this.#child.kill();
     await this.#ended;
   }
+}
+
+/** One gateway, and a `holdfast` beside it, for all tests of a file. */
+export function oneHouse(): { readonly resident: Resident; readonly many: Many } {
+  const house = {} as { resident: Resident; many: Many };
+  beforeAll(async () => {
+    house.resident = await Resident.started();
+    house.many = new Many(house.resident.env);
+  }, 60_000);
+  afterAll(async () => {
+    await house.many[Symbol.asyncDispose]();
+    await house.resident[Symbol.asyncDispose]();
+  });
+  return house;
 }
 
 function upToMark(stream: Readable): Promise<string> {

@@ -1,23 +1,13 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
 import { Gate } from "./field.js";
-import { Many } from "./many.js";
-import { Resident } from "./resident.js";
+import { Many, oneHouse } from "./many.js";
 import { sees } from "./stage.js";
 
-let resident: Resident;
-let many: Many;
-beforeAll(async () => {
-  resident = await Resident.started();
-  many = new Many(resident.env);
-}, 60_000);
-afterAll(async () => {
-  await many[Symbol.asyncDispose]();
-  await resident[Symbol.asyncDispose]();
-});
+const house = oneHouse();
 
 async function json<Value>(...words: readonly string[]): Promise<Value> {
-  const { code, stdout, stderr } = await many.holdfast("process", ...words, "--json");
+  const { code, stdout, stderr } = await house.many.holdfast("process", ...words, "--json");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   return JSON.parse(stdout) as Value;
 }
@@ -27,39 +17,45 @@ async function listed(...words: readonly string[]): Promise<string[]> {
 }
 
 async function wrote(text: string): Promise<string> {
-  const runId = await resident.background({ argv: ["printf", text] });
-  await resident.ended(runId);
+  const runId = await house.resident.background({ argv: ["printf", text] });
+  await house.resident.ended(runId);
   return runId;
 }
 
 test("list shows what goes on and what has ended; removed and cleared are hidden, and on record", async () => {
-  const open = await resident.script("sleep 7020");
+  const open = await house.resident.script("sleep 7020");
   const ended = await wrote("x");
-  const removed = await resident.script("sleep 7021");
+  const removed = await house.resident.script("sleep 7021");
   expect(await json("remove", removed)).toEqual({ runId: removed, removed: true, stopping: true });
-  expect(await resident.ended(removed)).toMatchObject({ emptiness: "proven" });
+  expect(await house.resident.ended(removed)).toMatchObject({ emptiness: "proven" });
   expect(await listed()).toEqual([ended, open]);
-  expect((await many.holdfast("process", "list")).stdout).toMatch(new RegExp(`${ended} +exit 0 .*printf x`));
+  expect((await house.many.holdfast("process", "list")).stdout).toMatch(
+    new RegExp(`${ended} +exit 0 .*printf x`),
+  );
   expect(await json("clear")).toEqual({ cleared: 1 });
   expect(await listed()).toEqual([open]);
   expect(await listed("--all")).toEqual([removed, ended, open]);
   expect(await listed("--all", "--limit", "1")).toEqual([removed]);
   const runs = async (...words: readonly string[]) =>
-    (JSON.parse((await many.holdfast("runs", "list", "--json", ...words)).stdout) as RunRecord[]).map(
+    (JSON.parse((await house.many.holdfast("runs", "list", "--json", ...words)).stdout) as RunRecord[]).map(
       ({ runId }) => runId,
     );
   expect(await runs("--state", "exited")).toEqual([]);
   expect(await runs("--all")).toEqual([removed, ended, open]);
-  expect(await many.holdfast("process", "clear")).toMatchObject({
+  expect(await house.many.holdfast("process", "clear")).toMatchObject({
     code: 0,
     stdout: "0 ended runs are hidden; --all shows them\n",
   });
 });
 
 test("with a session's token, list and clear are that session's own", async () => {
-  const client = await resident.client();
+  const client = await house.resident.client();
   const { token } = await client.openSession({ body: { key: "s", execRules: [{ effect: "allow" }] } });
-  await using own = new Many({ ...resident.env, HOLDFAST_TOKEN: token, HOLDFAST_RUN_ID: "run_000000000000" });
+  await using own = new Many({
+    ...house.resident.env,
+    HOLDFAST_TOKEN: token,
+    HOLDFAST_RUN_ID: "run_000000000000",
+  });
   const others = await wrote("other");
   const { run } = await client.exec({ body: { argv: ["true"], sessionKey: "s" } });
   const list = async () =>
@@ -74,10 +70,10 @@ test("with a session's token, list and clear are that session's own", async () =
 });
 
 test("log gives the last lines, lines from one on, or bytes from one on, of one stream", async () => {
-  const runId = await resident.script("printf 'one\\ntwo\\nthr\\033[31mee\\nfour\\n'; echo no >&2");
-  await resident.ended(runId);
+  const runId = await house.resident.script("printf 'one\\ntwo\\nthr\\033[31mee\\nfour\\n'; echo no >&2");
+  await house.resident.ended(runId);
   const log = async (...words: readonly string[]) =>
-    (await many.holdfast("process", "log", runId, ...words)).stdout;
+    (await house.many.holdfast("process", "log", runId, ...words)).stdout;
   expect(await log()).toBe("one\ntwo\nthree\nfour\n");
   expect(await log("-n", "1")).toBe("four\n");
   expect(await log("--skip", "1", "--lines", "1")).toBe("two\n");
@@ -92,22 +88,22 @@ test("log gives the last lines, lines from one on, or bytes from one on, of one 
     skipped: 0,
     ended: false,
   });
-  expect(await many.holdfast("process", "log", runId, "--offset", "1", "--skip", "1")).toMatchObject({
+  expect(await house.many.holdfast("process", "log", runId, "--offset", "1", "--skip", "1")).toMatchObject({
     code: 2,
   });
 });
 
 test("log follows until the run has ended", async () => {
   await using gate = await Gate.make();
-  const runId = await resident.script(`echo one; read line <'${gate.path}'; echo two`);
-  const { child, finished } = resident.start("process", "log", runId, "--follow");
+  const runId = await house.resident.script(`echo one; read line <'${gate.path}'; echo two`);
+  const { child, finished } = house.resident.start("process", "log", runId, "--follow");
   await sees(child.stdout, "one");
   await gate.open();
   expect(await finished).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
 });
 
 test("what steers says what was done, when asked for JSON", async () => {
-  const runId = await resident.bash();
+  const runId = await house.resident.bash();
   expect(await json("write", runId, "ech")).toEqual({ runId, bytes: 3, closed: false });
   expect(await json("send-keys", runId, "o", "Space")).toEqual({ runId, keys: ["o", "Space"] });
   expect(await json("paste", runId, "1")).toEqual({
@@ -123,6 +119,6 @@ test("what steers says what was done, when asked for JSON", async () => {
     submitted: true,
   });
   expect(await json("resize", runId, "30", "100")).toEqual({ runId, rows: 30, cols: 100 });
-  await resident.shows(runId, "12\nready>");
+  await house.resident.shows(runId, "12\nready>");
   expect(await json("kill", runId, "--grace", "0")).toMatchObject({ outcome: "gone" });
 });

@@ -25,7 +25,7 @@ test("shows a run with the processes that live in it, detached ones included, an
   const { code, stdout } = await stage.holdfast("ps");
   expect(code).toBe(0);
   const [head, run, ...processes] = stdout.trimEnd().split("\n");
-  expect(head).toMatch(/^RUN +STATUS +TIME +CPU +MEMORY +PROCS +COMMAND$/);
+  expect(head).toMatch(/^RUN +STATUS +TIME +CPU +MEMORY +PROCS +PID +COMMAND$/);
   expect(run).toMatch(/^run_\w+ +running +\S+ +\S+ +[\d.]+ [KM]iB +3 +sh -c /);
   expect(processes).toHaveLength(3);
   expect(processes.join("\n")).toContain("sleep");

@@ -15,11 +15,11 @@ test("every command says whether it only looks", () => {
   expect(Object.keys(conduct).toSorted()).toEqual([...everyCommand().keys()].toSorted());
 });
 
-test("every command but those that stream or print a script answers in JSON when asked", () => {
+test("every command but those that stream, or print a script or help, answers in JSON when asked", () => {
   const without = [...everyCommand()].filter(
     ([, command]) => !command.options.some(({ long }) => long === "--json"),
   );
-  expect(without.map(([path]) => path).toSorted()).toEqual(["attach", "completion"]);
+  expect(without.map(([path]) => path).toSorted()).toEqual(["attach", "completion", "help"]);
 });
 
 let resident: Resident;

@@ -45,7 +45,14 @@ describe.each(ways)("%s", (way) => {
         "cleaned up 1 leftover process: sleep",
       ],
       ["2 for a command that is empty", ["--", ""], 2, "empty"],
-      ["2 for a variable that injects code", ["--env", "LD_PRELOAD=/x.so", "--", "true"], 2, "LD_PRELOAD"],
+      [
+        "2 for a variable that injects code",
+        ["-d", "--env", "LD_PRELOAD=/x.so", "--", "true"],
+        2,
+        "unless allowed by name (--allow-env LD_PRELOAD",
+      ],
+      ["2 for a detached run without a gateway", ["-d", "--in-process", "--", "true"], 2, "--in-process"],
+      ["2 for a service without a gateway", ["--service", "--in-process", "--", "true"], 2, "--in-process"],
     ])("is %s, with one line that says so", async (_, args, code, sentence) => {
       await using stage = await open();
       const result = await stage.holdfast("run", ...args);

@@ -234,6 +234,10 @@ test.for([
   ["a NUL in the environment", { argv: ["true"], env: { A: "\0" } }],
   ["a name with =", { argv: ["true"], env: { "A=B": "1" } }],
   ["an injected library", { argv: ["true"], env: { LD_PRELOAD: "/tmp/x.so" } }],
+  [
+    "a chosen id with a second try",
+    { argv: ["true"], pty: true, ptyFallback: true, runId: "run_0123456789ab" },
+  ],
   ["an unknown field", { argv: ["true"], shel: "sh" }],
   ["a blank command", { command: "  " }],
 ] as const)("%s is bad input, and starts nothing", async ([, body]) => {

@@ -83,33 +83,33 @@ describe("settings", () => {
       "the second of two rules",
       '[[exec]]\neffect="allow"\n[[exec]]\neffect = "alow"',
       {},
-      "c.toml, line 4: exec.1.effect: ",
+      'c.toml, line 4: exec.2.effect is "alow"; it may be allow, ask or deny',
     ],
-    ["a table that is none", "gateway = 1", {}, "c.toml, line 1: gateway: "],
+    ["a table that is none", "gateway = 1", {}, "c.toml, line 1: gateway is 1; it must be a table"],
     [
       "a table that is none, and a variable",
       "gateway = 1",
       { HOLDFAST_GATEWAY_LISTEN: "[::1]:1" },
-      "c.toml, line 1: gateway: ",
+      "c.toml, line 1: gateway is 1; it must be a table",
     ],
     [
       "a variable",
       "",
       { HOLDFAST_DEFAULTS_GRACE_MS: "soon" },
-      "HOLDFAST_DEFAULTS_GRACE_MS: defaults.grace-ms: ",
+      "HOLDFAST_DEFAULTS_GRACE_MS: defaults.grace-ms ",
     ],
     [
       "a database's address, which is not repeated",
       "",
       { HOLDFAST_DATABASE_URL: "mysql://a:hunter2@b/c" },
-      "HOLDFAST_DATABASE_URL: database.url: must look like postgres://user:password@",
+      "HOLDFAST_DATABASE_URL: database.url must look like postgres://user:password@",
     ],
-    ["a number out of bounds", "[defaults]\nyield-ms = 5", {}, "c.toml, line 2: defaults.yield-ms: "],
+    ["a number out of bounds", "[defaults]\nyield-ms = 5", {}, "c.toml, line 2: defaults.yield-ms "],
     [
       "a rule of a2a",
       '[a2a]\nallow = [{ form = "a", to = "b" }]',
       {},
-      "a2a.allow.0.form is no setting (did you mean from?)",
+      "a2a.allow.1.form is no setting (did you mean from?)",
     ],
   ])("with %s are refused, with the place", (_, text, env, why) => {
     expect(() => settle(text, env)).toThrow(why);
@@ -129,7 +129,7 @@ describe("settings", () => {
     "[::ffff:10.0.0.1]:1",
   ])("no gateway listens on %s", (listen) => {
     expect(() => settle(`[gateway]\nlisten = "${listen}"`)).toThrow(
-      "line 2: gateway.listen: must be a loopback address",
+      "line 2: gateway.listen must be a loopback address",
     );
   });
 });

@@ -1,4 +1,6 @@
 import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test, vi } from "vitest";
 import { House } from "../reconcile/house.js";
@@ -167,6 +169,9 @@ for (const tier of [tiers.cgroup, tiers.none])
       expect(ends.map((end) => end.record.exit?.reason)).toEqual(["lost", "lost"]);
       expect(new Set(ends.map((end) => end.record.runId))).toEqual(new Set([runId, record.runId]));
       await house.crowd.gone(5_000);
+      const cgroups = runsCgroup(house);
+      expect(ends.filter((end) => existsSync(join(cgroups ?? house.home, end.record.runId)))).toEqual([]);
+      expect(cgroups === null).toBe(tier === tiers.none);
     });
 
     // What is on record does not depend on the tier.
@@ -251,12 +256,17 @@ test("refused where a service could not be stopped apart from its run: no cgroup
   const keeper = await house.keeper(FIRST);
   const { runId, egg } = await nest(house, keeper);
   keeper.order("adoptProcess", { pid: egg.pid });
-  expect(await keeper.hear("failed")).toMatchObject({ code: "NOT_STEERING" });
-  const [service = ""] = house.runsOf(FIRST).filter((id) => id !== runId);
-  expect(house.column(service, "exit_reason")).toBe("spawn-error");
+  expect(await keeper.hear("failed")).toMatchObject({ code: "NOT_ADOPTED" });
+  expect(house.runsOf(FIRST)).toEqual([runId]);
   keeper.cancel(runId);
   await house.ended(runId);
 });
+
+/** Where the cgroups of all runs are; null: there are none. */
+function runsCgroup(house: House): string | null {
+  const text = readFileSync(join(house.home, "instances", FIRST, "launcher.json"), "utf8");
+  return (JSON.parse(text) as { readonly cgroupDirectory: string | null }).cgroupDirectory;
+}
 
 async function recordOf(house: House, runId: string) {
   const supervisor = await house.supervisor("in_reader00");

@@ -106,10 +106,13 @@ export function theft(of: Lease, thief: string, expiredForMs: number | null = 0)
   return { ...mine(of), ownerInstanceId: thief, expiredForMs };
 }
 
-/** Of a run that has ended, whatever statement tries. */
-export const FORBIDDEN_ONCE_ENDED = [
-  "exit_code = 9",
-  "hidden_at = 1, exit_code = 9",
-  "hidden_at = 1, updated_at = 2",
-  "hidden_at = null",
-];
+/** Of a run that has ended, whatever statement tries. `different`: the columns, each with another value for it. */
+export function forbiddenOnceEnded(different: ReadonlyMap<string, string>): string[] {
+  return [
+    "exit_code = 9",
+    "hidden_at = null",
+    ...[...different].flatMap(([name, value]) =>
+      name === "hidden_at" ? [] : [`hidden_at = 1, ${name} = ${value}`],
+    ),
+  ];
+}

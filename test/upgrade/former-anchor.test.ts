@@ -8,6 +8,7 @@ import { FORMER_PROTOCOL } from "../../src/anchor/protocol.js";
 import { Gate, PAIR } from "../cli/field.js";
 import { Resident } from "../cli/resident.js";
 import { isInstalled } from "../packaging/packages.js";
+import { living } from "../tree/living.js";
 
 describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor of the former version", () => {
   let directory: string;
@@ -49,6 +50,13 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
     await write({ params: { runId: asking }, body: { text: "yes\n" } });
     await house.wrote(asking, "got yes");
     expect((await house.ended(asking)).exit).toMatchObject({ reason: "exit", code: 3 });
+
+    // It knows no adoption: that is said, with nothing on record.
+    const sleeper = living("sleep\u00007002").at(0)?.pid;
+    const adoption = await house.holdfast("service", "adopt", String(sleeper));
+    expect(adoption).toMatchObject({ code: 125, stdout: "" });
+    expect(adoption.stderr).toMatch(/nothing was changed: .*before an upgrade/);
+    expect(await house.json<unknown[]>("runs", "list", "--all")).toHaveLength(3);
     expect(await kill({ params: { runId: stopped } })).toMatchObject({ outcome: "gone", survivors: [] });
 
     // The launcher is of the former version, too, as long as it has a run: it starts the next one.

@@ -70,13 +70,19 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
   gateway
     .command("stop")
     .summary("stop it; the runs are left, drained or terminated")
-    .description("Stop the gateway. Its runs stay with their anchors unless told otherwise.")
+    .description(
+      "Stop the gateway. Its runs stay with their anchors unless told otherwise. From then on it starts no run. Told again otherwise, it does as it was told last, but what is being terminated stays so.",
+    )
     .addOption(
       new Option("--runs <policy>", "what becomes of the runs")
         .choices(["leave", "drain", "terminate"])
         .default("leave"),
     )
-    .option("--wait <duration>", "with drain: how long to wait for tasks", optionValue(parseDuration), 60_000)
+    .addOption(
+      new Option("--wait <duration>", "with drain: how long to wait for tasks")
+        .argParser(optionValue(parseDuration))
+        .default(60_000, "1m"),
+    )
     .option("--json", "what was done, as JSON")
     .addHelpText("after", stopExamples)
     .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {

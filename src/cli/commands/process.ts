@@ -244,15 +244,15 @@ export function addPsCommand(program: Command, finish: Finish): void {
     .description(
       "Open runs with their live process trees, CPU time and memory. Only reads; needs no gateway.",
     )
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs, {})
+    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
     .option("--all", "those that were removed and are not gone yet, too")
     .option("-w, --watch", "again every two seconds")
     .option("--json", "records and processes as JSON; with --watch one line each time")
-    .action(async (flags: { label: Record<string, string>; all?: true; watch?: true; json?: true }) => {
+    .action(async (flags: { label?: Record<string, string>; all?: true; watch?: true; json?: true }) => {
       const { showProcesses } = await import("../ps/ps.js");
       finish(
         await showProcesses({
-          labels: flags.label,
+          labels: flags.label ?? {},
           hidden: flags.all === true,
           watch: flags.watch === true,
           json: flags.json === true,

@@ -1,9 +1,12 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { defaults } from "../../defaults.js";
-import { BadInput } from "../../errors.js";
+import { BadInput, HoldfastError } from "../../errors.js";
 import type { OnEscape } from "../../store/run-record.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { complain } from "../complain.js";
 import { formatDuration, parseDuration } from "../duration.js";
+import { exitCodes } from "../exit-code.js";
+import { firstError } from "../first-error.js";
 import { collectPairs, collectWords, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { limitOf, parseCount } from "../limit-value.js";
@@ -40,7 +43,7 @@ Exit status: the command's own; otherwise
   120    it succeeded, but left detached processes behind
   124    it was stopped by a timeout; a service that was not ready in time, too
   125    holdfast itself failed
-  126    it cannot be executed
+  126    it cannot be executed, or a rule or the operator forbids it
   127    it cannot be found
   2      a mistake in holdfast's own options
 
@@ -111,7 +114,6 @@ export function addRunCommand(program: Command, finish: Finish): void {
       optionValue((text) => limitOf("cpus", parseCount(text))),
     )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
-    .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
     .option("--port <number>", "of a service: wait until one of its own processes listens there", tcpPort)
     .option(
@@ -119,6 +121,7 @@ export function addRunCommand(program: Command, finish: Finish): void {
       `stop it when none does by then (default: ${formatDuration(defaults.readyTimeoutMs)})`,
       duration,
     )
+    .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
     .configureHelp({
@@ -131,36 +134,45 @@ export function addRunCommand(program: Command, finish: Finish): void {
       },
     })
     .addHelpText("after", examples)
-    .action(async (argv: string[], flags: RunFlags) => {
-      const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
-      const misplaced = misplacedOption(flags);
-      if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
-      if (flags.service === true) {
-        const { runService } = await import("../service/run.js");
-        const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
-        const options = spawnOptions(flags);
-        return finish(await runService({ input, options, port, readyTimeoutMs, json: flags.json === true }));
-      }
-      if (flags.detach === true) {
-        const { runDetached } = await import("../process/detach.js");
-        return finish(await runDetached(input, spawnOptions(flags), flags.json === true));
-      }
-      const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
-        import("../foreground/foreground.js"),
-        import("../foreground/wants-in-process.js"),
-      ]);
-      finish(
-        await runInForeground({
-          inProcess: wantsInProcess(flags.inProcess === true),
-          input,
-          options: spawnOptions(flags),
-          json: flags.json === true,
-        }),
-      );
-    });
+    .action(async (argv: string[], flags: RunFlags) => finish(await start(argv, flags).catch(failed)));
 }
 
-function misplacedOption({ service, port, readyTimeout, timeout }: RunFlags): string | null {
+async function start(argv: string[], flags: RunFlags): Promise<number> {
+  const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
+  const misplaced = misplacedOption(flags);
+  if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
+  const options = spawnOptions(flags);
+  const json = flags.json === true;
+  const { checkVariables } = await import("../../supervisor/environment.js");
+  // Before a gateway is started for what it would refuse.
+  checkVariables(flags.env, flags.allowEnv);
+  if (flags.service === true) {
+    const { runService } = await import("../service/run.js");
+    const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
+    return runService({ input, options, port, readyTimeoutMs, json });
+  }
+  if (flags.detach === true) {
+    const { runDetached } = await import("../process/detach.js");
+    return runDetached(input, options, json);
+  }
+  const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
+    import("../foreground/foreground.js"),
+    import("../foreground/wants-in-process.js"),
+  ]);
+  return runInForeground({ inProcess: wantsInProcess(flags.inProcess === true), input, options, json });
+}
+
+/** A denied command is like a file that one has no leave to execute. */
+function failed(error: unknown): number {
+  const code = complain(error);
+  const first = firstError(error);
+  return first instanceof HoldfastError && first.code === "EXEC_DENIED" ? exitCodes.notExecutable : code;
+}
+
+function misplacedOption(flags: RunFlags): string | null {
+  const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
+  if (inProcess === true && (detach === true || service === true))
+    return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)

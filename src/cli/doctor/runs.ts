@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import { readFile } from "node:fs/promises";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
@@ -42,7 +43,7 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
   const name = "runs";
   try {
     await using store = await openStoreForReading(directory.storePath);
-    const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+    const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
     if (store === null || records.length === 0) return ok(name, "none is open");
     const around = await surroundings(host, "", await store.now());
     const examined = await examine(host, systemClock, around, records);

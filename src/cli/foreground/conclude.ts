@@ -22,9 +22,6 @@ export interface Conclusion {
   readonly message: string | null;
 }
 
-/** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
-export const pipeClosed = exitCodes.signal + 13;
-
 export function conclude(ending: Ending): Conclusion {
   const { record, interrupt, outletFailure } = ending;
   if (record.state !== "exited") {
@@ -44,7 +41,7 @@ function unwritten({ gone, message }: OutletFailed, record: RunRecord): Conclusi
   const cancelled = record.exit?.reason === "manual-cancel";
   const own = cancelled ? 0 : exitCode(record);
   // `holdfast run -- yes | head -1`: the reader has all it wanted. That is nothing to talk about.
-  if (gone) return { code: own || pipeClosed, message: own === 0 ? null : verdict(record, false) };
+  if (gone) return { code: own || exitCodes.readerGone, message: own === 0 ? null : verdict(record, false) };
   const how = cancelled ? "the command was cancelled" : "the command has ended, but its output is incomplete";
   return { code: own || exitCodes.failure, message: `${message}; ${how}` };
 }

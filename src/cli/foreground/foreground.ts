@@ -7,7 +7,7 @@ import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.j
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { conclude, pipeClosed } from "./conclude.js";
+import { conclude } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
 import { Outlet, type OutletFailed } from "./outlet.js";
@@ -86,7 +86,7 @@ async function tell(record: RunRecord, out: Outlet, say: (message: string) => vo
   } catch (error) {
     const { gone, message } = error as OutletFailed;
     if (!gone) say(`${message}; the record of ${record.runId} is not there`);
-    return gone ? pipeClosed : exitCodes.failure;
+    return gone ? exitCodes.readerGone : exitCodes.failure;
   }
 }
 
@@ -151,7 +151,7 @@ async function follow(
   const record = ended ?? (await host.getRun(run.runId));
   if (record === null) throw new Error(`run ${run.runId} has no record any more`);
   // A slow reader is waited for, but not for the rest of a run that will not end.
-  await Promise.race([output, ended === undefined ? setTimeout(defaults.drainMs) : patience(interrupts)]);
+  await Promise.race([output, ended === undefined ? remainder(run) : patience(interrupts)]);
   return { record, outletFailure };
 }
 
@@ -174,6 +174,11 @@ async function unrecordable(run: ForegroundRun, interrupts: Interrupts): Promise
   await interrupts.requested;
   while (run.state !== "exited") await setTimeout(survivorsLookMs, undefined, { ref: false });
   await setTimeout(defaults.drainMs, undefined, { ref: false });
+}
+
+/** One that is gone has been waited for already. */
+async function remainder(run: ForegroundRun): Promise<void> {
+  if (run.state !== "exited") await setTimeout(defaults.drainMs);
 }
 
 /** Who has interrupted does not want to wait for ever. */

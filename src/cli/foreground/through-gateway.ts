@@ -59,7 +59,7 @@ export async function openThroughGateway(say: (message: string) => void): Promis
 }
 
 const AGAIN_MS = 20;
-const RECORD_MS = 2_000;
+const RECORD_MS = 1_000;
 const LONG_MS = 2_000;
 
 /** A session's command may need somebody's leave. */

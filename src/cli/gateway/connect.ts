@@ -1,4 +1,4 @@
-import { GatewayUnreachable, InsideRun } from "../../errors.js";
+import { GatewayUnreachable, InsideRun, OperatorOnly } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../gateway/client.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import { readOperatorToken } from "../../gateway/server/requester.js";
@@ -24,6 +24,11 @@ export function mustBeOutside(verb: string): void {
 /** The token of a session, when this acts for one. */
 export function sessionToken(): string | null {
   return process.env["HOLDFAST_AS_OPERATOR"] === "1" ? null : (process.env["HOLDFAST_TOKEN"] ?? null);
+}
+
+/** Before what a gateway would refuse a session, or could not: a way that does not lead through it. */
+export function mustBeOperator(what: string): void {
+  if (sessionToken() !== null) throw new OperatorOnly(what);
 }
 
 /** A token that a run inherited acts for its session; otherwise this is the operator. */

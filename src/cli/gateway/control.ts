@@ -2,7 +2,7 @@ import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { reach, startGateway } from "../../gateway/start.js";
 import type { StopPolicy, Stopping } from "../../gateway/stop.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
-import { mustBeOutside } from "./connect.js";
+import { mustBeOperator, mustBeOutside, tokenFor } from "./connect.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
@@ -20,6 +20,7 @@ export async function startInBackground(json: boolean): Promise<number> {
 }
 
 export async function stopInBackground(policy: StopPolicy, json: boolean): Promise<number> {
+  mustBeOperator("stop the gateway");
   const down = await stop(policy);
   if (json) print(`${JSON.stringify({ running: false, ...down?.done })}\n`);
   else if (down === null) say("no gateway is running", "dim");
@@ -28,6 +29,7 @@ export async function stopInBackground(policy: StopPolicy, json: boolean): Promi
 }
 
 export async function restartInBackground(json: boolean): Promise<number> {
+  mustBeOperator("restart the gateway");
   mustBeOutside("restarted");
   const down = await stop({ runs: "leave", waitMs: 0 });
   if (!json)
@@ -62,7 +64,8 @@ function doneLine({ ended, terminated, left, callers }: Stopping): string {
 }
 
 export async function showStatus(json: boolean): Promise<number> {
-  const running = await reach(resolveHome());
+  const home = resolveHome();
+  const running = await reach(home, (await tokenFor(home)) || null);
   if (json)
     print(
       `${JSON.stringify(running === null ? { running: false } : { running: true, ...running.status })}\n`,

@@ -1,8 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
-import { createClient } from "../../gateway/client.js";
-import { gatewaySocket } from "../../gateway/server/listen.js";
 import { reach, startGateway } from "../../gateway/start.js";
 import { formatDuration } from "../duration.js";
 import { insideRun, tokenFor, type Connection } from "./connect.js";
@@ -29,8 +27,7 @@ export async function gatewayBack(home: string, { onPurpose, forMs, say }: Gap):
   for (;;) {
     const token = await tokenFor(home);
     const found = await reach(home, token).catch(() => null);
-    if (found?.status.ready === true)
-      return { client: createClient({ socketPath: gatewaySocket(home), token }), home, token };
+    if (found?.status.ready === true) return { client: found.client, home, token };
     const passed = performance.now() - began;
     if (passed > forMs) return null;
     if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {

@@ -2,7 +2,7 @@ import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
-import { runningGateway } from "./connect.js";
+import { runningGateway, sessionToken } from "./connect.js";
 
 /** What can be asked without changing anything. */
 export type Looking = Pick<GatewayClient, "listRuns" | "poll" | "log" | "screen" | "listSessions">;
@@ -18,7 +18,7 @@ export interface Look extends AsyncDisposable {
 export async function openLook(): Promise<Look> {
   const running = await runningGateway();
   if (running !== null) return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
-  if (process.env["HOLDFAST_TOKEN"] !== undefined && process.env["HOLDFAST_AS_OPERATOR"] !== "1")
+  if (sessionToken() !== null)
     throw new GatewayUnreachable(
       "no gateway is running, and only a gateway can say what this session may see; nothing was done",
     );

@@ -10,6 +10,7 @@ import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
@@ -34,6 +35,7 @@ type Result = Outcome | { readonly outcome: "left-alone"; readonly detail: strin
 
 /** Show what is left and why it is ours, ask, end it, and say what became of each. */
 export async function cleanupRuns(request: CleanupRequest): Promise<number> {
+  mustBeOperator("clean up runs");
   mustHaveScope(request);
   await using observatory = await openObservatory();
   await using store =

@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
@@ -16,7 +17,7 @@ export async function who(pid: number, json: boolean): Promise<number> {
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
   await using store = await openStoreForReading(directory.storePath);
-  const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+  const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter(
     ({ bootId, pidNamespace }) =>
       bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace,

@@ -3,7 +3,7 @@ import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { exitCodes, spawnErrorCode } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
-import { print } from "../runs/print.js";
+import { printOnce } from "../runs/print.js";
 import { say } from "../complain.js";
 
 /** Hand a command to the gateway and leave. Prints the run's id. */
@@ -14,8 +14,16 @@ export async function runDetached(
 ): Promise<number> {
   const { client } = await needGateway();
   const answer = await client.exec({ body: handedOver(input, options) });
-  print(json ? `${JSON.stringify(answer.run)}\n` : `${answer.run.runId}\n`);
+  printStarted(answer.run, json);
   return startedCode(answer);
+}
+
+/** Its id or its record: it goes on, and whoever does not learn its name has lost it. */
+export function printStarted(run: AnswerOf<"exec">["run"], json: boolean, more = ""): void {
+  printOnce(
+    json ? `${JSON.stringify(run)}\n` : `${run.runId}${more}\n`,
+    `${run.runId} was started, but its id could not be written`,
+  );
 }
 
 /** A command for the gateway, to go on in the background. */

@@ -2,14 +2,14 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { RunKind, RunRecord } from "../../store/run-record.js";
+import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/store.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
-import { print } from "../runs/print.js";
+import { print, printOn } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
 import { careOf, statusOf } from "../runs/status.js";
 import { table } from "../runs/table.js";
@@ -41,15 +41,16 @@ const EVERY_MS = 2_000;
 export async function showProcesses({ kind, labels, hidden, watch, json }: PsRequest): Promise<number> {
   await using observatory = await openObservatory();
   await using store = await openStoreForReading();
+  const tell = watch ? printOn : print;
   for (;;) {
     const shown =
       observatory === null || store === null ? [] : await look(observatory, store, labels, hidden, kind);
-    if (json) print(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
+    if (json) tell(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
     else {
       // Home and clear below: what is shown again does not scroll away.
-      if (watch && isatty(1)) print("\x1b[H\x1b[2J");
+      if (watch && isatty(1)) tell("\x1b[H\x1b[2J");
       if (shown.length > 0)
-        print(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+        tell(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
       else say("nothing is running", "dim");
     }
     if (!watch) return 0;
@@ -65,7 +66,7 @@ async function look(
   kind: RunKind | undefined,
 ): Promise<readonly Shown[]> {
   const open = await store.listRuns({
-    states: ["starting", "running", "exiting"],
+    states: OPEN_STATES,
     labels,
     ...(hidden ? {} : { hidden: false }),
   });
@@ -92,12 +93,13 @@ export function psLines(shown: readonly Shown[], now: number, width: number | nu
       formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
       formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
       String(processes.length),
+      "",
       sanitizeLine(record.command),
     ],
     ...branches(processes),
   ]);
   const [head, ...lines] = table(
-    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "COMMAND"], ...rows],
+    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...lines];
@@ -124,6 +126,7 @@ function branches(processes: Shown["processes"]): string[][] {
         "",
         formatDuration(cpuMs),
         formatSize(rssKb * 1024),
+        "",
         String(identity.pid),
         `${indent}${last ? "└─" : "├─"} ${sanitizeLine(command)}`,
       ]);

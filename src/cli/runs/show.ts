@@ -3,7 +3,7 @@ import type { ProcessEvidence } from "../../anchor/host.js";
 import { inspect } from "../../anchor/inspect.js";
 import { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../store/run-event.js";
-import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
+import { OPEN_STATES, type ProcessIdentity, type RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/store.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
@@ -12,14 +12,12 @@ import { membersOf } from "../../anchor/members.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
 
-const OPEN = ["starting", "running", "exiting"] as const;
-
 export async function showRun(wanted: string, json: boolean): Promise<number> {
   await using store = await openStoreForReading();
   if (store === null) throw new RunNotFound(wanted);
   const record = await findRecord(store, wanted);
   const events = await allEvents(store, record.runId);
-  const look = ownOnly(record, await lookAt(record), await store.listRuns({ states: OPEN }));
+  const look = ownOnly(record, await lookAt(record), await store.listRuns({ states: OPEN_STATES }));
   if (json) print(`${JSON.stringify({ ...record, processes: look, events }, null, 2)}\n`);
   else print(`${describeRun(record, look, events, Date.now(), paletteFor(1)).join("\n")}\n`);
   return 0;

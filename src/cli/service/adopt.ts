@@ -1,6 +1,6 @@
 import { BadInput } from "../../errors.js";
 import { say } from "../complain.js";
-import { needGateway } from "../gateway/connect.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
 import { fullRunId } from "../process/act.js";
 import { print } from "../runs/print.js";
 
@@ -27,6 +27,7 @@ async function adoptRun({ wanted, keepTimeouts, json }: AdoptRequest): Promise<n
 async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
   if (keepTimeouts)
     throw new BadInput("option", "a process has no timeouts of its own to keep; nothing was changed");
+  mustBeOperator("take a process out of its run");
   const { client } = await needGateway();
   const answer = await client.adoptProcess({ params: { pid: wanted } });
   print(json ? `${JSON.stringify(answer)}\n` : `${answer.run.runId}\n`);

@@ -1,13 +1,19 @@
 import { isatty } from "node:tty";
+import { BadInput } from "../../errors.js";
+import { BadConfig } from "../../store/bad-config.js";
+import { configPath } from "../../store/config-file.js";
 import { readSettings, type Setting } from "../../gateway/settings.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
 
-/** A mistake is a usage error, said by whoever reads the file. */
+/** A mistake is a usage error, said by whoever reads the file; with `--json` each by itself, too. */
 export async function checkConfigFile(json: boolean): Promise<number> {
-  const { path, config, each } = await readSettings();
+  const { path, config, each } = await readSettings().catch((error: unknown) => {
+    if (json && error instanceof BadInput) printProblems(error);
+    throw error;
+  });
   const said = each.filter(({ from }) => from !== "default").map(({ key }) => key);
   if (json) print(`${JSON.stringify({ path, usable: true, set: said })}\n`);
   else {
@@ -15,6 +21,12 @@ export async function checkConfigFile(json: boolean): Promise<number> {
     print(`${path} can be used; it sets ${said.join(", ") || "nothing"}; foreign profiles: ${profiles}\n`);
   }
   return 0;
+}
+
+function printProblems(error: BadInput): void {
+  const problems =
+    error instanceof BadConfig ? error.problems : [{ line: null, key: "", message: error.message }];
+  print(`${JSON.stringify({ path: configPath(), usable: false, problems })}\n`);
 }
 
 export async function showConfigFile(json: boolean): Promise<number> {

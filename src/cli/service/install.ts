@@ -1,13 +1,11 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { BadInput } from "../../errors.js";
+import { MAIN } from "../../gateway/start.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { print } from "../runs/print.js";
 import { systemdUnit } from "./unit.js";
-
-const MAIN = fileURLToPath(new URL("../main.js", import.meta.url));
 
 /** Write the unit that keeps a gateway running, or only show it. Nothing is started: that is the user's word. */
 export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {

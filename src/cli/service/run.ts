@@ -7,8 +7,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCode, exitCodes } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
-import { handedOver, startedCode } from "../process/detach.js";
-import { print } from "../runs/print.js";
+import { handedOver, printStarted, startedCode } from "../process/detach.js";
 import { statusOf } from "../runs/status.js";
 
 export interface ServiceRequest {
@@ -29,7 +28,7 @@ export async function runService(request: ServiceRequest): Promise<number> {
     body: { ...body, kind: "service", ...(port === null ? {} : { port }) },
   });
   if (answer.failure !== null || port === null) {
-    print(json ? `${JSON.stringify(answer.run)}\n` : `${answer.run.runId}\n`);
+    printStarted(answer.run, json);
     return startedCode(answer);
   }
   const { runId } = answer.run;
@@ -39,7 +38,7 @@ export async function runService(request: ServiceRequest): Promise<number> {
       { params: { runId }, body: { timeoutMs: readyTimeoutMs, orStop: true } },
       interrupted.aborts,
     );
-    if (json) print(`${JSON.stringify(found.run)}\n`);
+    if (json) printStarted(found.run, json);
     return conclude(found, port, readyTimeoutMs, json);
   } catch (error) {
     if (interrupted.by !== null) return await stopped(client, runId, interrupted.by);
@@ -58,7 +57,7 @@ function conclude(
   const why = readiness.detail === null ? "" : `: ${readiness.detail}`;
   switch (readiness.state) {
     case "ready":
-      if (!json) print(`${run.runId} ${port}\n`);
+      if (!json) printStarted(run, json, ` ${port}`);
       return 0;
     case "ended":
       say(`${run.runId} ended (${statusOf(run)}) before it listened on port ${port}${why}`, "red");

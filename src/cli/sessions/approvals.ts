@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { constants } from "node:os";
 import { createInterface } from "node:readline/promises";
 import { isatty } from "node:tty";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
@@ -8,13 +10,14 @@ import type { Approval } from "../../store/approval-record.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { runningGateway, type Connection } from "../gateway/connect.js";
+import { mustBeOperator, runningGateway, type Connection } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
+import { print, printOn } from "../runs/print.js";
 import { table } from "../runs/table.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
 export async function listApprovals(json: boolean): Promise<number> {
+  mustBeOperator("see what waits for approval");
   const connection = await runningGateway();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
   if (json) print(`${JSON.stringify(approvals, null, 2)}\n`);
@@ -72,10 +75,10 @@ export async function followApprovals(json: boolean): Promise<number> {
   const asks = !json && isatty(0) && isatty(2);
   const path = "/v1/approvals?follow=1";
   for await (const approval of followLines<Approval>({ socketPath: gatewaySocket(home), token }, path)) {
-    if (json) print(`${JSON.stringify(approval)}\n`);
-    else if (approval.decision !== null) print(`${approval.id}: ${decisionText(approval)}\n`);
-    else if (asks) await ask(connection, approval);
-    else print(`${questionText(approval)}\n`);
+    if (json) printOn(`${JSON.stringify(approval)}\n`);
+    else if (approval.decision !== null) printOn(`${approval.id}: ${decisionText(approval)}\n`);
+    else if (!asks) printOn(`${questionText(approval)}\n`);
+    else if (!(await ask(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
 }
@@ -85,18 +88,30 @@ function questionText({ id, sessionId, command, executable, cwd, expiresAt }: Ap
   return sanitizeLine(`${id}: ${sessionId} wants ${command} (${executable}, in ${cwd}); expires in ${left}`);
 }
 
-async function ask(connection: Connection, approval: Approval): Promise<void> {
+/** False: Ctrl-C, which leaves; the question still waits. */
+async function ask(connection: Connection, approval: Approval): Promise<boolean> {
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const answer = await asking.question(`${questionText(approval)}\nallow it? [y/N/later] `);
-    if (/^l/i.test(answer.trim())) return;
-    await decide(connection, approval.id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false);
+    const answer = await Promise.race([
+      // Not every Node rejects it when it is closed.
+      asking.question(`${questionText(approval)}\nallow it? [y/N/later] `).catch(() => "later"),
+      once(asking, "close").then(() => "later"),
+      once(asking, "SIGINT").then(() => null),
+    ]);
+    if (answer === null) {
+      process.stderr.write("\n");
+      return false;
+    }
+    if (!/^l/i.test(answer.trim()))
+      await decide(connection, approval.id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false);
+    return true;
   } finally {
     asking.close();
   }
 }
 
 async function mustRun(): Promise<Connection> {
+  mustBeOperator("answer what waits for approval");
   const connection = await runningGateway();
   if (connection === null)
     throw new GatewayUnreachable("no gateway is running: nobody waits for an answer; nothing was done");

@@ -5,26 +5,28 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import type { SessionRow } from "../../store/session-record.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { needGateway } from "../gateway/connect.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
 import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
+import { print, printOnce } from "../runs/print.js";
 import { table } from "../runs/table.js";
 
 /** Open a session and show its token, this once. */
 export async function createSession(body: AskedOf<"openSession">["body"], json: boolean): Promise<number> {
+  mustBeOperator("open a session");
   const { client } = await needGateway();
   const answer = await client.openSession({ body });
-  if (json) print(`${JSON.stringify(answer)}\n`);
-  else {
-    print(`${answer.session.id}\n${answer.token}\n`);
+  printOnce(
+    json ? `${JSON.stringify(answer)}\n` : `${answer.session.id}\n${answer.token}\n`,
+    `${answer.session.id} is open, but its token could not be written; the same command gives another`,
+  );
+  if (!json)
     say(
       answer.created
         ? "the second line is its token, shown this once; put it in HOLDFAST_TOKEN to act for the session"
         : "a session of this key was open; the second line is one more token of it, shown this once",
       "dim",
     );
-  }
   return 0;
 }
 
@@ -55,6 +57,7 @@ function sessionLines(sessions: readonly SessionRow[], now: number, width: numbe
 
 /** By id, or by the key that an open session has. Its tokens are dead from here on; its runs go on. */
 export async function endSession(wanted: string, json: boolean): Promise<number> {
+  mustBeOperator("end a session");
   const { client } = await needGateway();
   const { sessions } = await client.listSessions({ query: { limit: 1_000 } });
   const found = sessions.find(({ id, key }) => id === wanted || key === wanted);

@@ -22,7 +22,7 @@ export const execBody = z
     command: z.string().min(1).max(131_072).optional(),
     shell: bounded("is empty").optional(),
     pty: z.boolean().default(false),
-    /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. */
+    /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
     ptyFallback: z.boolean().default(false),
     /** The whole environment; left out: the gateway's. */
     environment: variables.optional(),
@@ -82,6 +82,10 @@ export const execBody = z
   .refine(({ foreground, input }) => foreground === undefined || input === undefined, {
     message: "a foreground run's input is its caller's alone: send it when attached",
     path: ["input"],
+  })
+  .refine(({ runId, ptyFallback }) => runId === undefined || !ptyFallback, {
+    message: "what is run instead is another run, with an id of its own: say runId or ptyFallback, not both",
+    path: ["ptyFallback"],
   });
 
 /** Why a run that has ended did not succeed; null: it did, or it goes on. */

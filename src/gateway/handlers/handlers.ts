@@ -19,9 +19,9 @@ import type { StopPolicy, Stopping } from "../stop.js";
 export interface Desk {
   readonly supervisor: Supervisor;
   readonly sees: Sees;
-  /** Throws once the gateway stops: what is asked for now is for the next one. */
-  readonly mustBeOpen: () => void;
   readonly gate: ExecGate;
+  /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
+  readonly mayStart: () => void;
   readonly callers: Callers;
   readonly screens: Screens;
   readonly defaults: ExecDefaults;
@@ -87,10 +87,12 @@ export function createHandlers(desk: Desk): Handlers {
     getRun: ({ params }, { requester }) => visible(requester, params.runId),
 
     exec: async ({ body }, asking) => {
-      desk.mustBeOpen();
+      desk.mayStart();
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);
+      // It may have taken a while to be allowed.
+      desk.mayStart();
       return execFor(supervisor, desk.callers, body, asking, identity, desk.defaults);
     },
 

@@ -22,7 +22,7 @@ export async function pollRun(
   const quit = new AbortController();
   const left = AbortSignal.any([gone, quit.signal]);
   if (query.waitMs > 0) {
-    const changed = run === null ? changedElsewhere(reader, record.runId, from, left) : run.changed(from);
+    const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
     await news(changed, query.waitMs, gone).finally(() => quit.abort());
   }
   const now = (await reader.getRun(record.runId)) ?? record;

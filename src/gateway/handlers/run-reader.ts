@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import { BadInput } from "../../errors.js";
 import type { RunFilter } from "../../store/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
@@ -15,7 +16,7 @@ export function filterOf({
   label,
 }: Omit<HeardOf<"listRuns">["query"], "limit">): RunFilter {
   return {
-    ...(all === true ? {} : { states: ["starting", "running", "exiting"] }),
+    ...(all === true ? {} : { states: OPEN_STATES }),
     ...(hidden === true ? {} : { hidden: false }),
     ...(session === undefined ? {} : { sessionKey: session }),
     ...(agent === undefined ? {} : { agentId: agent }),

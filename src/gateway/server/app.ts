@@ -74,7 +74,7 @@ async function answer(
   gone: AbortSignal,
 ): Promise<void> {
   mustBeServed(options.served, request);
-  const requester = await requesterOf(options, request);
+  const requester = await requesterOf(options.authenticate, request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
   const url = urlOf(request);
   const asking = { requester, gone };
@@ -101,11 +101,15 @@ export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
 }
 
 /** Null: there is none, or it cannot be one. */
-export function bearerOf({ headers }: IncomingMessage): string | null {
+function bearerOf({ headers }: IncomingMessage): string | null {
   return /^Bearer ([\w.~+/=-]{1,200})$/.exec(headers.authorization ?? "")?.[1] ?? null;
 }
 
-async function requesterOf({ authenticate }: AppOptions, request: IncomingMessage): Promise<Requester> {
+/** Whoever the request's token acts for. */
+export async function requesterOf(
+  authenticate: AppOptions["authenticate"],
+  request: IncomingMessage,
+): Promise<Requester> {
   const token = bearerOf(request);
   const requester = token === null ? null : await authenticate(token);
   if (requester === null) throw new Unauthorized("a valid token is needed");

@@ -2,10 +2,10 @@ import type { Pool, PoolClient } from "pg";
 import { StateUnusable } from "../../errors.js";
 import {
   migrations,
-  newest,
+  missingFrom,
   otherProgram,
-  requireNotNewer,
-  requireNotOlder,
+  requireNoneMissing,
+  type Migration,
   type Place,
 } from "../sql/migrations.js";
 import { eventOrder } from "./event-order.js";
@@ -18,7 +18,7 @@ const MIGRATION_MS = 60_000;
 /** Bring the schema up to date, in one transaction: half a schema is never seen, and of many at once one does it. */
 export async function migrate(client: PoolClient, target: PostgresTarget): Promise<void> {
   // Asked first without the lock, so that opening does not queue.
-  if ((await schemaVersion(client, target)) === newest) return;
+  if ((await missing(client, target))?.length === 0) return;
   await requireUtf8(client, target);
   await client.query("begin");
   await client.query(`set local statement_timeout = ${MIGRATION_MS}`);
@@ -26,10 +26,9 @@ export async function migrate(client: PoolClient, target: PostgresTarget): Promi
     `holdfast schema ${target.schema}`,
   ]);
   // Asked again: another may have migrated while this one waited.
-  const version = await schemaVersion(client, target);
-  if (version === null) await client.query(beginning(target.schema, await schemaExists(client, target)));
-  for (const { id, name, sql } of migrations) {
-    if (id <= (version ?? 0)) continue;
+  const wanted = await missing(client, target);
+  if (wanted === null) await client.query(beginning(target.schema, await schemaExists(client, target)));
+  for (const { id, name, sql } of wanted ?? migrations) {
     await client.query(translateSchema(sql));
     const more = additions[id]?.(target.schema);
     if (more !== undefined) await client.query(more);
@@ -58,25 +57,25 @@ ${preamble}`;
 
 /** For readers, who may not migrate. False: nothing has been written yet. */
 export async function hasCurrentSchema(pool: Pool | PoolClient, target: PostgresTarget): Promise<boolean> {
-  const version = await schemaVersion(pool, target);
-  if (version === null) return false;
-  requireNotOlder(placeOf(target), version);
+  const wanted = await missing(pool, target);
+  if (wanted === null) return false;
+  requireNoneMissing(placeOf(target), wanted);
   return true;
 }
 
-async function schemaVersion(client: Pool | PoolClient, target: PostgresTarget): Promise<number | null> {
+/** Null: nothing has been written yet. */
+async function missing(
+  client: Pool | PoolClient,
+  target: PostgresTarget,
+): Promise<readonly Migration[] | null> {
   const { rows: tables } = await client.query<{ name: string }>(
     "select tablename as name from pg_tables where schemaname = $1",
     [target.schema],
   );
   if (tables.length === 0) return null;
   if (!tables.some(({ name }) => name === "holdfast_migrations")) throw otherProgram(placeOf(target));
-  const { rows } = await client.query<{ version: number }>(
-    "select coalesce(max(id), 0) as version from holdfast_migrations",
-  );
-  const version = rows[0]?.version ?? 0;
-  requireNotNewer(placeOf(target), version);
-  return version;
+  const { rows } = await client.query<{ id: number }>("select id from holdfast_migrations");
+  return missingFrom(placeOf(target), rows);
 }
 
 /** Asked, because `if not exists` wants the right to create one even where it exists. */

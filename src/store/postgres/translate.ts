@@ -39,7 +39,7 @@ function condition(when: string | undefined): string {
   // SQLite's `is` compares anything, PostgreSQL's only with what is a word of the language.
   return when === undefined
     ? ""
-    : ` when (${when.replaceAll(/ is (old|new)\./g, " is not distinct from $1.")})`;
+    : ` when (${when.replaceAll(/ is (\(?(?:old|new)\.)/g, " is not distinct from $1")})`;
 }
 
 /** The same text makes it anew. */

@@ -18,7 +18,9 @@ export const migrations = [
   { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
 ] as const;
 
-export const newest = migrations[migrations.length - 1]?.id ?? 0;
+export type Migration = (typeof migrations)[number];
+
+const newest = migrations[migrations.length - 1]?.id ?? 0;
 
 /** A store, as errors name it, and what to set to use another. */
 export interface Place {
@@ -33,19 +35,27 @@ export function otherProgram({ path, otherwise }: Place): StateUnusable {
   );
 }
 
-export function requireNotNewer({ path, otherwise }: Place, version: number): void {
-  if (version <= newest) return;
-  throw new StateUnusable(
-    path,
-    `the store ${path} was written by a newer Holdfast (schema ${version}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
-  );
+/** Which are not recorded, whatever comes after them. */
+export function missingFrom(
+  { path, otherwise }: Place,
+  recorded: readonly { readonly id: number }[],
+): readonly Migration[] {
+  const applied = new Set(recorded.map(({ id }) => id));
+  const version = Math.max(0, ...applied);
+  if (version > newest) {
+    throw new StateUnusable(
+      path,
+      `the store ${path} was written by a newer Holdfast (schema ${version}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
+    );
+  }
+  return migrations.filter(({ id }) => !applied.has(id));
 }
 
 /** For readers, who may not migrate. */
-export function requireNotOlder({ path }: Place, version: number): void {
-  if (version >= newest) return;
+export function requireNoneMissing({ path }: Place, [first]: readonly Migration[]): void {
+  if (first === undefined) return;
   throw new StateUnusable(
     path,
-    `the store ${path} was written by an older Holdfast (schema ${version}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
+    `the store ${path} was written by an older Holdfast (schema ${first.id - 1}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
   );
 }

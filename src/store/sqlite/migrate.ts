@@ -1,29 +1,28 @@
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import {
   migrations,
-  newest,
+  missingFrom,
   otherProgram,
-  requireNotNewer,
-  requireNotOlder,
+  requireNoneMissing,
+  type Migration,
   type Place,
 } from "../sql/migrations.js";
 
 /** Bring the schema up to date, in one transaction: half a schema is never seen, by whatever crash. */
 export function migrate(db: DatabaseSyncInstance, path: string): void {
   // Asked first without the write lock, so that opening does not queue behind busy writers.
-  if (schemaVersion(db, path) === newest) return;
+  if (missing(db, path)?.length === 0) return;
   db.exec("begin immediate");
   try {
     // Asked again: another process may have migrated while this one waited for the lock.
-    const version = schemaVersion(db, path);
-    if (version === null) {
+    const wanted = missing(db, path);
+    if (wanted === null) {
       db.exec(
         "create table holdfast_migrations (id integer primary key not null, name text not null, applied_at integer not null) strict",
       );
     }
     const record = db.prepare("insert into holdfast_migrations (id, name, applied_at) values (?, ?, ?)");
-    for (const migration of migrations) {
-      if (migration.id <= (version ?? 0)) continue;
+    for (const migration of wanted ?? migrations) {
       db.exec(migration.sql);
       record.run(migration.id, migration.name, Date.now());
     }
@@ -37,24 +36,21 @@ export function migrate(db: DatabaseSyncInstance, path: string): void {
 
 /** For readers, who may not migrate. Null: nothing has been written yet. */
 export function requireCurrentSchema(db: DatabaseSyncInstance, path: string): "current" | null {
-  const version = schemaVersion(db, path);
-  if (version === null) return null;
-  requireNotOlder(placeOf(path), version);
+  const wanted = missing(db, path);
+  if (wanted === null) return null;
+  requireNoneMissing(placeOf(path), wanted);
   return "current";
 }
 
-function schemaVersion(db: DatabaseSyncInstance, path: string): number | null {
+/** Null: the database is empty. */
+function missing(db: DatabaseSyncInstance, path: string): readonly Migration[] | null {
   const names = db.prepare("select name from sqlite_schema where type = 'table'").all() as { name: string }[];
   if (names.length === 0) return null;
   if (!names.some(({ name }) => name === "holdfast_migrations")) {
     throw otherProgram(placeOf(path));
   }
-  const [row] = db.prepare("select coalesce(max(id), 0) as version from holdfast_migrations").all() as {
-    version: number;
-  }[];
-  const version = row?.version ?? 0;
-  requireNotNewer(placeOf(path), version);
-  return version;
+  const recorded = db.prepare("select id from holdfast_migrations").all() as { id: number }[];
+  return missingFrom(placeOf(path), recorded);
 }
 
 function placeOf(path: string): Place {

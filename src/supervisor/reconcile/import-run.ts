@@ -1,7 +1,8 @@
+import { unsaidPolicy } from "../unsaid-policy.js";
 import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
-import { NO_LIMITS, type RunKind, type RunRecord } from "../../store/run-record.js";
+import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { Lease, NewRun, RunChange } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
 import { endVerified, NOTHING_DONE, type Aftermath, type Traces } from "../aftermath.js";
@@ -166,7 +167,6 @@ function unknownRun(
   kind: RunKind = "task",
 ): NewRun {
   const { host } = context;
-  const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   return {
     runId,
     leaseId: "",
@@ -185,17 +185,8 @@ function unknownRun(
     originInstanceId: instanceId,
     ownerInstanceId: context.instanceId,
     leaseEpoch,
-    deadlines: { overallMs: null, noOutputMs: null },
-    policy: {
-      graceMs,
-      settleMs,
-      drainMs,
-      killReportMs,
-      ownerLossMs,
-      onEscape: "fail",
-      onOrphan: "adopt",
-      callerBound: false,
-    },
+    deadlines: NO_DEADLINES,
+    policy: unsaidPolicy({ onEscape: "fail", onOrphan: "adopt" }),
     limits: NO_LIMITS,
     createdAt: context.clock.wall() - ageMs,
     service: kind === "task" ? null : { port: null, readyAt: null },

@@ -170,26 +170,6 @@ async function catchesHangup(pid: number): Promise<boolean> {
   return (BigInt(`0x${/SigCgt:\s+(\w+)/.exec(status)?.[1]}`) & 1n) === 1n;
 }
 
-test("an anchor that cannot be told to stop is a sentence, not a crash", PATIENT, async () => {
-  await using house = await House.started();
-  const { child, finished, runId } = await house.call("--", "sh", "-c", patient);
-  const anchor = (await house.record(runId)).anchor?.pid ?? 0;
-  await house.stop();
-  process.kill(anchor, "SIGSTOP");
-  try {
-    child.kill("SIGINT");
-    await sees(child.stderr, "does not answer");
-    child.kill("SIGINT");
-    child.kill("SIGTERM");
-    const { code, stderr } = await finished;
-    expect(code).toBe(130);
-    expect(stderr).toContain(`left run ${runId}, which may go on`);
-    expect(stderr).not.toContain("    at ");
-  } finally {
-    process.kill(anchor, "SIGCONT");
-  }
-});
-
 test(
   "a limit that cannot be set is no failure of the gateway, and --json has the record",
   PATIENT,
