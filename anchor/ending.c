@@ -27,6 +27,7 @@
 #define CHECK_EVERY_MS 5000
 #define SAVE_RETRY_MS 1000
 #define LAST_WORDS_MS 1000
+#define LOOK_EVERY_MS 1000
 
 static uint8_t marks[(4 << 20) / 8]; /* a bit for every number the kernel can give */
 
@@ -35,14 +36,70 @@ static void mark(pid_t pid, bool on) {
   marks[(pid >> 3) % sizeof marks] = (uint8_t)(on ? marks[(pid >> 3) % sizeof marks] | bit : marks[(pid >> 3) % sizeof marks] & ~bit);
 }
 
+static void bury(void);
+
 static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
 
+static bool is_known(const struct served *served, pid_t pid) {
+  struct identity now;
+  for (long i = 0; i < served->known_count; i++)
+    if (served->known[i].pid == pid) return os_identity(pid, &now) && now.start == served->known[i].start;
+  return false;
+}
+
+/* Nobody is below us but this run's. */
+static bool alone(void) {
+  for (struct served *other = runs; other < runs + RUNS_MAX; other++)
+    if (other != serving && (other->active || other->given_up)) return false;
+  return true;
+}
+
+/* Of another run that was adopted out of this one, with all that is below; or one that was given up. */
+static bool is_anothers(pid_t pid) {
+  for (struct served *other = runs; other < runs + RUNS_MAX; other++) {
+    if (!(other->active ? other->adopted : other->given_up) || other == serving) continue;
+    if (other->boundary.cgroup >= 0 && os_boundary_holds(&other->boundary, pid)) return true;
+    if (is_known(other, pid) && (run.boundary.cgroup < 0 || !os_boundary_holds(&run.boundary, pid))) return true;
+  }
+  return false;
+}
+
+static bool is_marked_or_anothers(pid_t pid) { return marked(pid) || is_anothers(pid); }
+
+/* Who was in it at the last look, and everybody below them: the anchor has others below it. */
+static long collect_known(long max, int signal) {
+  long count = 0;
+  for (long i = 0; i < run.known_count && count < max; i++) {
+    if (marked(run.known[i].pid) || !os_open(&run.known[i], &members[count])) continue;
+    if (tree_dead(&members[count]) || is_anothers(run.known[i].pid)) {
+      os_close(&members[count]);
+      continue;
+    }
+    if (signal != 0 && members[count].state != 'T') os_signal(&members[count], signal);
+    mark(members[count++].id.pid, true);
+  }
+  for (long i = 0; i < count && count < max; i++) {
+    long more = os_children(&members[i], members + count, max - count, is_marked_or_anothers, signal);
+    for (long j = count; j < count + more; j++) mark(members[j].id.pid, true);
+    count += more;
+  }
+  for (long i = 0; i < count; i++) mark(members[i].id.pid, false);
+  return count;
+}
+
+static void remember(long count) {
+  for (long i = 0; i < count; i++) run.known[i] = members[i].id;
+  run.known_count = count;
+}
+
 /* Everyone in the boundary: below us, and whoever else is in the cgroup. */
-static long collect(int signal) {
+long collect(int signal) {
   struct member me;
   os_self(&me);
-  reap(); /* a storm dies as fast as it is born: unburied, it would take every number of the machine */
-  long max = tree_max(), count = os_descendants(&me, members, max, NULL, signal);
+  bury(); /* a storm dies as fast as it is born: unburied, it would take every number of the machine */
+  bool others = runs_active() > 1; /* of the last one is everybody, but who was given up */
+  long max = tree_max();
+  long count = run.adopted && others ? collect_known(max, signal) : os_descendants(&me, members, max, alone() ? NULL : is_anothers, signal);
   if (count < 0) count = 0;
   long known = count, more = os_boundary_members(&run.boundary, members + count, max - count);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
@@ -52,6 +109,7 @@ static long collect(int signal) {
   }
   for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
+  if (run.adopted) remember(count);
   if ((uint64_t)count > run.processes) run.processes = (uint64_t)count;
   return count;
 }
@@ -96,7 +154,7 @@ static void put_leader(struct out *out, const void *unused) {
 }
 
 static void json_leader(struct json *json) {
-  if (!run.leader_done || !run.executed) {
+  if (!run.leader_done || !run.executed || (run.leader_code < 0 && run.leader_signal < 0)) {
     json_raw(json, "null");
     return;
   }
@@ -135,32 +193,84 @@ static int wait_any(siginfo_t *info, struct rusage *usage, int options) {
   return (int)syscall(SYS_waitid, P_ALL, 0, info, options, usage);
 }
 
-void reap(void) {
+/* Whose it was: its first process, or one of those an adopted run knows; else the run's that we were started for. */
+static struct served *run_of(pid_t pid) {
+  struct served *otherwise = NULL;
+  for (struct served *each = runs; each < runs + RUNS_MAX; each++) {
+    if (!each->active && !each->given_up) continue;
+    if (each->active && each->child.id.pid == pid && !each->leader_done) return each;
+    for (long i = 0; i < each->known_count; i++)
+      if (each->known[i].pid == pid) return each;
+    if (otherwise == NULL && each->active) otherwise = each;
+  }
+  return otherwise;
+}
+
+/* True: nobody is left below us; otherwise there may be more to bury. */
+static bool bury_some(void) {
   siginfo_t info;
   struct rusage usage;
-  run.more_to_reap = false;
-  for (int i = 0; i < REAP_ROUND && !run.leader_zombie; i++) {
-    if (wait_any(&info, &usage, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) {
-      run.empty = errno == ECHILD && os_boundary_empty(&run.boundary);
-      return;
-    }
-    if (info.si_pid == 0) return;
+  for (struct served *each = runs; each < runs + RUNS_MAX; each++)
+    if (each->active && each->leader_zombie) return true; /* it was the last one, and is kept */
+  for (int i = 0; i < REAP_ROUND; i++) {
+    if (wait_any(&info, &usage, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) return errno == ECHILD;
+    if (info.si_pid == 0) return false;
+    serving = run_of(info.si_pid);
     run.more_to_reap = i == REAP_ROUND - 1;
-    if (info.si_pid == run.child.id.pid && !run.leader_done) {
+    if (run.active && info.si_pid == run.child.id.pid && !run.leader_done) {
       note_leader(&info);
       run.settle_at = os_now_ms() + run.policy.settle;
       if (os_only_child(info.si_pid)) {
         /* Nobody else is left: it stays a zombie until the exit file is written, mostly in this very turn. */
         run.leader_zombie = true;
         account(&usage);
-        break;
+        return true;
       }
       save_leader();
     }
     account(&usage);
     (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | __WALL);
   }
-  if (run.leader_zombie) run.empty = os_boundary_empty(&run.boundary);
+  return false;
+}
+
+/* The dead only; who is left of which run is for `reap` to see. */
+static void bury(void) {
+  struct served *before = serving;
+  for (serving = runs; serving < runs + RUNS_MAX; serving++) run.more_to_reap = false;
+  bool nobody = bury_some();
+  for (serving = runs; serving < runs + RUNS_MAX; serving++)
+    if (run.active && nobody) run.empty = os_boundary_empty(&run.boundary);
+  serving = before;
+}
+
+/* With others below us, only a look tells that nobody of this run is. */
+static bool nobody_left(void) {
+  long count = collect(0), left = 0;
+  for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
+  tree_release(count);
+  return left == 0 && os_boundary_empty(&run.boundary);
+}
+
+/* Its parent has waited for it, and only that one knows how it ended. */
+static void note_leader_gone(void) {
+  run.leader_gone = false;
+  if (run.leader_handle >= 0) close(run.leader_handle);
+  run.leader_handle = -1;
+  if (run.leader_done) return;
+  run.leader_done = true;
+  run.settle_at = os_now_ms() + run.policy.settle;
+}
+
+void reap(void) {
+  struct served *before = serving;
+  bury();
+  for (serving = runs; serving < runs + RUNS_MAX; serving++) {
+    if (!run.active) continue;
+    if (run.leader_gone) note_leader_gone();
+    if (!alone() && !run.empty && (run.leader_done || run.terminating)) run.empty = nobody_left();
+  }
+  serving = before;
 }
 
 /* ---- leftovers ---- */
@@ -168,7 +278,7 @@ void reap(void) {
 static const char *classify(const struct member *member) {
   if (getuid() != 0 && member->uid != getuid()) return "foreign-uid";
   if (!os_boundary_holds(&run.boundary, member->id.pid)) return "migrated";
-  return member->sid != run.child.id.pid ? "detached" : "background";
+  return member->sid != run.session ? "detached" : "background";
 }
 
 /* Of one that was killed and still lives. */
@@ -241,16 +351,16 @@ static void report_survivors(long count) {
 static void begin_termination(uint64_t now) {
   run.terminating = true;
   run.phase = EXITING;
-  os_prefer_us();
+  os_prefer_us(true);
   run.kill_at = now + run.policy.grace;
   run.sweep_at = run.kill_at;
   run.report_at = run.kill_at + run.policy.kill_report;
   long count = collect(0);
   if (run.leader_done && !run.stop.set) note_residue(count);
-  if (run.policy.grace > 0 || run.leader_done) run.kill_mode = "pid";
   for (long i = 0; run.policy.grace > 0 && i < count; i++) {
     if (tree_dead(&members[i]) || os_signal(&members[i], SIGTERM) != 0) continue;
     os_signal(&members[i], SIGCONT); /* TERM to a stopped process stays pending */
+    run.kill_mode = "pid";
   }
   tree_release(count);
 }
@@ -262,9 +372,10 @@ static void sweep(uint64_t now) {
     tree_release(left);
   }
   bool whole = os_boundary_kill(&run.boundary);
-  run.kill_mode = whole ? "cgroup" : "pid";
+  if (whole) run.kill_mode = "cgroup";
   if (!whole || run.swept_once) { /* one by one where there is no cgroup, and whoever left it */
     long count = tree_kill(collect);
+    if (count > 0 && strcmp(run.kill_mode, "none") == 0) run.kill_mode = "pid";
     if (now >= run.report_at) report_survivors(count);
     tree_release(count);
   }
@@ -284,7 +395,7 @@ static const char *final_reason(void) {
   if (run.stop.set) return run.stop.reason;
   if (!run.executed) return "spawn-error";
   if (run.escaped && !run.policy.sweep_escapes) return "ownership-escape";
-  return run.leader_code >= 0 ? "exit" : "signal";
+  return run.leader_signal >= 0 ? "signal" : "exit";
 }
 
 static void json_stream(struct json *json, const char *name, const struct spool *spool) {
@@ -302,6 +413,19 @@ static void json_stream(struct json *json, const char *name, const struct spool 
 static void json_named(struct json *json, const char *key, uint64_t value) {
   json_raw(json, key);
   json_number(json, value);
+}
+
+/* The cgroup counts everyone; those we have reaped count themselves and whom they have reaped, and their peak is one process's. */
+static void json_usage(struct json *json) {
+  struct usage counted;
+  os_usage(&run.boundary, &counted);
+  json_named(json, ",\"usage\":{\"cpuMs\":", counted.cpu_known ? counted.cpu_ms : run.cpu_ms);
+  json_named(json, ",\"peakKb\":", counted.memory_known ? counted.peak_kb : run.peak_kb);
+  json_raw(json, ",\"peakTasks\":");
+  if (counted.tasks_known) json_number(json, counted.peak_tasks);
+  else json_raw(json, "null");
+  json_raw(json, counted.cpu_known ? ",\"source\":{\"cpu\":\"cgroup\"" : ",\"source\":{\"cpu\":\"reaped\"");
+  json_raw(json, counted.memory_known ? ",\"memory\":\"cgroup\"}}" : ",\"memory\":\"reaped\"}}");
 }
 
 static void write_exit(struct json *json, uint64_t now) {
@@ -350,9 +474,12 @@ static void write_exit(struct json *json, uint64_t now) {
   json_stream(json, "stdout", &run.streams[0].spool);
   json_stream(json, "stderr", &run.streams[1].spool);
   json_named(json, ",\"processes\":", run.processes > run.reaped ? run.processes : run.reaped);
-  json_named(json, ",\"usage\":{\"cpuMs\":", run.cpu_ms);
-  json_named(json, ",\"peakKb\":", run.peak_kb);
-  json_named(json, "},\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
+  json_usage(json);
+  const char *hit = os_limit_hit(&run.boundary);
+  json_raw(json, ",\"limitHit\":");
+  if (hit != NULL) json_string(json, hit);
+  else json_raw(json, "null");
+  json_named(json, ",\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
   struct timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
   json_named(json, ",\"endedAt\":", (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);
@@ -404,28 +531,67 @@ bool request_abandon(const char *actor, const char *request) {
 static void give_up_survivors(uint64_t now) {
   if (now < run.save_at) return;
   if (!run.abandon.done) {
+    if (!alone()) run.empty = nobody_left();
     long count = collect(0);
     run.abandon.asked = run.abandon.done = !run.empty;
     if (run.abandon.done) run.residue_count = 0;
     for (long i = 0; run.abandon.done && i < count; i++)
       if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), true);
+    if (run.abandon.done && run.known == NULL) run.known = reserve(KNOWN_SIZE);
+    if (run.abandon.done) remember(count);
     tree_release(count);
     if (!run.abandon.done) return;
-    for (int i = 0; i < 2; i++) {
-      run.streams[i].spool.unbounded = true;
-      run.streams[i].retry_at = now;
-      if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
-    }
+    streams_drain(now);
   }
   finish(now);
 }
 
-_Noreturn void leave(void) {
+static void forget(struct served *served) {
+  os_boundary_remove(&served->boundary);
+  if (served->known != NULL) give_back(served->known, KNOWN_SIZE);
+  served->known_count = 0;
+  served->given_up = false;
+}
+
+/* Those of whom nobody is left; all of them when we leave. */
+static void forget_given_up(bool leaving) {
+  for (struct served *each = runs; each < runs + RUNS_MAX; each++) {
+    if (!each->given_up) continue;
+    bool left = !leaving && !os_boundary_empty(&each->boundary);
+    for (long i = 0; !leaving && i < each->known_count && !left; i++) left = is_known(each, each->known[i].pid);
+    if (!left) forget(each);
+  }
+}
+
+void leave(void) {
   char path[PATH_SIZE + 8];
-  os_boundary_remove(&run.boundary);
   snprintf(path, sizeof path, "%s/sock", run.directory);
   unlink(path);
-  exit(0);
+  run.active = false;
+  run.given_up = run.abandon.done;
+  if (!run.given_up) forget(serving);
+  if (runs_active() == 0) {
+    forget_given_up(true);
+    exit(0);
+  }
+  for (int i = 0; i < CONNECTIONS; i++) connection_drop(&run.connections[i]);
+  int ends[] = {run.listener, run.dir, run.boundary_events, run.leader_handle, run.pty ? run.child.out : run.input.fd};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (ends[i] >= 0) close(ends[i]);
+  streams_free();
+}
+
+/* Now and then, where only ancestry speaks: who has come since, while his parents still live. */
+static void look_around(uint64_t now) {
+  struct member leader;
+  run.look_at = now + LOOK_EVERY_MS;
+  if (run.leader_handle < 0 && !run.leader_done) { /* no handles on this kernel: nobody tells of its end */
+    bool lives = os_open(&run.child.id, &leader) && !tree_dead(&leader);
+    run.leader_gone = !lives;
+    if (lives) os_close(&leader);
+    if (!lives) reap();
+  }
+  if (run.boundary.cgroup < 0 && !alone()) tree_release(collect(0));
 }
 
 /* Somebody removed the run directory, or put another in its place: what was in it is lost and counted, the rest goes on. */
@@ -455,6 +621,7 @@ static void check_surroundings(uint64_t now) {
   struct stat st;
   run.check_at = now + CHECK_EVERY_MS;
   drop_speechless(now);
+  forget_given_up(false);
   if (run.told_end) return;
   renew_directory();
   snprintf(path, sizeof path, "%s/sock", run.directory);
@@ -467,6 +634,7 @@ static bool passed(uint64_t from, uint64_t limit, uint64_t now) {
 }
 
 void advance(uint64_t now) {
+  if (run.adopted && now >= run.look_at) look_around(now);
   if (now >= run.check_at) check_surroundings(now);
   if (run.abandon.done || (run.abandon.asked && !run.empty)) {
     give_up_survivors(now);
@@ -492,14 +660,7 @@ void advance(uint64_t now) {
   if (!run.empty || !run.leader_done) return;
   if (run.drain_until == 0) {
     run.drain_until = now + run.policy.drain;
-    /* Nobody writes any more: what is left fits into kernel buffers, and must not wait for a slow reader. */
-    run.streams[0].spool.unbounded = run.streams[1].spool.unbounded = true;
-    if (run.child.slave >= 0) close(run.child.slave);
-    run.child.slave = -1;
-    for (int i = 0; i < 2; i++) {
-      run.streams[i].retry_at = now;
-      if (run.streams[i].fd >= 0) stream_read(&run.streams[i]);
-    }
+    streams_drain(now);
   }
   if ((streams_ended() || now >= run.drain_until) && now >= run.save_at) finish(now);
   else save_leader(); /* the drain takes time: should we die in it, the status is known */
@@ -512,7 +673,7 @@ static void sooner(uint64_t *deadline, uint64_t at) {
 uint64_t next_deadline(uint64_t now) {
   if (run.abandon.done && run.save_at > now) return run.save_at - now;
   if (run.more_to_reap || (run.abandon.asked && !run.empty)) return 0;
-  uint64_t at = run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
+  uint64_t at = run.adopted && run.look_at < run.check_at ? run.look_at : run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
   if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
     if (run.policy.overall > 0) sooner(&at, run.overall_from + run.policy.overall + slack);
     if (run.policy.no_output > 0 && run.withheld_since == 0) sooner(&at, run.output_at + run.policy.no_output + slack);

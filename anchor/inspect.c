@@ -12,8 +12,9 @@
 #define SHOWN 512
 #define ANCESTORS_SHOWN 64
 #define MARKER_SIZE 512
+#define PORTS_SHOWN 64
 
-static bool brief;
+static bool brief, with_ports;
 
 static void put_markers(struct json *json, pid_t pid) {
   static const char *const markers[][2] = {{",\"leaseId\":", "HOLDFAST_LEASE_ID"},
@@ -37,6 +38,16 @@ static void put_ancestors(struct json *json, const struct member *root) {
   json_raw(json, "]");
 }
 
+/* Read by number: they count when it is still itself afterwards. */
+static void put_ports(struct json *json, struct member *member) {
+  uint16_t ports[PORTS_SHOWN];
+  long count = os_ports(member->id.pid, ports, PORTS_SHOWN);
+  if (!os_refresh(member)) count = 0;
+  json_raw(json, ",\"ports\":[");
+  for (long i = 0; i < count; i++) put_number(json, i == 0 ? "" : ",", ports[i]);
+  json_raw(json, "]");
+}
+
 static void put_descendants(struct json *json, const struct member *root) {
   long count = os_descendants(root, members, tree_max(), NULL, 0);
   json_raw(json, ",\"descendants\":[");
@@ -44,6 +55,7 @@ static void put_descendants(struct json *json, const struct member *root) {
     json_raw(json, i == 0 ? "{" : ",{");
     put_identity(json, &members[i].id);
     put_facts(json, &members[i]);
+    if (with_ports) put_ports(json, &members[i]);
     json_raw(json, "}");
   }
   json_raw(json, "]");
@@ -54,6 +66,9 @@ static void put_evidence(struct json *json, const struct member *root) {
   char path[4096];
   put_text(json, ",\"cgroup\":", os_cgroup_of(root->id.pid, path, sizeof path) ? path : NULL);
   put_text(json, ",\"executable\":", os_executable(root->id.pid, path, sizeof path) ? path : NULL);
+  for (int fd = 0; fd < 3; fd++)
+    put_text(json, fd == 0 ? ",\"stdio\":[" : ",", os_descriptor(root->id.pid, fd, path, sizeof path) ? path : NULL);
+  json_raw(json, "]");
   put_argv(json, ",\"argv\":", root->id.pid);
   put_markers(json, root->id.pid);
   put_ancestors(json, root);
@@ -105,6 +120,41 @@ static bool inspect_one(const struct identity *wanted) {
   return true;
 }
 
+/* ---- who listens on a port ---- */
+
+static uint16_t wanted_port;
+static struct json holders;
+static int holders_shown;
+
+static void visit_holder(pid_t pid) {
+  uint16_t ports[PORTS_SHOWN];
+  struct member member;
+  bool holds = false;
+  long count = holders_shown < SHOWN && os_same_network(pid) ? os_ports(pid, ports, PORTS_SHOWN) : 0;
+  for (long i = 0; i < count; i++) holds |= ports[i] == wanted_port;
+  if (!holds || !os_look(pid, &member)) return;
+  json_raw(&holders, holders_shown++ == 0 ? "{" : ",{");
+  put_identity(&holders, &member.id);
+  put_text(&holders, ",\"command\":", member.command);
+  json_raw(&holders, "}");
+  os_close(&member);
+}
+
+/* `port <number>` */
+static bool inspect_port(const char *line) {
+  char *end;
+  unsigned long port = strtoul(line, &end, 10);
+  if (end == line || *end != 0 || *line < '0' || *line > '9' || port == 0 || port > UINT16_MAX) return false;
+  wanted_port = (uint16_t)port;
+  holders = evidence_begin();
+  holders_shown = 0;
+  json_raw(&holders, os_port_open(wanted_port) ? "{\"open\":true,\"holders\":[" : "{\"open\":false,\"holders\":[");
+  os_each_process(visit_holder);
+  json_raw(&holders, "]}");
+  evidence_print(&holders);
+  return true;
+}
+
 /* `cgroup <inode> <path>` */
 static bool inspect_boundary(const char *line) {
   char *end;
@@ -130,20 +180,38 @@ static bool parse_identity(const char *line, struct identity *out) {
 /* The exit status, 0 to go on. */
 static int answer(const char *line) {
   struct identity wanted;
-  if (strncmp(line, "cgroup ", 7) == 0 ? inspect_boundary(line + 7) : parse_identity(line, &wanted) && inspect_one(&wanted)) return 0;
-  if (line[0] != 'c' && parse_identity(line, &wanted)) {
+  os_ports_forget();
+  if (strncmp(line, "cgroup ", 7) == 0 && inspect_boundary(line + 7)) return 0;
+  if (strncmp(line, "port ", 5) == 0 && inspect_port(line + 5)) return 0;
+  if (parse_identity(line, &wanted) && inspect_one(&wanted)) return 0;
+  if (parse_identity(line, &wanted)) {
     fprintf(stderr, "anchor inspect: cannot look at process %d: %s\n", wanted.pid, strerror(errno));
     return 1;
   }
-  fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]' nor 'cgroup inode path': %s\n", line);
+  fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]', 'cgroup inode path' nor 'port number': %s\n", line);
   return 2;
 }
 
+int limits_mode(void) {
+  for (int kind = 0; kind < LIMITS; kind++) {
+    char where[PATH_SIZE] = "";
+    const char *how = os_limits_look((enum limit)kind, where, sizeof where);
+    struct json json = evidence_begin();
+    put_text(&json, "{\"controller\":", os_limit_name((enum limit)kind));
+    put_text(&json, ",\"how\":", how);
+    put_text(&json, ",\"where\":", how == NULL ? NULL : where);
+    json_raw(&json, "}");
+    evidence_print(&json);
+  }
+  return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+}
+
 /* Answers are kept until there is nothing more to read: who asks line by line gets them line by line. */
-int inspect_mode(bool only_brief) {
+int inspect_mode(bool only_brief, bool and_ports) {
   static char input[64 * 1024];
   size_t have = 0;
   brief = only_brief;
+  with_ports = and_ports;
   for (;;) {
     fflush(stdout);
     ssize_t n = read(0, input + have, sizeof input - 1 - have);

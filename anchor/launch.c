@@ -45,6 +45,7 @@ struct anchor {
   bool lost;  /* dead, its tree not yet proven empty */
   int code, signal;
   long killed;
+  const char *kill_mode;
   uint64_t lost_at;
 };
 
@@ -161,6 +162,7 @@ static int become_anchor(int connection, const char *run_id) {
   if (dup2(connection, 3) < 0) return 1;
   os_close_above(3);
   if (!os_init()) return 1;
+  os_prefer_us(false); /* the launcher may be cleaning up after another one */
   show_as(run_id);
   return run_mode(run_id, directory, 3, have_cgroup ? runs_cgroup : NULL, note, true);
 }
@@ -177,7 +179,7 @@ static void start_anchor(int fd, const char *run_id) {
   if (pid == 0) exit(become_anchor(fd, run_id));
   if (pid < 0) return;
   struct anchor *anchor = &anchors[anchor_count++];
-  *anchor = (struct anchor){.pid = pid};
+  *anchor = (struct anchor){.pid = pid, .kill_mode = "pid"};
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
 }
 
@@ -279,6 +281,8 @@ static void save_swept(const struct anchor *anchor, const char *emptiness) {
   json_number(&json, (uint64_t)anchor->code);
   json_raw(&json, ",\"killed\":");
   json_number(&json, (uint64_t)anchor->killed);
+  json_raw(&json, ",\"killMode\":");
+  json_string(&json, anchor->killed == 0 ? "none" : anchor->kill_mode);
   json_raw(&json, ",\"emptiness\":");
   json_string(&json, emptiness);
   json_raw(&json, "}\n");
@@ -297,12 +301,12 @@ static bool clean_up(uint64_t now) {
   struct boundary boundary;
   /* Counted on the bare list, zombies included: of a tree that keeps moving, one is always on it until we wait for it. */
   if (!any_lost() && os_count_children(is_anchor) == 0) return false;
-  os_prefer_us();
+  os_prefer_us(true);
   long left = collect_residue(0); /* counted before they are killed: for the record */
   tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
-      os_boundary_kill(&boundary);
+      if (os_boundary_kill(&boundary)) anchors[i].kill_mode = "cgroup";
       close(boundary.cgroup);
     }
   long killed = tree_kill(collect_residue);
@@ -327,7 +331,9 @@ static bool clean_up(uint64_t now) {
       i++;
     }
   }
-  return left != 0 || any_lost();
+  bool more = left != 0 || any_lost();
+  if (!more) os_prefer_us(false);
+  return more;
 }
 
 /* Nobody to serve, and nothing left but what does not die. */
@@ -359,7 +365,7 @@ static int listen_at(const char *directory) {
  * was written in: a copy of that directory has another inode, and no claim.
  */
 static void save_launcher(void) {
-  char text[4 * PATH_SIZE], recorded[PATH_SIZE];
+  char text[8 * PATH_SIZE], recorded[PATH_SIZE];
   struct json json = {.data = text, .size = sizeof text};
   struct stat st;
   int dir = open(instance_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -379,6 +385,13 @@ static void save_launcher(void) {
   json_raw(&json, ",\"cgroupDirectory\":");
   if (have_cgroup) json_string(&json, runs_cgroup);
   else json_raw(&json, "null");
+  json_raw(&json, ",\"limitDirectories\":[");
+  for (int kind = 0, shown = 0; have_cgroup && kind < LIMITS; kind++) {
+    if (!os_limits_place((enum limit)kind, runs_cgroup, recorded, sizeof recorded)) continue;
+    json_raw(&json, shown++ == 0 ? "" : ",");
+    json_string(&json, recorded);
+  }
+  json_raw(&json, "]");
   bool known = fstat(dir, &st) == 0;
   json_raw(&json, ",\"device\":\"");
   json_number(&json, known ? (uint64_t)st.st_dev : 0);

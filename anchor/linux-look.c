@@ -40,12 +40,22 @@ long os_command_line(pid_t pid, char *out, size_t size) {
   return length < 0 ? 0 : length;
 }
 
-bool os_executable(pid_t pid, char *out, size_t size) {
-  char path[32];
-  snprintf(path, sizeof path, "/proc/%d/exe", pid);
+static bool read_link(const char *path, char *out, size_t size) {
   ssize_t length = readlink(path, out, size - 1);
   if (length > 0) out[length] = 0;
   return length > 0;
+}
+
+bool os_executable(pid_t pid, char *out, size_t size) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/exe", pid);
+  return read_link(path, out, size);
+}
+
+bool os_descriptor(pid_t pid, int fd, char *out, size_t size) {
+  char path[48];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+  return read_link(path, out, size);
 }
 
 /* A parent is believed when, after it was opened, the child still names it: a dead one's children have another by then. */

@@ -1,4 +1,4 @@
-/* One binary, six modes: docs/anchor-protocol.md. */
+/* One binary, seven modes: docs/anchor-protocol.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,11 @@
 static const char usage[] =
     "anchor launch --dir DIR --instance ID   start anchors, stay above them\n"
     "anchor run RUN --dir DIR --fd N         own one run (started by the launcher)\n"
-    "anchor inspect [--brief]                identities and evidence, for pids and cgroups on stdin\n"
+    "anchor inspect [--brief | --ports]      identities and evidence, for pids, cgroups and ports on stdin\n"
     "anchor reap --pid N --start N ...       verify an identity, end its tree\n"
     "anchor reap --only --pid N ...          verify one process by a marker too, end it alone\n"
     "anchor marked NAME [OTHER...]           every process with that variable in its environment\n"
+    "anchor limits                           which limits can be set from here\n"
     "anchor init -- COMMAND...               PID 1 of a container\n";
 
 static const char *option(int argc, char **argv, const char *name) {
@@ -37,8 +38,10 @@ int main(int argc, char **argv) {
     fprintf(stderr, "anchor: %s\n", why);
     return 3;
   }
-  if (strcmp(mode, "inspect") == 0 && (rest == 0 || (rest == 1 && flag(rest, words, "--brief")))) return inspect_mode(rest == 1);
+  bool brief = flag(rest, words, "--brief"), ports = flag(rest, words, "--ports");
+  if (strcmp(mode, "inspect") == 0 && rest <= 1 && rest == brief + ports) return inspect_mode(brief, ports);
   if (strcmp(mode, "marked") == 0) return marked_mode(rest, words);
+  if (strcmp(mode, "limits") == 0 && rest == 0) return limits_mode();
   if (strcmp(mode, "reap") == 0 && rest > 0 && strcmp(words[0], "--only") == 0) return reap_one_mode(rest - 1, words + 1);
   if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);
   if (strcmp(mode, "init") == 0 && rest >= 2 && strcmp(words[0], "--") == 0) return init_mode(words + 1);

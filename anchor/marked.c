@@ -162,6 +162,7 @@ static void print_end(const struct member *member, const char *why_not, bool dea
   json_raw(&json, why_not == NULL ? "{\"verified\":true" : "{\"verified\":false");
   put_text(&json, ",\"why\":", why_not == NULL ? "unique id and marker match" : why_not);
   put_number(&json, ",\"killed\":", why_not == NULL && dead ? 1 : 0);
+  put_text(&json, ",\"killMode\":", why_not == NULL && dead ? "pid" : "none");
   json_raw(&json, ",\"residue\":[],\"survivors\":[");
   if (why_not == NULL && !dead) {
     put_number(&json, "{\"pid\":", (uint64_t)member->id.pid);

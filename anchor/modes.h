@@ -8,12 +8,14 @@
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched);
 /* `argv`: the memory of our own command line. */
 int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size);
-/* Brief: identity and state only. */
-int inspect_mode(bool brief);
+/* Brief: identity and state only. Ports: also what the descendants listen on. */
+int inspect_mode(bool brief, bool ports);
 int reap_mode(int argc, char **argv);
 /* Of another tool's process: one only, and with a marker that must be there. */
 int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);
+/* Which limits can be set from here. */
+int limits_mode(void);
 int init_mode(char **command);
 
 #endif

@@ -41,7 +41,7 @@ struct boundary {
 
 /* What the test-only switch HOLDFAST_ANCHOR_WEAKEN takes away. */
 struct weaken {
-  bool cgroup, inode, pidfd, children;
+  bool cgroup, inode, pidfd, children, controllers;
 };
 extern struct weaken weaken;
 
@@ -72,12 +72,12 @@ int os_signal(const struct member *member, int signal);
 /*
  * Collects the live descendants of `root` (itself not included), parents first, each verified through an open handle:
  * its parent was a verified member at a moment when it was its child. At most `max`; `skip` (may be NULL) leaves
- * out a child of `root` and all below. `signal`, unless 0, is sent to each in the moment it is found: who runs from one
+ * out a process and all below it. `signal`, unless 0, is sent to each in the moment it is found: who runs from one
  * process to the next is caught only so. Returns the count; -1 when processes cannot be listed.
  */
 long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal);
 /* The direct ones only. */
-long os_children(const struct member *parent, struct member *out, long max, int signal);
+long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal);
 /* How many children we have, zombies included, that `skip` does not name; -1 when they cannot be listed. */
 long os_count_children(bool (*skip)(pid_t));
 /* Looks again through the handle, also at who its parent is; false when it is gone. */
@@ -96,10 +96,20 @@ long os_marked(const char *name, const char *value, struct member *out, long max
 /* Its words, each ended by a NUL (the last perhaps not); 0 when there are none or they may not be read. */
 long os_command_line(pid_t pid, char *out, size_t size);
 bool os_executable(pid_t pid, char *out, size_t size);
+/* What its descriptor leads to; false when it is closed or may not be known. */
+bool os_descriptor(pid_t pid, int fd, char *out, size_t size);
 /* Parent first, as far as they can be proven; at most `max`. */
 long os_ancestors(const struct member *of, struct identity *out, long max);
 /* False when processes cannot be listed. */
 bool os_each_process(void (*visit)(pid_t pid));
+/* TCP ports it listens on, as it sees the network, ascending; none when its descriptors may not be read. */
+long os_ports(pid_t pid, uint16_t *out, long max);
+/* It sees the same network as we do. */
+bool os_same_network(pid_t pid);
+/* Whether anybody listens on it, as we see the network. */
+bool os_port_open(uint16_t port);
+/* Sockets come and go: look again from here on. */
+void os_ports_forget(void);
 /* Path below the cgroup root; false when there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 
@@ -120,10 +130,38 @@ bool os_boundary_kill(const struct boundary *boundary);
 /* True also when there is no cgroup: then only ancestry speaks. */
 bool os_boundary_empty(const struct boundary *boundary);
 bool os_boundary_holds(const struct boundary *boundary, pid_t pid);
+/* Nobody in it runs, forks or dies of anything but KILL until it is thawed. False: it could not be done within the time. */
+bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms);
+void os_boundary_thaw(const struct boundary *boundary);
+/* Moves a process, and whoever it forks from then on; false and errno. */
+bool os_boundary_take(const struct boundary *boundary, pid_t pid);
 /* A descriptor that polls POLLPRI when emptiness changes, -1 without cgroup. */
 int os_boundary_events(const struct boundary *boundary);
 long os_boundary_members(const struct boundary *boundary, struct member *out, long max);
 void os_boundary_remove(struct boundary *boundary);
+
+/* At most: bytes, tasks (threads count), thousandths of a CPU. */
+enum limit { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPUS, LIMITS };
+
+/* What the kernel counted for all of a run; what is not known was not counted here. */
+struct usage {
+  bool cpu_known, memory_known, tasks_known;
+  uint64_t cpu_ms, peak_kb, peak_tasks;
+};
+
+/* Before the child is forked; 0 is no limit. False: `why` names the controller, and nothing may run. */
+bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS], pid_t supervisor, char *why, size_t size);
+/* Where directories for a limit are made beside the cgroup of all runs; false: nowhere. */
+bool os_limits_place(enum limit kind, const char *runs, char *out, size_t size);
+/* How a limit would be set from here, and where: "v2", "v1", the same with "-refused" where that may not be written, or NULL. */
+const char *os_limits_look(enum limit kind, char *where, size_t size);
+/* Its controller. */
+const char *os_limit_name(enum limit kind);
+/* Our run has a limit: what is taken out of it would leave that behind. */
+bool os_limited(void);
+/* "memory" (a process was killed at the limit), "pids" (a fork was refused) or NULL. */
+const char *os_limit_hit(const struct boundary *boundary);
+void os_usage(const struct boundary *boundary, struct usage *usage);
 
 struct child_spec {
   char *const *argv;
@@ -148,7 +186,7 @@ struct child_report {
   int step, error;
 };
 /* The steps in order; `none` in a report means: ready at the gate. */
-enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC };
+enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC, STEP_LIMIT };
 extern const char *const step_names[];
 
 /* Forks the child, whose first report comes on `status`. Returns the step that failed (errno set) or STEP_NONE. */
@@ -157,9 +195,9 @@ enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *b
 void os_dismiss(struct child *child);
 /* No child but this one: when it is a zombie, the tree below us is empty. */
 bool os_only_child(pid_t pid);
-/* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Children get neither. */
+/* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Commands get neither. */
 void os_protect_us(void);
-/* Win the CPU in a fork storm, where we may. */
-void os_prefer_us(void);
+/* Win the CPU in a fork storm, where we may; or be as before. */
+void os_prefer_us(bool on);
 
 #endif

@@ -80,7 +80,7 @@ void tell_failed(struct connection *connection, enum step step, int error) {
   struct out out = connection_out(connection, F_FAILED);
   out_number(&out, T_ERRNO, (uint64_t)error);
   out_text(&out, T_STEP, step_names[step]);
-  out_text(&out, T_MESSAGE, strerror(error));
+  out_text(&out, T_MESSAGE, step == STEP_LIMIT && run.limit_note[0] != 0 ? run.limit_note : strerror(error));
   connection_send(connection, &out);
 }
 
@@ -127,6 +127,7 @@ void tell_welcome(struct connection *connection) {
   out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
   if (run.input.closed) out_number(&out, T_CLOSED, 1);
   if (run.stop.set) put_stop(&out, NULL);
+  out_number(&out, T_KIND, run.policy.service ? 1 : 0);
   if (run.executed) out_number(&out, T_ELAPSED_MS, os_now_ms() - run.started_at);
   if (run.executed && run.leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run.leader_code);
   if (run.executed && run.leader_signal >= 0) out_number(&out, T_SIGNAL, (uint64_t)run.leader_signal);
@@ -241,7 +242,7 @@ static bool greet(struct connection *connection, const struct frame *frame) {
   char id[sizeof run.id], key[sizeof run.key];
   uint64_t protocol = 0, epoch = 0;
   if (!frame_number(frame, T_PROTOCOL, &protocol) || protocol < 1 || protocol > PROTOCOL) {
-    refuse(connection, "protocol", "this anchor speaks protocol 1");
+    refuse(connection, "protocol", "this anchor is older than the supervisor; PROTOCOL says what it speaks");
     return false;
   }
   if (!frame_text(frame, T_KEY, key, sizeof key) || !same_key(key, run.key)) {
@@ -350,6 +351,7 @@ static void owner_says(struct connection *connection, const struct frame *frame)
         spool_ack(&run.streams[a - 1].spool, b);
       return;
     case F_POLICY: change_policy(frame); return;
+    case F_ADOPT: adopt_asked(connection, frame); return;
     default: run.output_at = os_now_ms(); return; /* HEARTBEAT */
   }
 }
@@ -361,7 +363,7 @@ static bool handle(struct connection *connection, const struct frame *frame) {
     case F_STOP: stop_asked(connection, frame); break;
     case F_STATUS: tell_welcome(connection); break;
     case F_ABANDON: abandon_asked(connection, frame); break;
-    case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT:
+    case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT: case F_ADOPT:
       owner_says(connection, frame);
       break;
     default: refuse(connection, "unknown-frame", "this anchor does not know that frame");

@@ -45,7 +45,7 @@ static long collect_tree(int signal) {
     if (!os_refresh(&members[i])) members[i].state = 'X';
     else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, signal));
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, NULL, signal));
   long more = os_boundary_members(&reap_boundary, members + known, tree_max() - known);
   if (more > 0) keep_new(more);
   return known;
@@ -114,11 +114,12 @@ static void put_residue(struct json *json, bool rooted, long ours) {
 }
 
 /* Those from `ours` on only carry the marker: they have left the boundary, and are reported. */
-static void print_reaped(bool verified, bool rooted, const char *why, long killed, long ours) {
+static void print_reaped(bool verified, bool rooted, const char *why, long killed, bool whole, long ours) {
   struct json json = evidence_begin();
   json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
   put_text(&json, ",\"why\":", why);
   put_number(&json, ",\"killed\":", (uint64_t)killed);
+  put_text(&json, ",\"killMode\":", killed == 0 ? "none" : whole ? "cgroup" : "pid");
   put_residue(&json, rooted, ours);
   json_raw(&json, ",\"survivors\":[");
   bool first = true;
@@ -160,7 +161,7 @@ int reap_mode(int argc, char **argv) {
   bool in_cgroup = request.cgroup != NULL && os_boundary_reopen(&reap_boundary, request.cgroup, request.cgroup_inode);
   bool verified = request.root.pid != 0 && verify(&request, why, sizeof why);
   if (!verified && !in_cgroup) {
-    print_reaped(false, false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0, 0);
+    print_reaped(false, false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0, false, 0);
     return 0;
   }
   if (!verified) snprintf(why, sizeof why, "cgroup path and inode match");
@@ -173,8 +174,10 @@ int reap_mode(int argc, char **argv) {
     wait_for_death(10);
     collect_tree(0);
   }
+  bool whole = false; /* those who went when asked were asked one by one */
   for (int round = 0; round < KILL_ROUNDS; round++) {
-    if (in_cgroup) os_boundary_kill(&reap_boundary);
+    bool some = living() > 0;
+    if (in_cgroup && os_boundary_kill(&reap_boundary)) whole |= some;
     stop_then_kill(collect_tree);
     wait_for_death(DEATH_MS / KILL_ROUNDS);
     collect_tree(0);
@@ -182,7 +185,7 @@ int reap_mode(int argc, char **argv) {
   }
   long killed = known - living(), ours = known;
   if (request.lease != NULL) keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_max() - known));
-  print_reaped(true, verified, why, killed, ours);
+  print_reaped(true, verified, why, killed, whole, ours);
   if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
   return 0;
 }

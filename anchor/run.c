@@ -1,4 +1,4 @@
-/* `anchor run`: one anchor, one run. Start-up and the loop; what happens in it is in streams.c, owners.c and ending.c. */
+/* `anchor run`: one anchor, its run, and services adopted out of it. Start-up and the loop; what happens in it is in streams.c, owners.c and ending.c. */
 #include "run.h"
 
 #include <errno.h>
@@ -21,7 +21,15 @@
 #define ARGUMENTS_MAX (1 << 20)
 #define NUMBER_MAX (UINT64_C(1) << 48)
 
-struct run run;
+struct served runs[RUNS_MAX];
+struct served *serving = runs;
+const char *cgroups_of_runs;
+
+int runs_active(void) {
+  int count = 0;
+  for (int i = 0; i < RUNS_MAX; i++) count += runs[i].active;
+  return count;
+}
 
 void *reserve(size_t size) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -91,7 +99,7 @@ static void take_policy(const struct frame *frame) {
   };
 }
 
-static bool open_directory(const char *instance_dir) {
+bool open_directory(const char *instance_dir) {
   snprintf(run.instance_directory, sizeof run.instance_directory, "%s", instance_dir);
   if ((size_t)snprintf(run.directory, sizeof run.directory, "%s/runs/%s", instance_dir, run.id) >= sizeof run.directory) {
     errno = ENAMETOOLONG;
@@ -103,7 +111,7 @@ static bool open_directory(const char *instance_dir) {
   return ok;
 }
 
-static void remove_directory(void) {
+void remove_directory(void) {
   static const char *const files[] = {"sock", "key", "stop.json", "anchor.json"};
   int error = errno;
   for (size_t i = 0; run.dir >= 0 && i < sizeof files / sizeof *files; i++) unlinkat(run.dir, files[i], 0);
@@ -126,7 +134,9 @@ static void json_identity(struct json *json, const char *key, const struct ident
 bool save_facts(void) {
   char text[4096];
   struct json json = {.data = text, .size = sizeof text};
-  json_raw(&json, "{\"protocol\":1,\"runId\":");
+  json_raw(&json, "{\"protocol\":");
+  json_number(&json, PROTOCOL);
+  json_raw(&json, ",\"runId\":");
   json_string(&json, run.id);
   json_raw(&json, ",\"instanceId\":");
   json_string(&json, run.instance);
@@ -149,6 +159,13 @@ static _Noreturn void give_up(enum step step, int error) {
   exit(1);
 }
 
+/* 0: not to be seen from here. */
+static pid_t peer_of(int fd) {
+  struct ucred peer = {0};
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
 /* Everything up to the gate. */
 static void prepare(int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
   uint8_t *buffer = reserve(START_MAX + 4);
@@ -159,7 +176,7 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   char cwd[4096] = "";
   uint64_t umask_value = 0;
   bool ok = frame_text(&start, T_RUN_ID, run.id, sizeof run.id) && strcmp(run.id, run_id) == 0 &&
-            number_or(&start, T_PROTOCOL, 0) == PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
+            number_or(&start, T_PROTOCOL, 0) >= 1 && number_or(&start, T_PROTOCOL, 0) <= PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
             frame_text(&start, T_KEY, run.key, sizeof run.key) && strlen(run.key) >= 32 &&
             take_list(&start, T_ARG, text, argv, ARGUMENTS_MAX) != NULL && argv[0] != NULL &&
             take_list(&start, T_ENV, text + START_MAX, env, ARGUMENTS_MAX) != NULL;
@@ -168,6 +185,12 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   if (!ok || run.epoch == 0) give_up(STEP_SPEC, EINVAL);
   take_policy(&start);
   os_boundary_open(&run.boundary, cgroups, run.id, note);
+  const uint64_t limits[LIMITS] = {
+      [LIMIT_MEMORY] = number_or(&start, T_MEMORY_BYTES, 0),
+      [LIMIT_PIDS] = number_or(&start, T_PIDS, 0),
+      [LIMIT_CPUS] = number_or(&start, T_MILLI_CPUS, 0),
+  };
+  if (!os_limits_set(&run.boundary, limits, peer_of(fd), run.limit_note, sizeof run.limit_note)) give_up(STEP_LIMIT, errno);
   struct child_spec spec = {
       .argv = argv, .env = env, .cwd = cwd,
       .set_umask = frame_number(&start, T_UMASK, &umask_value), .umask = (mode_t)(umask_value & 0777),
@@ -215,6 +238,7 @@ static void welcome(enum step step, int error) {
   if (step == STEP_NONE && !save_facts()) step = STEP_DIRECTORY, error = errno;
   if (step == STEP_NONE) {
     run.ready = true;
+    run.session = run.child.id.pid;
     if (run.owner != NULL) tell_welcome(run.owner);
     return;
   }
@@ -258,15 +282,17 @@ static void read_signals(int fd) {
     char actor[64];
     snprintf(actor, sizeof actor, "signal:%s pid:%u",
              info.ssi_signo == SIGTERM ? "TERM" : info.ssi_signo == SIGINT ? "INT" : "HUP", info.ssi_pid);
-    request_stop("manual-cancel", actor, "", FOREVER);
+    for (serving = runs; serving < runs + RUNS_MAX; serving++)
+      if (run.active) request_stop("manual-cancel", actor, "", FOREVER);
+    serving = runs;
   }
 }
 
-enum { P_SIGNALS, P_LISTENER, P_STATUS, P_OUT, P_ERR, P_IN, P_BOUNDARY, P_CONNECTIONS, P_COUNT = P_CONNECTIONS + CONNECTIONS };
+enum { P_LISTENER, P_STATUS, P_OUT, P_ERR, P_IN, P_BOUNDARY, P_LEADER, P_CONNECTIONS, P_COUNT = P_CONNECTIONS + CONNECTIONS };
 
-static void fill(struct pollfd *p, int signals) {
+static void fill(struct pollfd *p) {
   for (int i = 0; i < P_COUNT; i++) p[i] = (struct pollfd){.fd = -1};
-  p[P_SIGNALS] = (struct pollfd){.fd = signals, .events = POLLIN};
+  p[P_LEADER] = (struct pollfd){.fd = run.leader_handle, .events = POLLIN};
   p[P_LISTENER] = (struct pollfd){.fd = run.listener, .events = POLLIN};
   p[P_STATUS] = (struct pollfd){.fd = run.child.status, .events = POLLIN};
   for (int i = 0; i < 2; i++)
@@ -283,12 +309,8 @@ static void fill(struct pollfd *p, int signals) {
   }
 }
 
-/* One round. Order matters: what the child wrote and reported comes before its death, and that before new requests. */
-static void turn(int signals) {
-  struct pollfd p[P_COUNT];
-  fill(p, signals);
-  uint64_t wait = next_deadline(os_now_ms());
-  if (poll(p, P_COUNT, wait > 60000 ? 60000 : (int)wait) < 0 && errno != EINTR) abort();
+/* What has come in for one run. Order matters: what the child wrote and reported comes before new requests. */
+static void hear(const struct pollfd *p) {
   if (p[P_STATUS].revents != 0) read_status();
   for (int i = 0; i < 2; i++)
     if (p[P_OUT + i].revents != 0) stream_read(&run.streams[i]);
@@ -302,12 +324,49 @@ static void turn(int signals) {
     if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !connection_read(c)) connection_drop(c);
   }
   if (p[P_LISTENER].revents != 0) owners_accept();
-  if (p[P_SIGNALS].revents != 0) read_signals(signals);
   if (p[P_BOUNDARY].revents != 0) (void)!pread(run.boundary_events, (char[256]){0}, 256, 0);
-  if (p[P_SIGNALS].revents != 0 || p[P_BOUNDARY].revents != 0 || run.terminating || run.more_to_reap) reap();
-  uint64_t now = os_now_ms();
-  streams_settle(now);
-  advance(now);
+  if (p[P_LEADER].revents != 0) run.leader_gone = true;
+}
+
+/* One round. What anybody wrote comes before anybody's death. A run that is adopted in it is heard in the next. */
+static void turn(int signals) {
+  static struct pollfd p[1 + RUNS_MAX * P_COUNT];
+  struct pollfd *of[RUNS_MAX] = {NULL};
+  uint64_t wait = 60000, now = os_now_ms();
+  nfds_t count = 1;
+  p[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+  for (int i = 0; i < RUNS_MAX; i++) {
+    if (!(serving = &runs[i])->active) continue;
+    of[i] = p + count;
+    fill(of[i]);
+    count += P_COUNT;
+    uint64_t due = next_deadline(now);
+    if (due < wait) wait = due;
+  }
+  if (poll(p, count, (int)wait) < 0 && errno != EINTR) abort();
+  bool died = p[0].revents != 0;
+  for (int i = 0; i < RUNS_MAX; i++) {
+    if (of[i] == NULL) continue;
+    serving = &runs[i];
+    hear(of[i]);
+    died |= of[i][P_BOUNDARY].revents != 0 || run.leader_gone || run.terminating || run.more_to_reap;
+  }
+  if (p[0].revents != 0) read_signals(signals);
+  if (died) reap();
+  for (serving = runs; serving < runs + RUNS_MAX; serving++) {
+    if (!run.active) continue;
+    now = os_now_ms();
+    streams_settle(now);
+    advance(now);
+  }
+  serving = runs;
+}
+
+void begin_serving(struct served *slot) {
+  serving = slot;
+  run = (struct served){.active = true, .dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1, .phase = GATED,
+                        .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
+  for (int i = 0; i < CONNECTIONS; i++) run.connections[i].fd = -1;
 }
 
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched) {
@@ -323,9 +382,9 @@ int run_mode(const char *run_id, const char *instance_dir, int fd, const char *c
   int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0 || !os_become_reaper()) return 1;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  run = (struct run){.dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1, .phase = GATED,
-                     .leader_code = -1, .leader_signal = -1, .kill_mode = "none", .launcher = launched ? getppid() : 0};
-  for (int i = 0; i < CONNECTIONS; i++) run.connections[i].fd = -1;
+  begin_serving(runs);
+  run.launcher = launched ? getppid() : 0;
+  cgroups_of_runs = cgroups;
   if (!os_identity(getpid(), &run.anchor)) return 1;
   prepare(fd, run_id, instance_dir, cgroups, note);
   run.boundary_events = os_boundary_events(&run.boundary);

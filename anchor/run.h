@@ -3,7 +3,8 @@
  *
  *     gated ──GO──▶ running ──STOP, deadline, owner loss, leftovers──▶ exiting ──tree empty, output drained──▶ the end
  *
- * and ends only when its whole tree is gone.
+ * and ends only when its whole tree is gone. An anchor is started for one run. Another begins when a process of it is
+ * adopted as a service: then it serves both, each with a directory, key, owner and STOP of its own, until the last has ended.
  */
 #ifndef RUN_H
 #define RUN_H
@@ -17,6 +18,8 @@
 #define RESIDUE_KEPT 64
 #define STDIN_BUFFER (64u * 1024)
 #define FOREVER UINT64_MAX
+#define RUNS_MAX 8
+#define KNOWN_SIZE (16384 * sizeof(struct identity)) /* as many as a tree is looked at */
 
 enum phase { GATED = 1, RUNNING, EXITING };
 
@@ -68,7 +71,8 @@ struct residue {
   char command[COMMAND_SIZE];
 };
 
-struct run {
+struct served {
+  bool active, given_up; /* given up: abandoned and over, while the anchor goes on; `boundary` and `known` still tell whose they are */
   char id[64], instance[64], key[80], directory[PATH_SIZE], instance_directory[PATH_SIZE];
   int dir;
   int listener;
@@ -79,6 +83,7 @@ struct run {
   struct identity anchor;
   pid_t launcher; /* 0: none, or it died */
   struct boundary boundary;
+  char limit_note[NOTE_SIZE]; /* why a limit could not be set */
   int boundary_events;
   struct stream streams[2];
   struct input input;
@@ -108,9 +113,23 @@ struct run {
       check_at, save_at;
   bool terminating, more_to_reap, swept_once, reported; /* reported: survivors have been named */
   int sweeps;
+
+  /* Adopted: its first process is a child of ours only when that one's parents have died. */
+  bool adopted, leader_gone;
+  int leader_handle;       /* readable when it has ended; -1: none, or heard */
+  pid_t session;           /* who is in another one has detached itself */
+  struct identity *known;  /* everybody who was in it at the last look */
+  long known_count;
+  uint64_t look_at;
 };
 
-extern struct run run;
+extern struct served runs[RUNS_MAX];
+/* The one that is being served now. Whoever turns to another turns back. */
+extern struct served *serving;
+#define run (*serving)
+
+/* How many runs this anchor serves. */
+int runs_active(void);
 
 /* streams.c */
 void streams_open(const struct frame *start);
@@ -119,6 +138,9 @@ void stream_read(struct stream *stream);
 void streams_settle(uint64_t now);
 bool streams_ended(void);
 void streams_abandon(void);
+void streams_drain(uint64_t now);
+/* Its memory and files; its ends are closed. */
+void streams_free(void);
 void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
 void input_close_at(uint64_t offset);
 bool input_wants_write(void);
@@ -149,15 +171,26 @@ const char *tier(void);
 void read_status(void);
 void close_gate(void);
 bool save_facts(void);
+bool open_directory(const char *instance_dir);
+void remove_directory(void);
+void begin_serving(struct served *slot);
+/* Where cgroups of runs are made; NULL: nowhere. */
+extern const char *cgroups_of_runs;
+
+/* adopt.c */
+void adopt_asked(struct connection *connection, const struct frame *frame);
 
 /* ending.c */
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);
 /* False: there are no survivors to give up. */
 bool request_abandon(const char *actor, const char *request);
 void reap(void);
+/* Everybody of this run, in `members`, each sent the signal in the moment it is found; how many. */
+long collect(int signal);
 void advance(uint64_t now);
 uint64_t next_deadline(uint64_t now);
-_Noreturn void leave(void);
+/* The end of this run; of this process, when it was the last. */
+void leave(void);
 
 /* Memory that costs nothing until it is touched; the anchor ends when there is none. */
 void *reserve(size_t size);

@@ -42,7 +42,7 @@ static bool next_segment(struct spool *spool) {
 }
 
 size_t spool_room(const struct spool *spool, size_t want) {
-  if (!spool->back_pressure || spool->unbounded) return want;
+  if (!spool->back_pressure) return want;
   uint64_t held = spool->end - spool->acked;
   uint64_t room = held >= spool->bound ? 0 : spool->bound - held;
   return room < want ? (size_t)room : want;
@@ -87,7 +87,7 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
       }
     }
     if (spool->error != 0) {
-      if (spool->back_pressure && !spool->unbounded) return done;
+      if (spool->back_pressure && !spool->last) return done;
       if (spool->back_pressure) { /* what nobody has acknowledged is not given up for what comes after it */
         spool->dropped += length - done;
         return length;
@@ -109,6 +109,11 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
     }
   }
   return done;
+}
+
+void spool_drain(struct spool *spool, size_t left) {
+  spool->last = true;
+  spool->bound += spool->back_pressure ? left : 0;
 }
 
 void spool_ack(struct spool *spool, uint64_t offset) {

@@ -11,7 +11,7 @@ struct spool {
   int dir;              /* the run directory */
   int segment;          /* descriptor of the newest segment, -1 when there is none */
   bool back_pressure;   /* otherwise: keep newest */
-  bool unbounded;       /* the final drain must not wait for anybody */
+  bool last;            /* no more room will come: what cannot be stored is dropped */
   uint64_t bound;       /* bytes kept */
   uint64_t segment_size;
   uint64_t segment_base; /* offset of the newest segment's first byte */
@@ -25,6 +25,8 @@ void spool_open(struct spool *spool, const char *name, int dir, uint64_t bound, 
 size_t spool_room(const struct spool *spool, size_t want);
 /* Bytes stored. Less than `length` only under back-pressure, when the file system refuses: `error` says why. */
 size_t spool_append(struct spool *spool, const void *data, size_t length);
+/* The command has ended: what the kernel still holds, this much, must not wait for a slow reader. */
+void spool_drain(struct spool *spool, size_t left);
 void spool_ack(struct spool *spool, uint64_t offset);
 /* The files are gone: forget them, count them, go on in `dir`. */
 void spool_restart(struct spool *spool, int dir);

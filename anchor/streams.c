@@ -11,6 +11,7 @@
 #define READS_PER_TURN 16  /* one noisy stream must not keep us from owners and signals */
 #define TELL_EVERY_MS 2
 #define RETRY_MS 200
+#define TERMINAL_HOLDS (128u * 1024) /* more than the kernel keeps between the two sides, which it does not tell */
 
 void streams_open(const struct frame *start) {
   static const char *const names[2] = {"stdout", "stderr"};
@@ -64,6 +65,31 @@ void stream_read(struct stream *stream) {
       stream_end(stream);
     }
   }
+}
+
+/*
+ * Nobody of the run writes any more: what is left is in kernel buffers. Whoever else has the other end, a process that was
+ * adopted out of it for one, is heard until the drain is over, but within the bound.
+ */
+void streams_drain(uint64_t now) {
+  if (run.child.slave >= 0) close(run.child.slave);
+  run.child.slave = -1;
+  for (int i = 0; i < 2; i++) {
+    struct stream *stream = &run.streams[i];
+    int left = 0;
+    if (stream->fd >= 0) (void)ioctl(stream->fd, FIONREAD, &left);
+    spool_drain(&stream->spool, (size_t)left + (run.pty ? TERMINAL_HOLDS : 0) + 1); /* one more: the end is read, too */
+    stream->retry_at = now;
+    if (stream->fd >= 0) stream_read(stream);
+  }
+}
+
+void streams_free(void) {
+  for (int i = 0; i < 2; i++) {
+    spool_close(&run.streams[i].spool);
+    if (run.streams[i].held != NULL) give_back(run.streams[i].held, READ_SIZE);
+  }
+  if (run.input.buffer != NULL) give_back(run.input.buffer, STDIN_BUFFER);
 }
 
 static void tell_output(struct stream *stream, uint64_t now) {

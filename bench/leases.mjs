@@ -3,47 +3,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { claimOf, eventOf, runOf } from "./samples.mjs";
 
 const rows = [];
-const policy = {
-  graceMs: 0,
-  settleMs: 0,
-  drainMs: 0,
-  killReportMs: 0,
-  ownerLossMs: 0,
-  onEscape: "fail",
-  onOrphan: "adopt",
-};
-const base = {
-  leaseId: "",
-  sessionKey: null,
-  backendId: null,
-  agentId: null,
-  labels: {},
-  kind: "task",
-  io: "pipe",
-  command: "sleep 1",
-  commandHash: "",
-  cwd: "/",
-  hostId: "h",
-  bootId: "b",
-  pidNamespace: "n",
-  anchorPath: "",
-  leaseEpoch: 1,
-  deadlines: { overallMs: null, noOutputMs: null },
-  policy,
-  createdAt: 0,
-  imported: null,
-};
-
 const home = await mkdtemp(join(tmpdir(), "hf-bench-"));
 const store = await openSqliteStore({ path: join(home, "store.sqlite") });
 
 async function insert(owner, count, leaseMs) {
   const leases = [];
   for (let n = 0; n < count; n++) {
-    const run = { ...base, runId: `run_${owner}${n}`, originInstanceId: owner, ownerInstanceId: owner };
-    leases.push(await store.insertRun(run, leaseMs));
+    leases.push(await store.insertRun(runOf(`${owner}${n}`, owner), leaseMs));
   }
   return leases;
 }
@@ -72,19 +41,10 @@ for (const count of [1, 100, 10_000]) {
 }
 
 const stolen = await insert("victim", 5_000, -1);
-const event = (runId, epoch) => ({
-  runId,
-  at: 0,
-  rootPid: null,
-  descendants: 0,
-  type: "reconcile",
-  data: { row: "anchor-alive", action: "adopt", why: "bench", by: "thief", from: "victim", epoch },
-});
 const began = performance.now();
-for (const { runId, ownerInstanceId, epoch } of stolen) {
-  const from = { ownerInstanceId, epoch };
-  const claim = { runId, from, ownerInstanceId: "thief", epoch: epoch + 1, leaseMs: 30_000, expiredForMs: 0 };
-  if ((await store.claimLease(claim, [event(runId, epoch + 1)])) === null) throw new Error("not stolen");
+for (const { runId, ownerInstanceId } of stolen) {
+  if ((await store.claimLease(claimOf(runId, ownerInstanceId), [eventOf(runId)])) === null)
+    throw new Error("not stolen");
 }
 const ms = performance.now() - began;
 rows.push({

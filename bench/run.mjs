@@ -3,13 +3,16 @@ import { spawnSync } from "node:child_process";
 import { arch, cpus, release } from "node:os";
 
 const parts = [
+  ["startup.mjs", "20"],
   ["spawn.mjs", "400"],
   ["spawn.mjs", "100", "1024"],
   ["kill.mjs"],
   ["output.mjs"],
   ["idle.mjs", "500"],
   ["leases.mjs"],
+  ["store.mjs"],
   ["reconcile.mjs", "10000"],
+  ["gateway.mjs", "200", "1000"],
 ];
 
 console.log(`Linux ${release()} ${arch()}, ${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);

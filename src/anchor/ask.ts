@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
 import { AnchorUnusable } from "../errors.js";
+import { errorCode } from "./error-code.js";
+import { remedyForMissing } from "./find.js";
 import { anchorEnv } from "./launcher-process.js";
 
 /** Far above what thousands of processes take; beyond it, the answer is not one. */
@@ -19,7 +21,14 @@ export function askAnchor(
     const fail = (why: string, cause?: Error): void => {
       reject(new AnchorUnusable(anchorPath, `\`anchor ${args[0] ?? ""}\` failed: ${why}`, { cause }));
     };
-    child.on("error", (error) => fail(error.message, error));
+    child.on("error", (error) =>
+      fail(
+        errorCode(error) === "ENOENT"
+          ? `there is no ${anchorPath}; to fix it, ${remedyForMissing(anchorPath)}`
+          : error.message,
+        error,
+      ),
+    );
     child.stdout.on("data", (part: Buffer) => {
       size += part.length;
       if (size <= ANSWER_MAX) answer.push(part);

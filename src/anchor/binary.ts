@@ -2,24 +2,16 @@ import { createHash, randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { AnchorUnusable } from "../errors.js";
 import { errorCode } from "./error-code.js";
+import { remedyForMissing } from "./find.js";
 
-/** Beside both `src/` and `dist/`, so the same step leads there from either. */
-const BUILT = fileURLToPath(new URL("../../build/anchor", import.meta.url));
-
-/** The binary to install: the package's, or what `HOLDFAST_ANCHOR` names. */
-export function findAnchor(env: NodeJS.ProcessEnv = process.env): string {
-  return env["HOLDFAST_ANCHOR"] || BUILT;
-}
+const ELF = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
 
 /**
  * The state directory's own copy, named by its content. Anchors outlive upgrades of the package:
  * theirs must neither change under them nor vanish. Idempotent; repairs a damaged copy.
  */
-const ELF = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
-
 export async function installAnchor(home: string, source: string): Promise<string> {
   const content = await readSource(source);
   // A text file would be run by a shell, and anything else fail somewhere far from here.
@@ -41,13 +33,9 @@ async function readSource(source: string): Promise<Buffer> {
     return await readFile(source);
   } catch (cause) {
     const problem = errorCode(cause) === "ENOENT" ? "is missing" : "cannot be read";
-    const remedy =
-      source === BUILT
-        ? "build it with `node scripts/build-anchor.mjs` in the package, or install the package again"
-        : "correct HOLDFAST_ANCHOR or unset it";
     throw new AnchorUnusable(
       source,
-      `the anchor binary ${source} ${problem}; nothing can be started. To fix it, ${remedy}`,
+      `the anchor binary ${source} ${problem}; nothing can be started. To fix it, ${remedyForMissing(source)}`,
       { cause },
     );
   }

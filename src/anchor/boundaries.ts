@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { errorCode } from "./error-code.js";
 import type { Boundary } from "./host.js";
 import { isRunId } from "./run-directory.js";
-import { nullable, parseShape, record, string } from "./shape.js";
+import { array, nullable, parseShape, record, string } from "./shape.js";
 
 export type RunBoundary = Boundary & { readonly runId: string };
 
@@ -13,6 +13,8 @@ interface LauncherFile {
   readonly cgroup: string | null;
   /** Where it is mounted. */
   readonly cgroupDirectory: string | null;
+  /** Where limits of its runs are set beside it, in hierarchies of cgroup v1. */
+  readonly limitDirectories: readonly string[];
   /** Of the directory the file was written in. */
   readonly device: string;
   readonly inode: string;
@@ -49,25 +51,40 @@ export async function removeBoundaries(instanceDir: string, instanceId: string):
     (error: unknown) => errorCode(error) === "ENOENT",
   );
   if (!removed) return false;
+  await Promise.all(place.limitDirectories.map(removeLimits));
   await rmdir(join(dirname(directory), "sup")).catch(() => {});
   await rmdir(dirname(directory)).catch(() => {});
   return true;
 }
 
-async function cgroupPlace(
-  instanceDir: string,
-  instanceId: string,
-): Promise<{ readonly cgroup: string; readonly directory: string } | null> {
+async function removeLimits(directory: string): Promise<void> {
+  const names = await readdir(directory).catch(() => []);
+  await Promise.allSettled(names.filter(isRunId).map((runId) => rmdir(join(directory, runId))));
+  await rmdir(directory).catch(() => {});
+}
+
+interface Place {
+  readonly cgroup: string;
+  readonly directory: string;
+  readonly limitDirectories: readonly string[];
+}
+
+async function cgroupPlace(instanceDir: string, instanceId: string): Promise<Place | null> {
   const said = await readLauncherFile(instanceDir);
   if (said === null || said.cgroup === null || said.cgroupDirectory === null) return null;
   const here = await stat(instanceDir, { bigint: true }).catch(() => null);
   // A copied or restored state directory must not claim the original's.
   if (here === null || String(here.dev) !== said.device || String(here.ino) !== said.inode) return null;
-  const tail = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}/runs`;
+  const base = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}`;
+  const tail = `${base}/runs`;
   if (!said.cgroup.endsWith(tail) || !said.cgroupDirectory.endsWith(tail)) return null;
   const mounted = await statfs(said.cgroupDirectory).catch(() => null);
   if (mounted?.type !== CGROUP2_MAGIC) return null;
-  return { cgroup: said.cgroup, directory: said.cgroupDirectory };
+  return {
+    cgroup: said.cgroup,
+    directory: said.cgroupDirectory,
+    limitDirectories: said.limitDirectories.filter((path) => path.endsWith(base)),
+  };
 }
 
 async function readLauncherFile(instanceDir: string): Promise<LauncherFile | null> {
@@ -78,6 +95,8 @@ async function readLauncherFile(instanceDir: string): Promise<LauncherFile | nul
     return {
       cgroup: nullable(string, facts["cgroup"]),
       cgroupDirectory: nullable(string, facts["cgroupDirectory"]),
+      // Older launchers set none.
+      limitDirectories: (nullable(array, facts["limitDirectories"]) ?? []).map(string),
       device: string(facts["device"]),
       inode: string(facts["inode"]),
     };

@@ -3,7 +3,7 @@ import { MalformedFrame } from "./frame.js";
 import type { AnchorEvent, StreamName } from "./host.js";
 import type { Message } from "./message.js";
 import { parseExit, parseSurvivors } from "./run-json.js";
-import { toLeaderStatus } from "./welcome.js";
+import { toLeaderStatus, toWelcome } from "./welcome.js";
 
 /** What a message from an anchor means to the run's supervisor; null for those that are not events. */
 export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent | null {
@@ -38,9 +38,10 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
       return { type: "exited", exit: present(parseExit(message.json), "an end that cannot be read") };
     case "refused":
       return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
-    // The answer to START, HELLO or STATUS: the state as a whole, not something that happened.
+    case "adopted":
+      return { type: "adopted", runId: message.runId };
     case "welcome":
-      return null;
+      return { type: "status", welcome: toWelcome(message) };
     // Between supervisor and launcher only.
     case "launcher":
     case "anchorLost":
@@ -59,6 +60,7 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "heartbeat":
     case "status":
     case "abandon":
+    case "adopt":
       return null;
   }
 }

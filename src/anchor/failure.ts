@@ -1,5 +1,6 @@
 import { constants } from "node:os";
 import { getSystemErrorMap } from "node:util";
+import { DELEGATION } from "./delegation.js";
 import type { SpawnFailure } from "./host.js";
 
 /** What was to be started; known to the supervisor that asked, not to one that attached later. */
@@ -22,6 +23,8 @@ export function explainFailure(failure: SpawnFailure, attempt: Attempt | null): 
     case "spec":
       if (errno === E2BIG) return `cannot run ${attempt?.command ?? "the command"}: ${whyNotRun(errno)}`;
       return otherwise(failure);
+    case "limit":
+      return `cannot set a limit (${failure.message}); the command did not run. ${DELEGATION}`;
     case "fork":
       return `cannot start a process: ${whyNotForked(errno)}`;
     case "directory":

@@ -1,4 +1,12 @@
-import type { Emptiness, ProcessIdentity, Residue } from "../store/run-record.js";
+import type {
+  Emptiness,
+  KillMode,
+  LimitHit,
+  ProcessIdentity,
+  Residue,
+  RunLimits,
+  RunUsage,
+} from "../store/run-record.js";
 
 /** Where processes live. An identity means nothing without it. */
 export interface MachineIdentity {
@@ -46,6 +54,7 @@ export interface StartSpec {
   readonly stdout: SpoolSpec;
   readonly stderr: SpoolSpec;
   readonly policy: AnchorPolicy;
+  readonly limits: RunLimits;
 }
 
 export interface TerminalSize {
@@ -118,6 +127,8 @@ export interface Welcome {
   readonly stdinClosed: boolean;
   readonly firstStop: FirstStop | null;
   readonly leader: LeaderStatus | null;
+  /** Absent: an older anchor does not say. */
+  readonly kind?: AnchorPolicy["kind"];
   /** Since the exec, on the anchor's monotonic clock; null before it, or when the anchor does not say. */
   readonly elapsedMs: number | null;
 }
@@ -139,7 +150,7 @@ export interface AnchorExit {
   readonly spawnError: SpawnFailure | null;
   readonly residue: readonly Residue[];
   readonly residueCount: number;
-  readonly killMode: "none" | "pid" | "cgroup";
+  readonly killMode: KillMode;
   /** As it was at the end: a launcher that died on the way has made it weaker. Null: not said. */
   readonly tier: string | null;
   readonly tierNote: string | null;
@@ -148,7 +159,8 @@ export interface AnchorExit {
   readonly stdout: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly stderr: { readonly start: number; readonly end: number; readonly dropped: number };
   readonly processes: number;
-  readonly usage: { readonly cpuMs: number; readonly peakKb: number };
+  readonly usage: Omit<RunUsage, "processes">;
+  readonly limitHit: LimitHit | null;
   readonly durationMs: number;
   /** Wall-clock milliseconds; null: not said. */
   readonly endedAt: number | null;
@@ -184,6 +196,9 @@ export type AnchorEvent =
       readonly message: string;
       readonly epoch: number | null;
     }
+  | { readonly type: "adopted"; readonly runId: string }
+  /** The answer to `status()`. */
+  | { readonly type: "status"; readonly welcome: Welcome }
   /** The connection is gone. Always the last event. */
   | { readonly type: "closed" };
 
@@ -200,6 +215,10 @@ export interface AnchorLink {
   ack(stream: StreamName, offset: number): void;
   policy(change: Partial<AnchorPolicy>): void;
   heartbeat(): void;
+  /** Make a run of its own of a process of this run and all below it. Answered with `adopted`, or refused (`adopt-…`). */
+  adopt(runId: string, root: ProcessIdentity, graceMs: number): void;
+  /** Ask how things stand; the answer comes as an event, after all that was said before it was obeyed. */
+  status(): void;
   /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */
   abandon(by: { readonly actor: string; readonly requestId: string }): void;
   /** Leave without a word: to the anchor this is owner loss, if this was the owner. */
@@ -227,6 +246,8 @@ export interface ProcessEvidence {
   readonly command: string;
   /** Its command line, bounded; empty when it cannot be read. */
   readonly argv: readonly string[];
+  /** What stdin, stdout and stderr lead to, as in /proc; null: closed, or it cannot be read. */
+  readonly stdio: readonly (string | null)[];
   /** The file it executes; null when it cannot be read. */
   readonly executable: string | null;
   readonly leaseId: string | null;
@@ -244,12 +265,22 @@ export interface ProcessEvidence {
     /** Used so far, and resident now. */
     readonly cpuMs: number;
     readonly rssKb: number;
+    /** TCP ports it listens on, as it sees the network. Only when they were asked for. */
+    readonly ports: readonly number[];
   }[];
 }
 
 export interface InspectOptions {
   /** Only whether it is the one, and its own numbers: no descendants, ancestors, environment or command line. */
   readonly brief?: boolean;
+  /** Also the TCP ports that descendants listen on, as far as their descriptors may be read. */
+  readonly ports?: boolean;
+}
+
+/** Who listens on a TCP port, as this process sees the network. Open without holders: it cannot be seen whose it is. */
+export interface PortEvidence {
+  readonly open: boolean;
+  readonly holders: readonly { readonly identity: ProcessIdentity; readonly command: string }[];
 }
 
 export interface Boundary {
@@ -272,6 +303,7 @@ export interface ReapResult {
   readonly verified: boolean;
   readonly why: string;
   readonly killed: number;
+  readonly killMode: KillMode;
   /** Who was ended besides the root, as far as they are named (at most 64). */
   readonly residue: readonly Residue[];
   readonly survivors: readonly Survivor[];
@@ -282,6 +314,7 @@ export interface ReapResult {
 export interface Swept {
   readonly anchorSignal: number | null;
   readonly killed: number;
+  readonly killMode: KillMode;
   readonly emptiness: "proven" | "unproven";
 }
 
@@ -322,6 +355,7 @@ export interface AnchorHost extends AsyncDisposable {
   ): Promise<readonly ProcessEvidence[]>;
   /** Which of these lease ids a live process carries as its marker. An empty cgroup says nothing of who has left it. */
   markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>>;
+  inspectPort(port: number): Promise<PortEvidence>;
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
   /** Bytes in the run's directory. */

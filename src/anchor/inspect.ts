@@ -13,10 +13,10 @@ const GONE = "null";
 export async function inspect(
   anchorPath: string,
   wanted: readonly Wanted[],
-  { brief = false }: InspectOptions = {},
+  { brief = false, ports = false }: InspectOptions = {},
 ): Promise<readonly ProcessEvidence[]> {
   if (wanted.length === 0) return [];
-  const args = brief ? ["inspect", "--brief"] : ["inspect"];
+  const args = ["inspect", ...(brief ? ["--brief"] : ports ? ["--ports"] : [])];
   const lines = await askAnchor(anchorPath, args, wanted.map(question).join(""));
   const answers = wanted.map((one, at) => {
     const line = lines[at];
@@ -67,6 +67,7 @@ function gone(wanted: Wanted): ProcessEvidence {
     cgroup: null,
     command: "",
     argv: [],
+    stdio: [],
     executable: null,
     leaseId: null,
     runId: null,
@@ -92,6 +93,7 @@ function evidence(value: unknown): ProcessEvidence {
     cgroup: nullable(string, facts["cgroup"]),
     command: string(facts["command"]),
     argv: array(facts["argv"] ?? []).map(string),
+    stdio: array(facts["stdio"] ?? []).map((item) => nullable(string, item)),
     executable: nullable(string, facts["executable"]),
     leaseId: nullable(string, facts["leaseId"]),
     runId: nullable(string, facts["runId"]),
@@ -108,6 +110,7 @@ function evidence(value: unknown): ProcessEvidence {
         state: string(descendant["state"]),
         cpuMs: whole(descendant["cpuMs"]),
         rssKb: whole(descendant["rssKb"]),
+        ports: array(descendant["ports"] ?? []).map(whole),
       };
     }),
   };

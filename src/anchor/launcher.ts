@@ -8,6 +8,7 @@ import { greet } from "./handshake.js";
 import type { LeaderStatus } from "./host.js";
 import { startLauncher } from "./launcher-process.js";
 import { type Content, encodeMessage, type Message } from "./message.js";
+import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
 import { toLeaderStatus } from "./welcome.js";
 import type { Wire } from "./wire.js";
 
@@ -34,6 +35,7 @@ export class Launcher {
   /** Shared by concurrent first starts; null again when the launcher is lost. */
   #holding: Promise<Wire> | null = null;
   #wire: Wire | null = null;
+  #protocol = PROTOCOL;
   #closed = false;
 
   constructor(place: LauncherPlace, onLoss: (loss: AnchorLoss) => void) {
@@ -51,6 +53,11 @@ export class Launcher {
       if (this.#holding === holding) this.#holding = null;
     });
     return holding;
+  }
+
+  /** What is spoken with the launcher that is held, and with the anchors it starts: those are of its own version. */
+  get protocol(): number {
+    return this.#protocol;
   }
 
   /** False as soon as that connection is known to be gone. */
@@ -96,14 +103,18 @@ export class Launcher {
       frame: HOLD,
       expected: "launcher",
       withinMs: defaults.launcherReadyMs,
-      next: (_answer, wire) => {
+      next: ({ protocol }, wire) => {
         held = wire;
+        this.#protocol = Math.min(protocol, PROTOCOL);
         return this.#hear(wire);
       },
     });
     switch (answer.type) {
       case "answered":
-        return held;
+        if (this.#protocol >= FORMER_PROTOCOL) return held;
+        throw this.#unusable(
+          `it is of an old version (protocol ${this.#protocol}), and stays as long as one of its runs`,
+        );
       case "closed":
         // An end without a word is a launcher on its way out: it leaves with its last anchor.
         if (answer.error === null || nobodyListens(answer.error) || errorCode(answer.error) === "ECONNRESET")

@@ -1,3 +1,4 @@
+import type { ProcessIdentity } from "../store/run-record.js";
 import { streamNumber, toEvent } from "./event.js";
 import type { Attempt } from "./failure.js";
 import { MalformedFrame } from "./frame.js";
@@ -12,7 +13,7 @@ import type {
   Welcome,
 } from "./host.js";
 import { encodeMessage, type Message } from "./message.js";
-import { abandonFrame, policyFrame, stopFrame } from "./start-message.js";
+import { abandonFrame, adoptFrame, newKey, policyFrame, stopFrame } from "./start-message.js";
 import type { Wire, WireListener } from "./wire.js";
 
 /** Well below the frame limit; a pipe takes 64 KiB at once anyway. */
@@ -20,6 +21,7 @@ const WRITE_BYTES = 64 * 1024;
 
 const GO = encodeMessage("go", {});
 const HEARTBEAT = encodeMessage("heartbeat", {});
+const STATUS = encodeMessage("status", {});
 
 type Listener = (event: AnchorEvent) => void;
 
@@ -87,6 +89,14 @@ export class NativeLink implements AnchorLink, WireListener {
 
   heartbeat(): void {
     this.#wire.send(HEARTBEAT);
+  }
+
+  adopt(runId: string, root: ProcessIdentity, graceMs: number): void {
+    this.#wire.send(adoptFrame(runId, newKey(), root, graceMs));
+  }
+
+  status(): void {
+    this.#wire.send(STATUS);
   }
 
   abandon(by: { readonly actor: string; readonly requestId: string }): void {

@@ -1,11 +1,12 @@
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
+import { LimitUnavailable } from "../errors.js";
 import { listBoundaries } from "./boundaries.js";
-import { findAnchor, installAnchor } from "./binary.js";
+import { installAnchor } from "./binary.js";
 import { launcherListens } from "./connect.js";
 import type { Attempt } from "./failure.js";
+import { findAnchor, requireSameRelease } from "./find.js";
 import { type Answer, greet } from "./handshake.js";
 import type {
   AnchorHost,
@@ -16,6 +17,7 @@ import type {
   LocalInstance,
   MachineIdentity,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -25,16 +27,18 @@ import type {
   StreamName,
 } from "./host.js";
 import { inspect } from "./inspect.js";
+import { inspectPort } from "./inspect-port.js";
 import { inspectBoundaries } from "./inspect-boundaries.js";
 import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
 import { listMarked } from "./marked.js";
+import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
 import { reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
 import { SpoolShelf } from "./spool-shelf.js";
-import { helloFrame, type Speaker, startFrame } from "./start-message.js";
+import { helloFrame, newKey, type Speaker, startFrame } from "./start-message.js";
 import { Turnstile } from "./turnstile.js";
 import { attachFailure, isGone, startFailure } from "./unanswered.js";
 import { toWelcome } from "./welcome.js";
@@ -58,7 +62,9 @@ const STARTS_AT_ONCE = 32;
 
 /** Puts the binary in place; the launcher is started by the first run. Rejects with AnchorUnusable. */
 export async function openNativeHost(options: NativeHostOptions): Promise<NativeHost> {
-  const anchorPath = await installAnchor(options.home, options.anchorSource ?? findAnchor());
+  const source = options.anchorSource ?? findAnchor();
+  requireSameRelease(source);
+  const anchorPath = await installAnchor(options.home, source);
   return new Native(options, anchorPath);
 }
 
@@ -69,10 +75,12 @@ export type NativeObserver = Pick<
   | "anchorPath"
   | "attach"
   | "remains"
+  | "readOutput"
   | "instances"
   | "runIds"
   | "boundaries"
   | "inspect"
+  | "inspectPort"
   | "inspectBoundaries"
   | "markedBy"
   | typeof Symbol.asyncDispose
@@ -84,6 +92,9 @@ export function observeNatively(home: string, machine: MachineIdentity, anchorPa
   const instanceDir = join(home, "instances", instanceId);
   return new Native({ home, instanceId, instanceDir, incarnation: OBSERVER, machine }, anchorPath);
 }
+
+const OLD_LAUNCHER =
+  "this gateway's launcher was started before an upgrade and knows no limits; nothing was run. It leaves when `holdfast gateway restart` finds none of its runs left";
 
 const LEASE_MARKER = "HOLDFAST_LEASE_ID";
 
@@ -125,9 +136,17 @@ class Native implements NativeHost {
     const run = { instanceId: this.#instances.own, runId: spec.runId };
     // Also checks the id before anything is started.
     this.#directory(run);
-    const frame = startFrame(spec, this.#speaker, randomBytes(32).toString("hex"));
+    const key = newKey();
+    const frame = startFrame(PROTOCOL, spec, this.#speaker, key);
+    const frameIn = (protocol: number): Buffer => {
+      if (protocol === PROTOCOL) return frame;
+      // A former launcher would skip them, and nobody would know.
+      if (Object.values(spec.limits).some((limit) => limit !== null))
+        throw new LimitUnavailable(spec.runId, 0, "limit", OLD_LAUNCHER);
+      return startFrame(protocol, spec, this.#speaker, key);
+    };
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
-    const { link, answer } = await this.#starts.pass(() => this.#launch(run, frame, attempt));
+    const { link, answer } = await this.#starts.pass(() => this.#launch(run, frameIn, attempt));
     if (link !== null) return link;
     throw startFailure(spec.runId, answer, attempt);
   }
@@ -136,12 +155,16 @@ class Native implements NativeHost {
     const key = await this.#runsOf(run).key(run.runId);
     if (key === null) return null;
     const path = join(this.#directory(run), "sock");
-    const { link, answer } = await this.#open(
-      run,
-      path,
-      helloFrame(run.runId, epoch, this.#speaker, key),
-      null,
-    );
+    const greetIn = (protocol: number): Promise<Opening> =>
+      this.#open(run, path, helloFrame(protocol, run.runId, epoch, this.#speaker, key), null);
+    let { link, answer } = await greetIn(PROTOCOL);
+    // Started before an upgrade: it says what it speaks.
+    if (
+      answer.type === "refused" &&
+      answer.refusal.codeName === "protocol" &&
+      answer.refusal.protocol === FORMER_PROTOCOL
+    )
+      ({ link, answer } = await greetIn(FORMER_PROTOCOL));
     if (link !== null) return link;
     if (answer.type === "closed" && isGone(answer.error)) return null;
     throw attachFailure(run.runId, path, answer);
@@ -190,6 +213,10 @@ class Native implements NativeHost {
     return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
   }
 
+  inspectPort(port: number): Promise<PortEvidence> {
+    return inspectPort(this.anchorPath, port);
+  }
+
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
     return inspectBoundaries(this.anchorPath, wanted);
   }
@@ -222,9 +249,11 @@ class Native implements NativeHost {
     return this.#runsOf(run).of(run.runId);
   }
 
-  async #launch(run: RunAddress, frame: Buffer, attempt: Attempt): Promise<Opening> {
+  async #launch(run: RunAddress, frameIn: (protocol: number) => Buffer, attempt: Attempt): Promise<Opening> {
+    const ask = (): Promise<Opening> =>
+      this.#open(run, this.#launcher.socketPath, frameIn(this.#launcher.protocol), attempt);
     const held = await this.#launcher.hold();
-    const opening = await this.#open(run, this.#launcher.socketPath, frame, attempt);
+    const opening = await ask();
     if (opening.answer.type !== "closed" || !isGone(opening.answer.error)) return opening;
     // Its anchor died, or the launcher did: which of its connections breaks first is chance, but then nobody listens.
     const listens =
@@ -233,7 +262,7 @@ class Native implements NativeHost {
     this.#launcher.letGo(held);
     // Without a GO nothing has run, so a new launcher may be asked for the same.
     await this.#launcher.hold();
-    return this.#open(run, this.#launcher.socketPath, frame, attempt);
+    return ask();
   }
 
   async #open(run: RunAddress, path: string, frame: Buffer, attempt: Attempt | null): Promise<Opening> {

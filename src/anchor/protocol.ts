@@ -1,6 +1,9 @@
 /** The numbers of `docs/anchor-protocol.md`: which fields each message has, under which tag. */
 
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
+
+/** Anchors outlive upgrades: a supervisor speaks the version before its own, too. */
+export const FORMER_PROTOCOL = 1;
 
 /** Frame length limits, which both sides enforce. START carries a whole environment. */
 export const START_MAX_BYTES = 4 * 1024 * 1024;
@@ -34,6 +37,9 @@ const instanceId = one("text", 3);
 const incarnation = one("text", 4);
 const epoch = one("int", 5);
 const key = one("text", 6);
+const rootPid = one("int", 8);
+const rootStart = one("int", 9);
+const rootUnique = maybe(one("id", 10));
 const anchorPid = one("int", 11);
 const stream = one("int", 18);
 const offset = one("int", 19);
@@ -98,6 +104,9 @@ export const messages = {
       outPolicy: one("int", 65),
       errBound: one("int", 66),
       errPolicy: one("int", 67),
+      memoryBytes: maybe(one("int", 84)),
+      pids: maybe(one("int", 85)),
+      milliCpus: maybe(one("int", 86)),
     },
   },
   hello: { type: 3, fields: { protocol, runId, instanceId, incarnation, epoch, key } },
@@ -121,6 +130,7 @@ export const messages = {
   heartbeat: { type: 11, fields: {} },
   status: { type: 12, fields: {} },
   abandon: { type: 13, fields: { actor, requestId } },
+  adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs } },
 
   welcome: {
     type: 64,
@@ -128,9 +138,9 @@ export const messages = {
       protocol,
       epoch,
       phase: one("int", 7),
-      rootPid: one("int", 8),
-      rootStart: one("int", 9),
-      rootUnique: maybe(one("id", 10)),
+      rootPid,
+      rootStart,
+      rootUnique,
       ...identity,
       tier: one("text", 14),
       tierNote: maybe(one("text", 15)),
@@ -154,6 +164,7 @@ export const messages = {
       reason: maybe(reason),
       actor: maybe(actor),
       requestId: maybe(requestId),
+      kind: maybe(kind),
       elapsedMs: maybe(one("int", 83)),
       ...status,
     },
@@ -176,12 +187,16 @@ export const messages = {
   stopping: { type: 70, fields: { reason, actor, requestId } },
   survivors: { type: 71, fields: { json } },
   exited: { type: 72, fields: { json } },
-  refused: { type: 73, fields: { codeName: one("text", 36), message, epoch: maybe(epoch) } },
+  refused: {
+    type: 73,
+    fields: { codeName: one("text", 36), message, protocol: maybe(protocol), epoch: maybe(epoch) },
+  },
   launcher: {
     type: 74,
     fields: { protocol, ...identity, cgroup: maybe(one("text", 16)), tierNote: maybe(one("text", 15)) },
   },
   anchorLost: { type: 75, fields: { runId, anchorPid, ...status } },
+  adopted: { type: 76, fields: { runId } },
 } as const satisfies Record<string, { type: number; fields: Readonly<Record<string, Field>> }>;
 
 export function maxFrameBytes(type: number): number {

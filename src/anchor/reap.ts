@@ -2,7 +2,7 @@ import { AnchorUnusable } from "../errors.js";
 import { askAnchor } from "./ask.js";
 import type { ReapRequest, ReapResult } from "./host.js";
 import { mustBeDigits, mustBePid, mustBeWhole } from "./inspect.js";
-import { EMPTINESS, residue, survivors } from "./run-json.js";
+import { EMPTINESS, killMode, residue, survivors } from "./run-json.js";
 import { array, boolean, oneOf, parseShape, record, string, whole } from "./shape.js";
 
 /** Verify an identity and terminate its tree, for a run whose anchor is gone. */
@@ -37,6 +37,7 @@ function toResult(value: unknown): ReapResult {
     verified: boolean(facts["verified"]),
     why: string(facts["why"]),
     killed: whole(facts["killed"]),
+    killMode: killMode(facts["killMode"]),
     residue: array(facts["residue"]).map(residue),
     survivors: survivors(facts["survivors"]),
     emptiness: oneOf(EMPTINESS, facts["emptiness"]),

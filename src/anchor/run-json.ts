@@ -1,15 +1,15 @@
 import type { AnchorExit, FirstStop, LeaderStatus, SpawnFailure, Survivor, Swept } from "./host.js";
-import type { Residue } from "../store/run-record.js";
+import { REAPED, type KillMode, type Residue, type RunUsage } from "../store/run-record.js";
 import { array, boolean, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
 
 const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "unkillable"] as const;
+const KILL_MODES = ["none", "pid", "cgroup"] as const;
 export const EMPTINESS = ["proven", "unproven"] as const;
 
 /** `exit.json`, also as sent with EXITED. Null when it is not one: as if the file were not there. */
 export function parseExit(text: string): AnchorExit | null {
   return parseShape(text, (value) => {
     const exit = record(value);
-    const usage = record(exit["usage"]);
     const reason = string(exit["reason"]);
     return {
       runId: string(exit["runId"]),
@@ -21,7 +21,7 @@ export function parseExit(text: string): AnchorExit | null {
       spawnError: nullable(spawnFailure, exit["spawnError"]),
       residue: array(exit["residue"]).map(residue),
       residueCount: whole(exit["residueCount"]),
-      killMode: oneOf(["none", "pid", "cgroup"], exit["killMode"]),
+      killMode: oneOf(KILL_MODES, exit["killMode"]),
       tier: nullable(string, exit["tier"]),
       tierNote: nullable(string, exit["tierNote"]) || null,
       // An anchor stays until its tree is gone, unless it was told to give up.
@@ -29,7 +29,8 @@ export function parseExit(text: string): AnchorExit | null {
       stdout: spoolEnd(exit["stdout"]),
       stderr: spoolEnd(exit["stderr"]),
       processes: whole(exit["processes"]),
-      usage: { cpuMs: whole(usage["cpuMs"]), peakKb: whole(usage["peakKb"]) },
+      usage: usage(exit["usage"]),
+      limitHit: nullable((hit) => oneOf(["memory", "pids"], hit), exit["limitHit"]),
       durationMs: whole(exit["durationMs"]),
       endedAt: nullable(whole, exit["endedAt"]),
     };
@@ -60,6 +61,7 @@ export function parseSwept(text: string): Swept | null {
     return {
       anchorSignal: nullable(whole, swept["anchorSignal"]),
       killed: whole(swept["killed"]),
+      killMode: killMode(swept["killMode"]),
       emptiness: oneOf(EMPTINESS, swept["emptiness"]),
     };
   });
@@ -79,6 +81,29 @@ export function survivors(value: unknown): readonly Survivor[] {
       command: string(process["command"]),
     };
   });
+}
+
+/** Older anchors did not say who counted. */
+function usage(value: unknown): Omit<RunUsage, "processes"> {
+  const used = record(value);
+  const said = nullable(record, used["source"]);
+  const source =
+    said === null ? REAPED.source : { cpu: counted(said["cpu"]), memory: counted(said["memory"]) };
+  return {
+    cpuMs: whole(used["cpuMs"]),
+    peakKb: whole(used["peakKb"]),
+    peakTasks: nullable(whole, used["peakTasks"]),
+    source,
+  };
+}
+
+function counted(value: unknown): "cgroup" | "reaped" {
+  return oneOf(["cgroup", "reaped"], value);
+}
+
+/** Older ones did not say. One by one is what always happens, whatever else. */
+export function killMode(value: unknown): KillMode {
+  return nullable((mode) => oneOf(KILL_MODES, mode), value) ?? "pid";
 }
 
 function leaderStatus(value: unknown): LeaderStatus {

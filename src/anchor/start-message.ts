@@ -1,8 +1,9 @@
+import { randomBytes } from "node:crypto";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../errors.js";
 import type { AnchorLink, AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
+import type { ProcessIdentity } from "../store/run-record.js";
 import { encodeMessage } from "./message.js";
-import { PROTOCOL } from "./protocol.js";
 
 /** Who speaks: the same on every connection of one supervisor. */
 export interface Speaker {
@@ -17,13 +18,13 @@ const PATH_MAX = 4096;
 /** What an anchor has room for. */
 const STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
 
-export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buffer {
-  const { policy } = spec;
+export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, key: string): Buffer {
+  const { policy, limits } = spec;
   return encodeMessage(
     "start",
     {
       runId: spec.runId,
-      protocol: PROTOCOL,
+      protocol,
       instanceId: speaker.instanceId,
       incarnation: speaker.incarnation,
       epoch: spec.epoch,
@@ -51,13 +52,22 @@ export function startFrame(spec: StartSpec, speaker: Speaker, key: string): Buff
       outPolicy: spoolNumber(spec.stdout.policy),
       errBound: spec.stderr.boundBytes,
       errPolicy: spoolNumber(spec.stderr.policy),
+      memoryBytes: limits.memoryBytes,
+      pids: limits.pids,
+      milliCpus: limits.cpus === null ? null : Math.round(limits.cpus * 1000),
     },
     START_SIZE_HINT,
   );
 }
 
-export function helloFrame(runId: string, epoch: number, speaker: Speaker, key: string): Buffer {
-  return encodeMessage("hello", { protocol: PROTOCOL, runId, ...speaker, epoch, key });
+export function helloFrame(
+  protocol: number,
+  runId: string,
+  epoch: number,
+  speaker: Speaker,
+  key: string,
+): Buffer {
+  return encodeMessage("hello", { protocol, runId, ...speaker, epoch, key });
 }
 
 /** Who asks for a stop must get it, so what would be refused as too long is cut instead. */
@@ -75,6 +85,27 @@ export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abando
   return encodeMessage("abandon", {
     actor: clip(actor, STOP_BYTES.actor),
     requestId: clip(requestId, STOP_BYTES.requestId),
+  });
+}
+
+/** Of a run's directory: whoever can read it may stop the run. */
+export function newKey(): string {
+  return randomBytes(32).toString("hex");
+}
+
+export function adoptFrame(
+  runId: string,
+  key: string,
+  { pid, startTime, uniqueId }: ProcessIdentity,
+  graceMs: number,
+): Buffer {
+  return encodeMessage("adopt", {
+    runId,
+    key,
+    rootPid: pid,
+    rootStart: startTime,
+    rootUnique: uniqueId,
+    graceMs: wholeMs(graceMs),
   });
 }
 

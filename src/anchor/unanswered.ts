@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { AnchorUnusable, SpawnFailed, StaleEpoch } from "../errors.js";
+import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../errors.js";
 import { nobodyListens } from "./connect.js";
 import { errorCode } from "./error-code.js";
 import { explainFailure, type Attempt } from "./failure.js";
@@ -18,13 +18,12 @@ export function isGone(error: Error | null): boolean {
 export function startFailure(runId: string, answer: Answer, attempt: Attempt): SpawnFailed {
   const never = "the command did not run";
   switch (answer.type) {
-    case "failed":
-      return new SpawnFailed(
-        runId,
-        answer.failure.errno,
-        answer.failure.step,
-        explainFailure(answer.failure, attempt),
-      );
+    case "failed": {
+      const { errno, step } = answer.failure;
+      const why = explainFailure(answer.failure, attempt);
+      const Failed = step === "limit" ? LimitUnavailable : SpawnFailed;
+      return new Failed(runId, errno, step, why);
+    }
     case "refused":
       return new SpawnFailed(
         runId,

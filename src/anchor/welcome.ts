@@ -43,6 +43,7 @@ export function toWelcome(wire: Content<"welcome">): Welcome {
         ? null
         : { reason: wire.reason, actor: wire.actor ?? "", requestId: wire.requestId ?? "" },
     leader: toLeaderStatus(wire),
+    ...(wire.kind === null ? {} : { kind: wire.kind === 1 ? "service" : "task" }),
     elapsedMs: wire.elapsedMs,
   };
 }

@@ -2,6 +2,8 @@ import { writeSync } from "node:fs";
 import { HoldfastError, SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
+import { firstError } from "./first-error.js";
+import { OutletFailed } from "./foreground/outlet.js";
 import { paletteFor } from "./palette.js";
 
 /** By code, not by class: the same whether it happened here or a gateway answered with it. */
@@ -10,11 +12,17 @@ const BY_CODE: Readonly<Record<string, number>> = {
   RUN_NOT_FOUND: exitCodes.notThere,
   NOT_FOUND: exitCodes.notThere,
   NOT_OURS: exitCodes.notThere,
+  OPERATOR_ONLY: exitCodes.refused,
+  SESSION_TAKEN: exitCodes.refused,
+  EXEC_DENIED: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
 };
 
 /** One line on stderr, never a stack trace. Returns the exit code that goes with it. */
-export function complain(error: unknown): number {
+export function complain(caught: unknown): number {
+  const error = firstError(caught);
+  // `holdfast logs -f x | head -1`: the reader has all it wanted. That is no failure to talk about.
+  if (error instanceof OutletFailed && error.gone) return exitCodes.readerGone;
   say(error instanceof Error ? error.message : String(error), "red");
   // The stack of a bug is for the report, and only when asked for.
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)

@@ -6,6 +6,8 @@ import { signalNumber } from "../supervisor/signal-name.js";
 export const exitCodes = {
   /** What was asked about does not exist. */
   notThere: 1,
+  /** It may not be had: by a rule, or because somebody else has it. */
+  refused: 1,
   /** The command line cannot be understood. */
   usage: 2,
   /** Not everything that was asked for could be done; what is left is said. */
@@ -20,6 +22,8 @@ export const exitCodes = {
   notFound: 127,
   /** Plus the signal's number. */
   signal: 128,
+  /** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
+  readerGone: 128 + 13,
 } as const;
 
 /** The exit code of `holdfast run` for a run that has ended. */

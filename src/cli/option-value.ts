@@ -31,3 +31,12 @@ export function wholeNumber(text: string): number {
   if (number < 1) throw new InvalidArgumentError("Write a number from 1.");
   return number;
 }
+
+/** The same, with what the gateway would refuse said here. */
+export function atMost(limit: number): (text: string) => number {
+  return (text) => {
+    const number = wholeNumber(text);
+    if (number > limit) throw new InvalidArgumentError(`Write a number from 1 to ${limit}.`);
+    return number;
+  };
+}

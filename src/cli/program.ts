@@ -1,7 +1,8 @@
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
+import { packageVersion } from "../anchor/package-version.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
+import { addHelpCommand } from "./commands/help.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import {
   addAttachCommand,
@@ -14,8 +15,10 @@ import {
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
+import { print } from "./runs/print.js";
 
 /** Given to every command: what `holdfast` will exit with. */
 export type Finish = (code: number) => void;
@@ -27,7 +30,7 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
     code = finished;
   });
   try {
-    await program.parseAsync([...argv]);
+    await program.parseAsync(upToUnknown(program, argv));
     return code;
   } catch (error) {
     // Help and version end here too, with 0.
@@ -36,35 +39,70 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   }
 }
 
+/** What is said after a command that there is not belongs to nobody: its --help, too, is no help. */
+function upToUnknown(program: Command, argv: readonly string[]): string[] {
+  let command = program;
+  for (const [at, word] of argv.entries()) {
+    if (at < 2) continue;
+    if (command.commands.length === 0 || word.startsWith("-")) break;
+    const next = command.commands.find((each) => each.name() === word);
+    if (next === undefined) return argv.slice(0, at + 1);
+    command = next;
+  }
+  return [...argv];
+}
+
+type Adder = (program: Command, finish: Finish) => void;
+
+/** By what a person wants to do. */
+const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
+  ["Run things:", addRunCommand],
+  [
+    "Look at what runs and what ran:",
+    addPsCommand,
+    addRunsCommand,
+    addLogsCommand,
+    addScreenCommand,
+    addEventsCommand,
+    addWhoCommand,
+  ],
+  ["Steer:", addAttachCommand, addProcessCommand],
+  ["Clean up:", addForeignCommand],
+  ["Agents and sessions:", addSessionsCommand, addApprovalsCommand],
+  [
+    "Gateway and setup:",
+    addGatewayCommand,
+    addServiceCommand,
+    addConfigCommand,
+    addDoctorCommand,
+    addCompletionCommand,
+  ],
+];
+
 /** The whole command line, with nothing done yet. */
 export function buildProgram(finish: Finish): Command {
   const program = new Command("holdfast")
     .description("Own every process your agents start, until each is provably gone.")
-    .version(version(), "-V, --version", "print the version")
+    .version(packageVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print help")
-    .helpCommand("help [command]", "print help for a command")
     // Options of the commands that are run belong to them, so our own must come before them.
     .enablePositionalOptions()
     .exitOverride()
     .configureOutput({
+      writeOut: print,
       outputError: (text, write) => write(`${line(oneLine(text), "red")}\n`),
     })
-    .addHelpText("after", `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it.`);
-  addRunCommand(program, finish);
-  addRunsCommand(program, finish);
-  addPsCommand(program, finish);
-  addLogsCommand(program, finish);
-  addAttachCommand(program, finish);
-  addScreenCommand(program, finish);
-  addProcessCommand(program, finish);
-  addEventsCommand(program, finish);
-  addWhoCommand(program, finish);
-  addGatewayCommand(program, finish);
-  addForeignCommand(program, finish);
-  addDoctorCommand(program, finish);
-  addServiceCommand(program, finish);
-  addConfigCommand(program, finish);
-  addCompletionCommand(program, finish);
+    .addHelpText(
+      "after",
+      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.`,
+    );
+  for (const [heading, ...adders] of GROUPS) {
+    program.commandsGroup(heading);
+    for (const add of adders) add(program, finish);
+  }
+  for (const { commands } of [program, ...program.commands])
+    for (const each of commands) each.helpCommand(false);
+  addHelpCommand(program);
   return program;
 }
 
@@ -75,9 +113,4 @@ function oneLine(text: string): string {
     .replace(/^error: /, "")
     .replace(/\n\(Did you mean/, " (did you mean")
     .replaceAll(/\s*\n\s*/g, " ");
-}
-
-function version(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
 }

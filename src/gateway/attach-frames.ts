@@ -1,43 +1,64 @@
-import type { StreamName, TerminalSize } from "../anchor/host.js";
-import type { RunRecord, RunStateName } from "../store/run-record.js";
+import type { StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import { BadInput } from "../errors.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 
-/** What a gateway says to a viewer, as text; output comes as binary frames. */
+/** What a gateway says to a viewer or a caller, as text; output comes as binary frames. */
 export type ToViewer =
   | {
       readonly type: "attached";
       readonly runId: string;
       readonly state: RunStateName;
       readonly size: TerminalSize | null;
+      /** Bytes of its input that its anchor holds: from here on, a caller sends. */
+      readonly accepted: number;
     }
   | { readonly type: "refused"; readonly message: string }
-  /** Null: its end is not known here. */
+  /** To a caller: its input up to here is with the anchor. */
+  | { readonly type: "accepted"; readonly offset: number }
+  /** To a caller: nobody takes its input any more. */
+  | { readonly type: "unread"; readonly message: string }
+  /** To a caller: how the run is, when that changes. */
+  | {
+      readonly type: "state";
+      readonly state: RunStateName;
+      readonly survivors: readonly Survivor[];
+      /** Not null: a service was made of it, which goes on without its caller. */
+      readonly service: ServiceFacts | null;
+    }
+  /** Null: its end is not known here. A caller may hear it before the last of the output; the close comes after that. */
   | { readonly type: "ended"; readonly record: RunRecord | null };
 
-/** What a viewer says, as text; binary frames are input. */
+/** What a viewer or caller says, as text; binary frames are input: a viewer's are bytes, a caller's have a head. */
 export type FromViewer =
   | { readonly type: "resize"; readonly rows: number; readonly cols: number }
   | { readonly type: "eof" }
-  | { readonly type: "stop"; readonly graceMs?: number | undefined }
+  | { readonly type: "stop"; readonly graceMs?: number | undefined; readonly actor?: string | undefined }
   | { readonly type: "ack"; readonly stream: StreamName; readonly offset: number };
+
+/** The gateway leaves because it was told to: it is not to be started again by who was connected. */
+export const TOLD_TO_STOP = 1001;
+/** Everything has been said. */
+export const ALL_SAID = 1000;
+
+const NAMES = ["stdin", "stdout", "stderr"] as const;
+export type FrameStream = (typeof NAMES)[number];
 
 const HEAD = 9;
 
-/** One byte for the stream (1, 2), eight for the offset, then the bytes. */
-export function frame(stream: StreamName, offset: number, bytes: Uint8Array): Buffer {
+/** One byte for the stream (0, 1, 2), eight for the offset, then the bytes. */
+export function frame(stream: FrameStream, offset: number, bytes: Uint8Array): Buffer {
   const head = Buffer.alloc(HEAD);
-  head.writeUInt8(stream === "stdout" ? 1 : 2, 0);
+  head.writeUInt8(NAMES.indexOf(stream), 0);
   head.writeBigUInt64BE(BigInt(offset), 1);
   return Buffer.concat([head, bytes]);
 }
 
 export function unframe(data: Buffer): {
-  readonly stream: StreamName;
+  readonly stream: FrameStream;
   readonly offset: number;
   readonly bytes: Buffer;
 } {
-  return {
-    stream: data.readUInt8(0) === 1 ? "stdout" : "stderr",
-    offset: Number(data.readBigUInt64BE(1)),
-    bytes: data.subarray(HEAD),
-  };
+  const stream = data.length < HEAD ? undefined : NAMES[data.readUInt8(0)];
+  if (stream === undefined) throw new BadInput("frame", "a frame begins with its stream and its offset");
+  return { stream, offset: Number(data.readBigUInt64BE(1)), bytes: data.subarray(HEAD) };
 }

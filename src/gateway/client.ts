@@ -1,8 +1,13 @@
 import { request as httpRequest } from "node:http";
 import { setTimeout } from "node:timers/promises";
 import { GatewayUnreachable, HoldfastError } from "../errors.js";
-import { contract, type AnswerOf, type AskedOf, type Verb } from "./contract/contract.js";
+import { addresses } from "./contract/addresses.js";
+import type { AnswerOf, AskedOf, Verb } from "./contract/contract.js";
+import type { Route } from "./contract/route.js";
 import type { ErrorAnswer } from "./server/error-answer.js";
+
+/** Not from the contract itself: its schemas take longer to load than most questions to be answered. */
+const known: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = addresses;
 
 /** A full queue of connections is accepted within milliseconds; a second of it is a gateway in trouble. */
 const KNOCKS = 20;
@@ -31,7 +36,7 @@ export class GatewayError extends HoldfastError {
 
 /** Everything a gateway can be asked, as functions. */
 export function createClient(options: ClientOptions): GatewayClient {
-  const verbs = Object.keys(contract) as Verb[];
+  const verbs = Object.keys(known) as Verb[];
   return Object.fromEntries(
     verbs.map((verb) => [
       verb,
@@ -46,7 +51,7 @@ async function ask(
   question: Question<Verb>,
   signal: AbortSignal | undefined,
 ): Promise<unknown> {
-  const { method, path } = contract[verb];
+  const { method, path } = known[verb];
   const params: Readonly<Record<string, string>> = question.params ?? {};
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
   const search = new URLSearchParams();
@@ -81,6 +86,14 @@ function send(
   signal: AbortSignal | undefined,
 ): Promise<{ readonly status: number; readonly text: string }> {
   return new Promise((resolve, reject) => {
+    const failed = (cause: NodeJS.ErrnoException): void => {
+      if (signal?.aborted === true) return reject(cause);
+      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
+      const why = nobody
+        ? `no gateway listens on ${socketPath}`
+        : `the gateway on ${socketPath} broke off: ${cause.message}`;
+      reject(new GatewayUnreachable(why, { cause }));
+    };
     const asking = httpRequest(
       {
         socketPath,
@@ -97,20 +110,13 @@ function send(
       (response) => {
         const parts: Buffer[] = [];
         response.on("data", (part: Buffer) => parts.push(part));
-        response.on("error", reject);
+        response.on("error", failed);
         response.on("end", () =>
           resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
         );
       },
     );
-    asking.on("error", (cause: NodeJS.ErrnoException) => {
-      if (signal?.aborted === true) return reject(cause);
-      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
-      const why = nobody
-        ? `no gateway listens on ${socketPath}`
-        : `the gateway on ${socketPath} broke off: ${cause.message}`;
-      reject(new GatewayUnreachable(why, { cause }));
-    });
+    asking.on("error", failed);
     asking.end(body ?? undefined);
   });
 }

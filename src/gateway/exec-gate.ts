@@ -19,15 +19,17 @@ export async function mayExec(
   { sessions, approvals }: ExecGate,
   { requester, gone }: Asking,
   question: ExecQuestion,
-  wantedSession: string | undefined,
+  said: { readonly sessionKey?: string | undefined; readonly agentId?: string | undefined },
 ): Promise<ExecIdentity> {
   if (requester.kind === "operator") {
-    if (wantedSession === undefined) return {};
-    const { session } = await sessions.open(wantedSession);
+    if (said.sessionKey === undefined) return {};
+    const { session } = await sessions.open(said.sessionKey);
     return identityOf(sessions, session);
   }
   const session = await sessions.get(requester.sessionId);
   if (session === null || session.closedAt !== null) throw new ExecDenied("its session has been closed");
+  if (said.agentId !== undefined && said.agentId !== session.agentId)
+    throw new ExecDenied("its runs are its own agent's, and cannot be said to be another's");
   await allowed(approvals, session, question, gone);
   return identityOf(sessions, session);
 }
@@ -61,6 +63,7 @@ async function identityOf(sessions: Sessions, session: SessionRow): Promise<Exec
   if (token === null) throw new ExecDenied("its session has been closed");
   return {
     sessionKey: session.key,
+    sessionId: session.id,
     ...(session.agentId === null ? {} : { agentId: session.agentId }),
     env: { HOLDFAST_TOKEN: token },
   };

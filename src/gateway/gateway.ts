@@ -1,3 +1,4 @@
+import { OPEN_STATES } from "../store/run-record.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, StateUnusable } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
@@ -5,6 +6,8 @@ import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisor } from "../supervisor/open.js";
+import { Callers } from "./callers.js";
+import { parseConfig, type Config } from "./config.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { StopPolicy } from "./stop.js";
@@ -22,7 +25,13 @@ export type GatewayNews =
       readonly action: string;
       readonly why: string;
     }
-  | { readonly type: "retained"; readonly records: number; readonly outputs: number }
+  | {
+      readonly type: "retained";
+      readonly records: number;
+      readonly outputs: number;
+      readonly sessions: number;
+      readonly approvals: number;
+    }
   | {
       readonly type: "problem";
       readonly runId: string | null;
@@ -34,6 +43,9 @@ export type GatewayNews =
 export interface GatewayOptions {
   readonly home?: string;
   readonly onNews: (news: GatewayNews) => void;
+  /** Default: what holds when no file says anything. */
+  readonly config?: Config;
+  readonly requestMs?: number;
 }
 
 /** A resident supervisor: holds runs, renews their leases, and looks after runs that have lost theirs. */
@@ -44,12 +56,20 @@ export interface Gateway {
   readonly ready: Promise<void>;
   /** Resolves when somebody has asked it to stop, over the API. */
   readonly asked: Promise<void>;
-  /** See to the runs as told, then let go of everything. What is left stays with its anchors, for the next gateway. */
+  /**
+   * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
+   * anchors, for the next gateway.
+   */
   stop(policy?: StopPolicy): Promise<void>;
 }
 
 /** Rejects when another gateway of this state directory lives. */
-export async function openGateway({ home: chosen, onNews }: GatewayOptions): Promise<Gateway> {
+export async function openGateway({
+  home: chosen,
+  onNews,
+  config = parseConfig("", ""),
+  requestMs = defaults.requestMs,
+}: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
   const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
@@ -64,29 +84,36 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
+  const callers = new Callers(supervisor);
   let looked = false;
   const office = await openOffice({
     home,
     storePath,
     supervisor,
+    callers,
     startedAt,
     ready: () => looked,
+    config,
+    requestMs,
     problem,
   });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
+  const beingStopped = new Set<string>();
   const reconcile = async (): Promise<void> => {
-    const { decisions } = await supervisor.reconcile();
+    const { decisions, runs } = await supervisor.reconcile();
+    for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
+    await stopHidden(supervisor, beingStopped);
   };
   const retain = async (): Promise<void> => {
-    const { records, outputs } = await supervisor.retain();
-    if (records + outputs > 0) onNews({ type: "retained", records, outputs });
+    const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
+    if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
   };
   const held = async (): Promise<number> => {
-    const open = { ownerInstanceId: instanceId, states: ["starting", "running", "exiting"] } as const;
+    const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
     return (await supervisor.listRuns(open).catch(() => [])).length;
   };
   let stopped = false;
@@ -105,18 +132,31 @@ export async function openGateway({ home: chosen, onNews }: GatewayOptions): Pro
     supervisor,
     ready,
     asked: office.asked,
-    stop: async (policy = { runs: "leave", waitMs: 0 }) => {
+    stop: async (policy) => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
       stopped = true;
       const ended = rounds.end();
-      await office.settle(policy);
+      await office.settling.settle(policy);
       const left = await held();
       await office[Symbol.asyncDispose]();
-      await supervisor.close({ leaveRuns: policy.runs !== "terminate" });
+      await supervisor.close({ leaveRuns: !office.settling.terminates });
       await ended;
       onNews({ type: "down", left });
     },
   };
+}
+
+/** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
+async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
+  const open = await supervisor.listRuns({ states: OPEN_STATES });
+  for (const { runId, hiddenAt } of open) {
+    if (hiddenAt === null || beingStopped.has(runId)) continue;
+    beingStopped.add(runId);
+    void supervisor
+      .stop(runId, { actor: "removed" })
+      .catch(() => undefined)
+      .finally(() => beingStopped.delete(runId));
+  }
 }
 
 /** One per state directory, the same over restarts: what it left it finds again. */

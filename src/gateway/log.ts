@@ -7,9 +7,9 @@ import type { GatewayNews } from "./gateway.js";
 export const gatewayLog = (home: string): string => join(home, "gateway.log");
 
 /** One JSON object per line. Small files, and few of them: a gateway runs for months. */
-export function openLog(home: string): Logger {
+export function openLog(home: string, level: "info" | "warn" | "silent"): Logger {
   return pino(
-    { base: { pid: process.pid }, messageKey: "message", timestamp: pino.stdTimeFunctions.isoTime },
+    { level, base: { pid: process.pid }, messageKey: "message", timestamp: pino.stdTimeFunctions.isoTime },
     {
       write: (line: string) => writeLine(gatewayLog(home), line),
     },

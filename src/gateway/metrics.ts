@@ -1,7 +1,10 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { liveTrees } from "../anchor/live-trees.js";
+import type { NativeObserver } from "../anchor/native-host.js";
 import type { RunEvent } from "../store/run-event.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
-import { tailEvents } from "./event-tail.js";
+import type { EventTail } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
 
@@ -9,6 +12,7 @@ const PREFIX = "holdfast_run_";
 export class Metrics implements AsyncDisposable {
   readonly #registry = new Registry();
   readonly #supervisor: Supervisor;
+  readonly #events: EventTail;
   readonly #ended = new AbortController();
   readonly #stops = new Map<string, number>();
   #counting: Promise<void> = Promise.resolve();
@@ -23,17 +27,30 @@ export class Metrics implements AsyncDisposable {
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
 
-  constructor(supervisor: Supervisor) {
+  constructor(supervisor: Supervisor, events: EventTail, host: NativeObserver) {
     this.#supervisor = supervisor;
+    this.#events = events;
+    for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
+    for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
+    const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN_STATES] });
     const live = new Gauge({
       name: "holdfast_runs",
       help: "open runs, by state",
       labelNames: ["state"],
       registers: [this.#registry],
       collect: async () => {
-        const open = await supervisor.listRuns({ states: ["starting", "running", "exiting"] });
-        for (const state of ["starting", "running", "exiting"] as const)
-          live.set({ state }, open.filter((run) => run.state === state).length);
+        const runs = await open();
+        for (const state of OPEN_STATES)
+          live.set({ state }, runs.filter((run) => run.state === state).length);
+      },
+    });
+    const processes = new Gauge({
+      name: "holdfast_processes",
+      help: "live processes in the runs of this machine",
+      registers: [this.#registry],
+      collect: async () => {
+        const trees = await liveTrees(host, await open());
+        processes.set([...trees.values()].flat().length);
       },
     });
   }
@@ -57,7 +74,7 @@ export class Metrics implements AsyncDisposable {
     // A store that cannot be read now is asked again from the same place.
     for (let last = after; !this.#ended.signal.aborted;) {
       try {
-        for await (const event of tailEvents(this.#supervisor, last, undefined, this.#ended.signal)) {
+        for await (const event of this.#events.follow(last, undefined, this.#ended.signal)) {
           last = event.seq;
           await this.#note(event);
         }
@@ -89,7 +106,7 @@ export class Metrics implements AsyncDisposable {
         return;
       }
       case "cleanup":
-        this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
+        if (event.data.residue > 0) this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
         return;
       case "escape":
         this.#escaped.inc();
@@ -99,6 +116,8 @@ export class Metrics implements AsyncDisposable {
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;
       case "output":
+      case "ready":
+      case "adopt":
       case "attach":
         return;
     }

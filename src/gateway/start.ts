@@ -8,7 +8,8 @@ import { createClient, type GatewayClient } from "./client.js";
 import { gatewaySocket } from "./server/listen.js";
 import { readOperatorToken } from "./server/requester.js";
 
-const MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
+/** The program itself. */
+export const MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
 
 /** What a gateway says that finds another at work. */
 const ANOTHER_RUNS = "already running";
@@ -35,20 +36,30 @@ export interface Started {
  * A gateway in the background that has taken up what was left; the one that runs, if one does. Rejects with what its
  * log says when none comes up.
  */
-export async function startGateway(home: string, main = MAIN): Promise<Started> {
-  const until = performance.now() + defaults.gatewayReadyMs;
+export async function startGateway(
+  home: string,
+  main = MAIN,
+  readyMs: number = defaults.gatewayReadyMs,
+): Promise<Started> {
+  const until = performance.now() + readyMs;
   let ours: Launched | null = null;
   for (;;) {
     const status = (await reach(home))?.status;
-    if (status?.ready === true) return { status, started: ours?.pid === status.pid };
+    if (status?.ready === true) {
+      const started = ours?.pid === status.pid;
+      // Somebody else's was faster. Left alone, ours might come up later, when that one has been stopped on purpose.
+      if (!started) ours?.giveUp();
+      return { status, started };
+    }
     if (status === undefined) ours ??= launch(home, main);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
-      const said = readFileSync(errorsOf(home), "utf8").trim();
+      // What stands there when none was launched from here is of another time.
+      const said = ours === null ? "" : readFileSync(errorsOf(home), "utf8").trim();
       if (late || !said.includes(ANOTHER_RUNS))
         throw new GatewayUnreachable(
-          `the gateway did not start: ${said.replace(/^holdfast: /, "") || ended || "it does not answer"}`,
+          `the gateway did not start: ${said.replace(/^holdfast: /, "") || ended || (status === undefined ? "it does not answer" : "the one that runs does not get ready")}`,
         );
       // Another is coming up, or one is about to leave: the next look tells which.
       ours = null;
@@ -61,6 +72,7 @@ interface Launched {
   readonly pid: number | undefined;
   /** How it ended; null while it has not. */
   readonly ended: () => string | null;
+  readonly giveUp: () => void;
 }
 
 function launch(home: string, main: string): Launched {
@@ -76,7 +88,7 @@ function launch(home: string, main: string): Launched {
   child.once("error", (error) => (ended = error.message));
   child.once("exit", (code, signal) => (ended ??= `it ended with ${signal ?? `status ${code ?? "?"}`}`));
   child.unref();
-  return { pid: child.pid, ended: () => ended };
+  return { pid: child.pid, ended: () => ended, giveUp: () => void child.kill() };
 }
 
 function errorsOf(home: string): string {

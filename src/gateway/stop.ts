@@ -1,5 +1,6 @@
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
+import type { Callers } from "./callers.js";
 
 export interface StopPolicy {
   /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
@@ -13,10 +14,17 @@ export interface Stopping {
   readonly left: number;
   readonly ended: number;
   readonly terminated: number;
+  /** Of those that are left, how many run in the foreground of somebody who now waits for the next gateway. */
+  readonly callers: number;
 }
 
-/** See to the runs before the gateway leaves. Services are left in any case but `terminate`. */
-export async function settleRuns(supervisor: Supervisor, { runs, waitMs }: StopPolicy): Promise<Stopping> {
+/** See to the runs before the gateway leaves. Services are left in any case but `terminate`. Aborted, it drains no longer. */
+export async function settleRuns(
+  supervisor: Supervisor,
+  callers: Callers,
+  { runs, waitMs }: StopPolicy,
+  signal: AbortSignal,
+): Promise<Stopping> {
   const held = (await openRuns(supervisor)).flatMap((record) => {
     const run = supervisor.run(record.runId);
     return run === null ? [] : [{ record, run }];
@@ -34,7 +42,8 @@ export async function settleRuns(supervisor: Supervisor, { runs, waitMs }: StopP
     const tasks = held.filter(({ record }) => record.kind === "task");
     let timer: NodeJS.Timeout | undefined;
     const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, waitMs);
+      timer = setTimeout(resolve, signal.aborted ? 0 : waitMs);
+      signal.addEventListener("abort", () => resolve(), { once: true });
     });
     const all = Promise.all(
       tasks.map(({ run }) =>
@@ -47,11 +56,12 @@ export async function settleRuns(supervisor: Supervisor, { runs, waitMs }: StopP
     await Promise.race([all, enough]);
     clearTimeout(timer);
   }
-  return { left: held.length - ended - terminated, ended, terminated };
+  const left = held.length - ended - terminated;
+  return { left, ended, terminated, callers: Math.min(left, callers.present) };
 }
 
 /** A store that cannot be read keeps nobody from leaving: then closing sees to whatever is held. */
 async function openRuns(supervisor: Supervisor): Promise<readonly RunRecord[]> {
-  const states = ["starting", "running", "exiting"] as const;
+  const states = OPEN_STATES;
   return supervisor.listRuns({ ownerInstanceId: supervisor.instanceId, states }).catch(() => []);
 }

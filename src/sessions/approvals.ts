@@ -48,6 +48,7 @@ export class Approvals implements AsyncDisposable {
   readonly #onNews: (approval: Approval) => void;
   readonly #onProblem: (message: string, cause: unknown) => void;
   readonly #waiting = new Map<string, Waiting>();
+  readonly #followers = new Set<(approval: Approval) => void>();
 
   /** Use `openApprovals`: what an earlier process left must expire first. */
   constructor(parts: ApprovalsParts) {
@@ -55,7 +56,10 @@ export class Approvals implements AsyncDisposable {
     this.#gatewayInstanceId = parts.gatewayInstanceId;
     this.#clock = parts.clock ?? systemClock;
     this.#waitMs = parts.waitMs ?? defaults.approvalMs;
-    this.#onNews = parts.onNews ?? (() => undefined);
+    this.#onNews = (approval) => {
+      parts.onNews?.(approval);
+      for (const hear of this.#followers) hear(approval);
+    };
     this.#onProblem = parts.onProblem;
   }
 
@@ -110,6 +114,39 @@ export class Approvals implements AsyncDisposable {
 
   listPending(): Promise<readonly Approval[]> {
     return this.#store.listApprovals({ pending: true });
+  }
+
+  /** Those that wait, then every question and every end of one, until `gone` aborts. */
+  async *follow(gone: AbortSignal): AsyncGenerator<Approval, void, undefined> {
+    const news: Approval[] = [];
+    const asked = new Set<string>();
+    let wake = (): void => undefined;
+    let late = false;
+    const leave = (): void => wake();
+    // Heard before those that wait are read: what comes in between is told, and told once.
+    const hear = (approval: Approval): void => {
+      if (news.length < defaults.approvalsUnread) news.push(approval);
+      else late = true;
+      wake();
+    };
+    this.#followers.add(hear);
+    gone.addEventListener("abort", leave);
+    try {
+      news.unshift(...(await this.listPending()));
+      // Who does not read must neither make it pile up nor miss some of it: the end tells.
+      while (!gone.aborted && !late) {
+        for (let next = news.shift(); next !== undefined && !late; next = news.shift()) {
+          if (next.decision !== null) asked.delete(next.id);
+          else if (asked.has(next.id)) continue;
+          else asked.add(next.id);
+          yield next;
+        }
+        if (!gone.aborted && news.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+      }
+    } finally {
+      this.#followers.delete(hear);
+      gone.removeEventListener("abort", leave);
+    }
   }
 
   get(id: string): Promise<Approval | null> {

@@ -119,6 +119,12 @@ export class Sessions {
   async #describe(key: string, options: SessionOptions): Promise<NewSession> {
     const { ownerSessionKey = null, spawnedBy = null, parentSessionKey = null } = options;
     const nearest = await this.#named({ ownerSessionKey, spawnedBy, parentSessionKey });
+    // Said by somebody who means one that is there; the others may only be remembered.
+    if (parentSessionKey !== null && !nearest.some((row) => row.key === parentSessionKey))
+      throw new BadInput(
+        "parentSessionKey",
+        `no open session has the key ${JSON.stringify(parentSessionKey)} to be the parent; no session was opened`,
+      );
     return {
       ...this.#unsaid,
       id: newSessionId(),

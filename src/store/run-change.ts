@@ -37,6 +37,16 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
       };
     case "output":
       return { last_output_at: change.at, updated_at: updatedAt };
+    case "service":
+      return {
+        kind: "service",
+        service: JSON.stringify(change.service),
+        deadlines: JSON.stringify(change.deadlines),
+        policy: JSON.stringify(change.policy),
+        updated_at: updatedAt,
+      };
+    case "ready":
+      return { service: JSON.stringify(change.service), updated_at: updatedAt };
     case "exiting":
       return { state: "exiting", updated_at: updatedAt };
     case "exited":
@@ -50,6 +60,7 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
         exit_source: change.exit.source,
         exit_detail: change.exit.detail,
         exit_errno: change.exit.errno,
+        exit_limit: change.exit.limitHit,
         residue: JSON.stringify(change.residue),
         residue_count: change.residueCount,
         usage: change.usage === null ? null : JSON.stringify(change.usage),

@@ -1,3 +1,5 @@
+import type { KillMode } from "./run-record.js";
+
 /** Something that happened to a run. `at` is wall-clock milliseconds; `seq` orders all events of a store without gaps in reading order. */
 interface EventFacts {
   readonly runId: string;
@@ -30,7 +32,7 @@ export type NewRunEvent = EventFacts &
     /** Processes were killed that outlived the leader, or that would not go. */
     | {
         readonly type: "cleanup";
-        readonly data: { readonly mode: string; readonly residue: number; readonly survivors: number };
+        readonly data: { readonly mode: KillMode; readonly residue: number; readonly survivors: number };
       }
     | {
         readonly type: "escape";
@@ -40,6 +42,18 @@ export type NewRunEvent = EventFacts &
             readonly kind: string;
             readonly command: string;
           }[];
+        };
+      }
+    /** One of its processes listens where it should. */
+    | { readonly type: "ready"; readonly data: { readonly port: number } }
+    /** It became a service: by itself, or (`from`) out of another run; or (`to`) another came out of it. */
+    | {
+        readonly type: "adopt";
+        readonly data: {
+          readonly actor: string;
+          readonly pid: number | null;
+          readonly from: string | null;
+          readonly to: string | null;
         };
       }
     /** Its supervisor lost the connection and has it again. */

@@ -7,12 +7,27 @@ export interface ProcessIdentity {
   readonly uniqueId: string | null;
 }
 
-export type RunStateName = "starting" | "running" | "exiting" | "exited";
+/** Of one boot and pid namespace. */
+export function isSame(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
+  return (
+    one !== null &&
+    one.pid === other?.pid &&
+    one.startTime === other.startTime &&
+    one.uniqueId === other.uniqueId
+  );
+}
+
+/** Every state but the last. */
+export const OPEN_STATES = ["starting", "running", "exiting"] as const;
+export type RunStateName = (typeof OPEN_STATES)[number] | "exited";
 export type RunKind = "task" | "service";
 export type RunIo = "pipe" | "pty";
 export type OnEscape = "fail" | "sweep";
 export type OnOrphan = "adopt" | "terminate";
 export type Emptiness = "proven" | "unproven";
+/** How processes were ended: one by one, or all of a cgroup at once. */
+export type KillMode = "none" | "pid" | "cgroup";
+export type LimitHit = "memory" | "pids";
 
 export const END_REASONS = [
   "exit",
@@ -48,6 +63,8 @@ export interface RunExit {
   /** One sentence for a person, when code and reason do not say it all. */
   readonly detail: string | null;
   readonly errno: number | null;
+  /** A process of it was killed at its memory limit, or a fork was refused at its limit of tasks. */
+  readonly limitHit: LimitHit | null;
 }
 
 export interface RunPolicy {
@@ -59,6 +76,8 @@ export interface RunPolicy {
   readonly onEscape: OnEscape;
   /** What a supervisor does with the run that takes it over from a dead one, while its anchor lives. */
   readonly onOrphan: OnOrphan;
+  /** It belongs to a caller who waits for it; without one, the gateway that holds it ends it. */
+  readonly callerBound: boolean;
 }
 
 export interface RunDeadlines {
@@ -73,11 +92,44 @@ export interface RunBoundary {
   readonly note: string | null;
 }
 
-export interface RunUsage {
-  readonly cpuMs: number;
-  readonly peakKb: number;
-  readonly processes: number;
+/** What it may use at most; null: as much as there is. */
+export interface RunLimits {
+  /** Of all its processes together, page cache included. */
+  readonly memoryBytes: number | null;
+  /** Processes and threads at one time. */
+  readonly pids: number | null;
+  readonly cpus: number | null;
 }
+
+/** What only a service has. */
+export interface ServiceFacts {
+  /** Where it is to listen; null: nobody said. */
+  readonly port: number | null;
+  /** When one of its processes was first seen to listen there. */
+  readonly readyAt: number | null;
+}
+
+export const NO_DEADLINES: RunDeadlines = { overallMs: null, noOutputMs: null };
+
+export const NO_LIMITS: RunLimits = { memoryBytes: null, pids: null, cpus: null };
+
+/** `cgroup`: the kernel counted all of the run. `reaped`: added up of processes that ended below the anchor. */
+export type UsageSource = "cgroup" | "reaped";
+
+export interface RunUsage {
+  /** User and system. */
+  readonly cpuMs: number;
+  /** From a cgroup, of all its processes together, page cache included; otherwise of the largest single process. */
+  readonly peakKb: number;
+  /** How many were seen, not more than there were: who was waited for by a parent of its own is not counted. */
+  readonly processes: number;
+  /** The most processes and threads at one time; null: nobody counted. */
+  readonly peakTasks: number | null;
+  readonly source: { readonly cpu: UsageSource; readonly memory: UsageSource };
+}
+
+/** Who counted when nobody said: anchors and records from before there was a choice. */
+export const REAPED = { peakTasks: null, source: { cpu: "reaped", memory: "reaped" } } as const;
 
 /** What another tool had on file of a process it started. No lease id, so it is believed only when all of it matches. */
 export interface ImportedFacts {
@@ -95,6 +147,8 @@ export interface RunRecord {
   readonly runId: string;
   readonly leaseId: string;
   readonly sessionKey: string | null;
+  /** The session itself: a key may be taken again. Null: a key without a session, or neither. */
+  readonly sessionId: string | null;
   readonly backendId: string | null;
   readonly agentId: string | null;
   readonly labels: Readonly<Record<string, string>>;
@@ -122,6 +176,7 @@ export interface RunRecord {
   readonly leaseExpiresAt: number;
   readonly deadlines: RunDeadlines;
   readonly policy: RunPolicy;
+  readonly limits: RunLimits;
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly lastOutputAt: number | null;
@@ -132,6 +187,10 @@ export interface RunRecord {
   readonly residueCount: number;
   readonly usage: RunUsage | null;
   readonly emptiness: Emptiness | null;
+  /** Null: a task. */
+  readonly service: ServiceFacts | null;
   /** Null: a run of ours. */
   readonly imported: ImportedFacts | null;
+  /** Since when lists leave it out; null: they do not. */
+  readonly hiddenAt: number | null;
 }

@@ -1,14 +1,22 @@
-import type { Insertable } from "kysely";
-import type { ProcessIdentity, RunExit, RunRecord } from "./run-record.js";
-import type { RunRow } from "./schema.js";
+import type { Expression, InsertObject } from "kysely";
+import {
+  NO_LIMITS,
+  REAPED,
+  type ProcessIdentity,
+  type RunExit,
+  type RunRecord,
+  type RunUsage,
+} from "./run-record.js";
+import type { RunRow, Schema } from "./schema.js";
 import type { NewRun } from "./store.js";
 
 /** What is known at the start; the rest is null until a step says it. */
-export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow> {
+export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
   return {
     run_id: run.runId,
     lease_id: run.leaseId,
     session_key: run.sessionKey,
+    session_id: run.sessionId,
     backend_id: run.backendId,
     agent_id: run.agentId,
     labels: JSON.stringify(run.labels),
@@ -28,10 +36,12 @@ export function toRunRow(run: NewRun, leaseExpiresAt: number): Insertable<RunRow
     lease_expires_at: leaseExpiresAt,
     deadlines: JSON.stringify(run.deadlines),
     policy: JSON.stringify(run.policy),
+    limits: JSON.stringify(run.limits),
     created_at: run.createdAt,
     updated_at: run.createdAt,
     residue: "[]",
     residue_count: 0,
+    service: run.service === null ? null : JSON.stringify(run.service),
     imported: run.imported === null ? null : JSON.stringify(run.imported),
   };
 }
@@ -41,6 +51,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     runId: row.run_id,
     leaseId: row.lease_id,
     sessionKey: row.session_key,
+    sessionId: row.session_id,
     backendId: row.backend_id,
     agentId: row.agent_id,
     labels: JSON.parse(row.labels) as RunRecord["labels"],
@@ -65,6 +76,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     leaseExpiresAt: row.lease_expires_at,
     deadlines: JSON.parse(row.deadlines) as RunRecord["deadlines"],
     policy: policyOf(row.policy),
+    limits: row.limits === null ? NO_LIMITS : (JSON.parse(row.limits) as RunRecord["limits"]),
     createdAt: row.created_at,
     startedAt: row.started_at,
     lastOutputAt: row.last_output_at,
@@ -73,15 +85,22 @@ export function toRunRecord(row: RunRow): RunRecord {
     exit: exitOf(row),
     residue: JSON.parse(row.residue) as RunRecord["residue"],
     residueCount: row.residue_count,
-    usage: row.usage === null ? null : (JSON.parse(row.usage) as RunRecord["usage"]),
+    usage: row.usage === null ? null : usageOf(row.usage),
     emptiness: row.emptiness,
+    service: row.service === null ? null : (JSON.parse(row.service) as RunRecord["service"]),
     imported: row.imported === null ? null : (JSON.parse(row.imported) as RunRecord["imported"]),
+    hiddenAt: row.hidden_at,
   };
 }
 
 /** Rows from before there was a choice say nothing of it. */
 function policyOf(text: string): RunRecord["policy"] {
-  return { onOrphan: "terminate", ...(JSON.parse(text) as Omit<RunRecord["policy"], "onOrphan">) };
+  const stored = JSON.parse(text) as Omit<RunRecord["policy"], "onOrphan" | "callerBound">;
+  return { onOrphan: "terminate", callerBound: false, ...stored };
+}
+
+function usageOf(text: string): RunUsage {
+  return { ...REAPED, ...(JSON.parse(text) as Omit<RunUsage, keyof typeof REAPED>) };
 }
 
 function identity(
@@ -102,5 +121,6 @@ function exitOf(row: RunRow): RunExit | null {
     source: row.exit_source,
     detail: row.exit_detail,
     errno: row.exit_errno,
+    limitHit: row.exit_limit,
   };
 }

@@ -1,7 +1,7 @@
 import type { Generated } from "kysely";
 import type { Verdict } from "./approval-record.js";
 import type { RunEventType } from "./run-event.js";
-import type { Emptiness, EndReason, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
+import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
 import type { InteractionMode, Visibility } from "./session-record.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
@@ -17,6 +17,7 @@ export interface RunRow {
   run_id: string;
   lease_id: string;
   session_key: string | null;
+  session_id: string | null;
   backend_id: string | null;
   agent_id: string | null;
   /** JSON */
@@ -49,6 +50,8 @@ export interface RunRow {
   deadlines: string;
   /** JSON */
   policy: string;
+  /** JSON; null: from before there were any. */
+  limits: string | null;
   created_at: number;
   started_at: number | null;
   last_output_at: number | null;
@@ -61,6 +64,7 @@ export interface RunRow {
   exit_source: RunExit["source"] | null;
   exit_detail: string | null;
   exit_errno: number | null;
+  exit_limit: LimitHit | null;
   /** JSON */
   residue: string;
   residue_count: number;
@@ -68,7 +72,10 @@ export interface RunRow {
   usage: string | null;
   emptiness: Emptiness | null;
   /** JSON */
+  service: string | null;
+  /** JSON */
   imported: string | null;
+  hidden_at: number | null;
 }
 
 export interface EventTable {

@@ -34,7 +34,7 @@ export interface SessionStore {
   closeSession(id: string, actor: string, at: number): Promise<boolean>;
   /**
    * Forget those closed before, with their approvals. Kept are those that something still refers to:
-   * a run by their key, a session that stays by its lineage. Returns how many went.
+   * a run, a session that stays by its lineage. Returns how many went.
    */
   forgetSessions(closedBefore: number): Promise<number>;
 

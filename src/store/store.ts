@@ -1,13 +1,17 @@
+import type { MachineIdentity } from "../anchor/host.js";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
 import type {
   Emptiness,
   ProcessIdentity,
   Residue,
   RunBoundary,
+  RunDeadlines,
   RunExit,
+  RunPolicy,
   RunRecord,
   RunStateName,
   RunUsage,
+  ServiceFacts,
 } from "./run-record.js";
 import type { SessionStore } from "./session-store.js";
 
@@ -49,6 +53,7 @@ export type NewRun = Omit<
   | "residueCount"
   | "usage"
   | "emptiness"
+  | "hiddenAt"
 >;
 
 /** One step of a run's life, with exactly what is known at that step. */
@@ -65,6 +70,15 @@ export type RunChange =
   | { readonly to: "weaker"; readonly tier: string; readonly boundary: RunBoundary }
   | { readonly to: "running"; readonly at: number }
   | { readonly to: "output"; readonly at: number }
+  /** From here on it is a service, whatever it was. The state stays. */
+  | {
+      readonly to: "service";
+      readonly service: ServiceFacts;
+      readonly deadlines: RunDeadlines;
+      readonly policy: RunPolicy;
+    }
+  /** A service listens where it should, for the first time. The state stays. */
+  | { readonly to: "ready"; readonly service: ServiceFacts }
   | { readonly to: "exiting"; readonly at: number }
   | {
       readonly to: "exited";
@@ -82,9 +96,13 @@ export interface RunFilter {
   readonly states?: readonly RunStateName[];
   readonly ownerInstanceId?: string;
   readonly sessionKey?: string;
+  readonly sessionId?: string;
+  /** False: leave out what has been hidden. */
+  readonly hidden?: false;
   readonly agentId?: string;
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
+  readonly hostId?: string;
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -100,8 +118,13 @@ export interface EventFilter {
   readonly newestFirst?: boolean;
 }
 
+/** A boot of a host. */
+export type Boot = Pick<MachineIdentity, "hostId" | "bootId">;
+
 /** Runs and their events. */
 export interface RunStore extends AsyncDisposable {
+  /** Whether other hosts keep their runs in it, too. */
+  readonly shared: boolean;
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -118,9 +141,10 @@ export interface RunStore extends AsyncDisposable {
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
   /**
    * Open runs that somebody may have to see to: this owner's own, and others' whose lease has expired or was measured
-   * in another boot. Healthy leases of others are left out.
+   * in another boot. Healthy leases of others are left out; where the store is shared, also expired ones of other
+   * hosts, until they have been for `hostLostMs`: before that, only their own hosts can do anything about them.
    */
-  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]>;
+  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */
   heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;
@@ -129,13 +153,34 @@ export interface RunStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
+  /**
+   * Leave runs out of lists from now on, whoever owns them and whether they have exited or not. One that is hidden
+   * stays as it is. Returns how many were not.
+   */
+  hideRuns(runIds: readonly string[], at: number): Promise<number>;
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
-  /** How many runs have exited, without those that these instances started. */
-  countEnded(notFrom?: readonly string[]): Promise<number>;
+  /** How many of these runs have exited. */
+  countEnded(filter?: Pick<RunFilter, "hostId" | "notFrom">): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
 export type Store = RunStore & SessionStore;
+
+/** The part of a store that changes nothing. */
+export type ReadStore = Pick<
+  Store,
+  | "getRun"
+  | "findRuns"
+  | "listRuns"
+  | "listEvents"
+  | "getSession"
+  | "getSessionByKey"
+  | "listSessions"
+  | "getApproval"
+  | "listApprovals"
+  | "now"
+  | typeof Symbol.asyncDispose
+>;

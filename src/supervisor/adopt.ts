@@ -1,5 +1,6 @@
 import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../anchor/host.js";
 import type { RunBoundary } from "../store/run-record.js";
+import { tellService } from "./adopt-run.js";
 import { handOverOwed, noteStop, repeatLost } from "./cancel.js";
 import { noteStarted } from "./started.js";
 import type { LiveRun } from "./live-run.js";
@@ -25,6 +26,7 @@ export function adopt(live: LiveRun, link: AnchorLink, owner: boolean): void {
       closed: welcome.stdinClosed,
     });
     if (live.size !== null) link.resize(live.size);
+    tellService(live, link);
   }
   handOverOwed(live);
   link.listen((event) => live.listener(link, event));

@@ -5,9 +5,10 @@ import type {
   MachineIdentity,
   RunAddress,
   RunRemains,
+  Swept,
 } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { Emptiness, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
+import type { Emptiness, KillMode, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
 import type { Context } from "./context.js";
 
 /** What is recorded of a run whose anchor does not answer: enough to verify what is left of it. */
@@ -37,8 +38,9 @@ export type Aftermath =
 /** How the tree was emptied, as far as it was. */
 export interface Verdict {
   readonly emptiness: Emptiness;
-  readonly mode: "launcher" | "reap" | "none";
+  readonly by: "launcher" | "reap" | "nobody";
   readonly killed: number;
+  readonly killMode: KillMode;
   readonly residue: readonly Residue[];
   readonly survivors: number;
   /** One clause: what was done about it here. */
@@ -64,8 +66,7 @@ export async function aftermath(
     const { exit, swept } = remains;
     if (exit !== null) return { kind: "exit", exit };
     if (swept !== null) {
-      const { killed, emptiness } = swept;
-      return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
+      return { ...sweptAway(swept), kind: "lost", remains };
     }
     // Nothing passes the gate before its identity is on record; of one found without a record nothing is known.
     if (root === null && leaseId !== "") return { kind: "never-executed" };
@@ -81,12 +82,18 @@ export async function aftermath(
 
 export const NOTHING_DONE: Verdict = {
   emptiness: "unproven",
-  mode: "none",
+  by: "nobody",
   killed: 0,
+  killMode: "none",
   residue: [],
   survivors: 0,
   note: null,
 };
+
+/** Its launcher has seen to it. */
+export function sweptAway({ killed, killMode, emptiness }: Swept): Verdict {
+  return { ...NOTHING_DONE, emptiness, by: "launcher", killed, killMode };
+}
 
 const CGROUP_EMPTY: Verdict = { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
 
@@ -99,7 +106,10 @@ export async function endVerified(host: AnchorHost, traces: Traces): Promise<Ver
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
     );
-  if (!rootAlive && (await isEmpty(host, cgroup, leaseId))) return CGROUP_EMPTY;
+  const empty = rootAlive ? null : await howEmpty(host, cgroup, leaseId);
+  // Nobody is there to be signalled; whoever was to take it away has died.
+  if (empty === "empty") await host.reap({ root: null, cgroup, leaseId: null, graceMs: 0 });
+  if (empty !== null) return CGROUP_EMPTY;
   const reaped = await host.reap({
     root: rootAlive ? root : null,
     cgroup,
@@ -108,12 +118,12 @@ export async function endVerified(host: AnchorHost, traces: Traces): Promise<Ver
   });
   if (!reaped.verified && reaped.emptiness === "unproven")
     // What has the root's number may be somebody else, while the run's cgroup is long gone.
-    return (await isEmpty(host, cgroup, leaseId))
+    return (await howEmpty(host, cgroup, leaseId)) !== null
       ? CGROUP_EMPTY
       : unproven(`nothing was signalled: ${reaped.why}`);
-  const { killed, residue, survivors, emptiness } = reaped;
+  const { killed, killMode, residue, survivors, emptiness } = reaped;
   const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
-  return { emptiness, mode: "reap", killed, residue, survivors: survivors.length, note };
+  return { emptiness, by: "reap", killed, killMode, residue, survivors: survivors.length, note };
 }
 
 /** Of another boot, container or machine nothing is looked at, let alone signalled. Null: it lived here. */
@@ -137,13 +147,17 @@ export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }
   return { path: boundary.cgroup, inode: boundary.cgroupInode };
 }
 
-/** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. */
-async function isEmpty(host: AnchorHost, cgroup: Boundary | null, leaseId: string): Promise<boolean> {
-  if (cgroup === null) return false;
+/** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. Null: not proven empty. */
+async function howEmpty(
+  host: AnchorHost,
+  cgroup: Boundary | null,
+  leaseId: string,
+): Promise<"empty" | "gone" | null> {
+  if (cgroup === null) return null;
   const [seen] = await host.inspectBoundaries([cgroup]);
-  if (seen !== "empty" && seen !== "gone") return false;
+  if (seen !== "empty" && seen !== "gone") return null;
   // Who has left it still carries the marker, unless he has dropped that too.
-  return leaseId === "" || (await host.markedBy([leaseId])).size === 0;
+  return leaseId === "" || (await host.markedBy([leaseId])).size === 0 ? seen : null;
 }
 
 async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {

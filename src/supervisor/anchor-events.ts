@@ -1,6 +1,7 @@
 import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { LeaseLost } from "../errors.js";
+import { LeaseLost, NotAdopted } from "../errors.js";
+import { heardKind } from "./adopt-run.js";
 import { noteStop } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
 import { letGo } from "./let-go.js";
@@ -45,9 +46,15 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return concludeExit(live, event.exit, "anchor");
     case "refused":
       return onRefused(live, event);
+    case "adopted":
+      return live.adopting?.resolve();
+    case "status":
+      return heardKind(live, event.welcome);
     case "closed":
       live.link = null;
       live.stdin.detach();
+      // Whether it was heard is seen when the new run is asked for.
+      live.adopting?.resolve();
       if (!live.regaining) live.context.track(live.facts.runId, regain(live));
       return;
   }
@@ -67,7 +74,7 @@ function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
   if (live.survivorsNoted || survivors.length === 0) return;
   live.survivorsNoted = true;
   const at = live.context.clock.wall();
-  const data = { mode: "kill", residue: 0, survivors: survivors.length };
+  const data = { mode: "pid", residue: 0, survivors: survivors.length } as const;
   live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
   const { runId } = live.facts;
   const names = survivors.map(({ pid, command }) => `${pid} (${command})`).join(", ");
@@ -77,6 +84,8 @@ function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
 
 function onRefused(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {
   const { runId } = live.facts;
+  if (live.adopting !== null && (code.startsWith("adopt-") || code === "unknown-frame"))
+    return live.adopting.reject(new NotAdopted(runId, message));
   switch (code) {
     case "stale-epoch":
     case "not-owner":

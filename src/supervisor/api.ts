@@ -1,6 +1,15 @@
 import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { EndReason, OnEscape, OnOrphan, RunKind, RunRecord, RunStateName } from "../store/run-record.js";
+import type {
+  EndReason,
+  OnEscape,
+  OnOrphan,
+  RunKind,
+  RunLimits,
+  RunRecord,
+  RunStateName,
+  ServiceFacts,
+} from "../store/run-record.js";
 import type { EventFilter, RunFilter } from "../store/store.js";
 import type { Decided } from "./reconcile/reconcile.js";
 
@@ -11,6 +20,10 @@ export type CommandInput =
   | { readonly io: "pty"; readonly ptyCommand: string; readonly shell?: string };
 
 export interface SpawnOptions {
+  /** Chosen by the caller, who can then ask what became of a spawn whose answer was lost. RunExists when it is taken. */
+  readonly runId?: string;
+  /** Recorded, for whoever supervises it: the run is to end when its caller is gone. */
+  readonly callerBound?: boolean;
   /** Defaults to this process's. Injection variables set here are refused unless listed in `allowEnv`. */
   readonly env?: Readonly<Record<string, string>>;
   /** Start from this environment instead of this process's: a caller's own, which may hold what `env` may not set. */
@@ -22,6 +35,8 @@ export interface SpawnOptions {
   readonly umask?: number;
   readonly labels?: Readonly<Record<string, string>>;
   readonly kind?: RunKind;
+  /** Of a service: the TCP port where one of its processes will listen. */
+  readonly port?: number;
   readonly onEscape?: OnEscape;
   /** When this supervisor is gone for good and another takes the run over. Default: it goes on there. */
   readonly onOrphan?: OnOrphan;
@@ -30,17 +45,23 @@ export interface SpawnOptions {
   readonly noOutputTimeoutMs?: number;
   readonly graceMs?: number;
   readonly ownerLossMs?: number;
+  /** What it may use at most. One that cannot be set here refuses the run (`LimitUnavailable`). */
+  readonly limits?: AskedLimits;
   readonly merge?: boolean;
   readonly stdin?: "pipe" | "null";
   readonly size?: TerminalSize;
   readonly stdout?: Partial<SpoolSpec>;
   readonly stderr?: Partial<SpoolSpec>;
   readonly sessionKey?: string;
+  readonly sessionId?: string;
   readonly agentId?: string;
   readonly backendId?: string;
   /** Aborting cancels the run. */
   readonly signal?: AbortSignal;
 }
+
+/** Left out or null: none. */
+export type AskedLimits = { readonly [Limit in keyof RunLimits]?: number | null | undefined };
 
 export interface CancelOptions {
   readonly reason?: Extract<
@@ -51,6 +72,34 @@ export interface CancelOptions {
   readonly requestId?: string;
   /** 0: kill at once. */
   readonly graceMs?: number;
+}
+
+export interface ReadyOptions {
+  readonly timeoutMs?: number;
+  /** Aborting ends the waiting. */
+  readonly signal?: AbortSignal;
+}
+
+/** What came of waiting for a service. `detail`: who listens there instead, as far as it can be seen. */
+export type Readiness =
+  | { readonly kind: "ready"; readonly service: ServiceFacts }
+  | { readonly kind: "ended" | "timeout"; readonly detail: string | null }
+  /** The caller does not want to know any more, or this supervisor no longer holds the run. */
+  | { readonly kind: "given-up" };
+
+export interface AdoptOptions {
+  readonly actor?: string;
+  /** Default false: the deadlines of a task are lifted. */
+  readonly keepTimeouts?: boolean;
+}
+
+/** A service that was a process of another run. */
+export interface AdoptedProcess {
+  readonly record: RunRecord;
+  /** The run it came out of. */
+  readonly from: string;
+  /** What that one's end would do to it. */
+  readonly warnings: readonly string[];
 }
 
 export interface OutputChunk {
@@ -81,21 +130,27 @@ export interface Run {
   readonly rootPid: number | null;
   /** Of its terminal, as far as it is known here; null: it has none, or nobody has said. */
   readonly size: TerminalSize | null;
+  /** Null: a task. */
+  readonly service: ServiceFacts | null;
   /** The first stop asked for, as the anchor holds it. */
   readonly firstStop: FirstStop | null;
+  /** It belongs to the one who called for it, and ends when that one is gone. */
+  readonly callerBound: boolean;
   readonly survivors: readonly Survivor[];
   /** How many bytes of its stdin the anchor holds, or has passed on. */
   readonly stdinAccepted: number;
   /** How long it has written nothing. */
   readonly idleMs: number;
-  /** Resolves when there is output at or after one of these offsets, or there will be none. */
-  changed(from: Readonly<Record<StreamName, number>>): Promise<void>;
+  /** Resolves when there is output at or after one of these offsets, or there will be none, or the signal aborts. */
+  changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void>;
   /** Resolves with the terminal record, once it is committed. */
   wait(): Promise<RunRecord>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
   cancel(options?: CancelOptions): Promise<void>;
-  /** Resolves when the anchor holds every byte. */
-  write(data: Uint8Array | string): Promise<void>;
+  /** Of its input, how much its anchor holds. */
+  readonly accepted: number;
+  /** Resolves when the anchor holds every byte. With `at`, what is there from that offset on is not taken twice. */
+  write(data: Uint8Array | string, at?: number): Promise<void>;
   closeStdin(): Promise<void>;
   resize(size: TerminalSize): void;
   /** The caller vouches that the run is making progress: re-arms the no-output deadline. */
@@ -174,6 +229,14 @@ export interface Supervisor extends AsyncDisposable {
   retain(limits?: Partial<Retention>): Promise<Retained>;
   /** Stop any run of this state directory, held here or not, and say what became of it. */
   stop(runId: string, options?: CancelOptions): Promise<Stopped>;
+  /** Leave runs out of lists. Returns how many were in them. */
+  hide(runIds: readonly string[]): Promise<number>;
+  /** Wait until one of a service's own processes listens on its port, or it has ended. Stops nothing. */
+  ready(runId: string, options?: ReadyOptions): Promise<Readiness>;
+  /** Make a service of a running task: nobody's leaving ends it from here on. Resolves when its anchor knows. */
+  adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord>;
+  /** Make a service of its own of a process inside a run that is held here, with all below it. */
+  adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;

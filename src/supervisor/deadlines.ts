@@ -1,5 +1,5 @@
 import type { StopRequest } from "../anchor/host.js";
-import type { RunDeadlines } from "../store/run-record.js";
+import { NO_DEADLINES, type RunDeadlines } from "../store/run-record.js";
 import type { Clock, Timer } from "./clock.js";
 
 /** Longer timers fire at once (they are 32-bit); a countdown takes them in several steps. */
@@ -60,7 +60,7 @@ function stopAs(reason: "overall-timeout" | "no-output-timeout"): StopRequest {
  */
 export class Deadlines {
   readonly #root = new AbortController();
-  readonly #limits: RunDeadlines;
+  #limits: RunDeadlines;
   readonly #onStop: (stop: StopRequest) => void;
   readonly #overall: Countdown | null;
   readonly #silence: Countdown | null;
@@ -87,6 +87,19 @@ export class Deadlines {
     this.#armed = true;
     if (this.#limits.overallMs !== null) this.#overall?.due(Math.max(0, this.#limits.overallMs - elapsedMs));
     this.progress();
+  }
+
+  /** Those there are not, for an anchor that may still hold them. */
+  get lifted(): Partial<RunDeadlines> {
+    const { overallMs, noOutputMs } = this.#limits;
+    return { ...(overallMs === null ? { overallMs } : {}), ...(noOutputMs === null ? { noOutputMs } : {}) };
+  }
+
+  /** From here on only a cancel ends it. */
+  lift(): void {
+    this.#limits = NO_DEADLINES;
+    this.#overall?.disarm();
+    this.#silence?.disarm();
   }
 
   /** Output, or somebody's word that there is progress. */

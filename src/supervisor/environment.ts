@@ -33,6 +33,7 @@ const configuration: ReadonlySet<string> = new Set([
   "HOLDFAST_ANCHOR",
   "HOLDFAST_ANCHOR_WEAKEN",
   "HOLDFAST_DEBUG",
+  "HOLDFAST_IN_PROCESS",
 ]);
 
 /** The complete environment of a run's first process. Refuses what a caller must not set; stores nothing. */
@@ -40,10 +41,8 @@ export function buildEnvironment(request: EnvironmentRequest): Record<string, st
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
   if (!request.clear) inherit(env, request.base);
-  for (const [name, value] of Object.entries(request.set)) {
-    checkVariable(name, value, request.allow);
-    env[name] = value;
-  }
+  checkVariables(request.set, request.allow);
+  for (const [name, value] of Object.entries(request.set)) env[name] = value;
   env["HOLDFAST_LEASE_ID"] = request.markers.leaseId;
   env["HOLDFAST_GATEWAY_INSTANCE_ID"] = request.markers.instanceId;
   env["HOLDFAST_RUN_ID"] = request.markers.runId;
@@ -58,6 +57,11 @@ function inherit(env: Record<string, string>, base: EnvironmentRequest["base"]):
   }
 }
 
+/** Whether a caller may set them; rejects with BadInput. */
+export function checkVariables(set: Readonly<Record<string, string>>, allow: readonly string[]): void {
+  for (const [name, value] of Object.entries(set)) checkVariable(name, value, allow);
+}
+
 function checkVariable(name: string, value: string, allow: readonly string[]): void {
   if (name === "") throw new BadInput("env", "an environment variable needs a name");
   if (name.includes("=") || name.includes("\0"))
@@ -69,6 +73,6 @@ function checkVariable(name: string, value: string, allow: readonly string[]): v
   if (injects(name) && !allow.includes(name))
     throw new BadInput(
       "env",
-      `${name} makes programs load code they were not asked to; it is refused unless allowed by name`,
+      `${name} makes programs load code they were not asked to; it is refused unless allowed by name (--allow-env ${name}; allowEnv in a request)`,
     );
 }

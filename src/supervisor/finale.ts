@@ -1,6 +1,6 @@
 import type { SpawnFailure } from "../anchor/host.js";
 import type { NewRunEvent } from "../store/run-event.js";
-import type { OnEscape, Residue } from "../store/run-record.js";
+import type { KillMode, OnEscape, Residue } from "../store/run-record.js";
 import type { Aftermath } from "./aftermath.js";
 import type { EventFacts } from "./live-run.js";
 import { outcomeOfRemains } from "./outcome.js";
@@ -11,8 +11,7 @@ export interface Finale {
   readonly ending: Ending;
   /** Whether the end was seen or concluded. */
   readonly type: "exited" | "lost";
-  /** How the tree was emptied: `none`, `pid`, `cgroup`, `launcher`, `reap`. */
-  readonly mode: string;
+  readonly mode: KillMode;
   /** Processes that had to be ended besides the leader. */
   readonly cleaned: number;
   readonly survivors: number;
@@ -38,6 +37,7 @@ export function failureFinale({ errno, message }: SpawnFailure): Finale {
         source: "none",
         detail: message,
         errno: errno === 0 ? null : errno,
+        limitHit: null,
       },
       residue: [],
       residueCount: 0,
@@ -58,17 +58,17 @@ type Lost = Extract<Aftermath, { kind: "lost" }>;
 /** Its anchor is gone, and nobody saw the end. */
 export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
   const exit = { ...outcomeOfRemains(after.remains), ...(escaped(after, onEscape) ? ESCAPE : {}) };
-  const { emptiness, mode, killed, residue, survivors, note } = after;
+  const { emptiness, by, killed, killMode, residue, survivors, note } = after;
   return {
     type: "lost",
     ending: {
       exit: note === null ? exit : { ...exit, detail: [exit.detail, note].filter(Boolean).join("; ") },
       residue,
-      residueCount: mode === "reap" ? killed : 0,
+      residueCount: by === "reap" ? killed : 0,
       usage: null,
       emptiness,
     },
-    mode,
+    mode: killMode,
     cleaned: killed,
     survivors,
     processes: 0,
@@ -78,9 +78,9 @@ export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
 const ESCAPE = { reason: "ownership-escape" } as const;
 
 /** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
-function escaped({ remains, mode, emptiness, residue }: Lost, onEscape: OnEscape): boolean {
+function escaped({ remains, by, emptiness, residue }: Lost, onEscape: OnEscape): boolean {
   const byItself = remains !== null && remains.leader !== null && remains.firstStop === null;
-  return byItself && mode === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
+  return byItself && by === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
 }
 
 /** Written with the terminal row, in the same transaction. */

@@ -32,6 +32,10 @@ export function newRunId(): string {
   return `run_${randomCharacters(RUN_CHARACTERS)}`;
 }
 
+export function isRunId(text: string): boolean {
+  return /^run_[0-9a-hjkmnp-tv-z]{12}$/.test(text);
+}
+
 export function newLeaseId(): string {
   return `lease_${randomCharacters(LEASE_CHARACTERS)}`;
 }

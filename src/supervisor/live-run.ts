@@ -10,7 +10,7 @@ import type {
   TerminalSize,
 } from "../anchor/host.js";
 import type { NewRunEvent } from "../store/run-event.js";
-import type { RunDeadlines, RunPolicy, RunRecord } from "../store/run-record.js";
+import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../store/run-record.js";
 import type { HoldfastError } from "../errors.js";
 import type { Traces } from "./aftermath.js";
 import type { Activity } from "./activity.js";
@@ -34,6 +34,8 @@ export interface RunFacts {
   readonly attempt: Attempt | null;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
+  /** As it began, here. */
+  readonly service: ServiceFacts | null;
   /** Unacked bytes at which the anchor stops reading; null: never. */
   readonly withholdAt: Readonly<Record<StreamName, number | null>>;
 }
@@ -58,6 +60,12 @@ export interface LiveRun {
   /** False: the connection only observes; it can stop the run and hear of it. */
   owner: boolean;
   tier: string | null;
+  /** Null: a task. */
+  service: ServiceFacts | null;
+  /** Set while the anchor is to learn that it is a service; resolves when it says so. */
+  toldService: Deferred<void> | null;
+  /** Set while a process of it is to become a run of its own. */
+  adopting: Deferred<void> | null;
   /** What is known of the run's processes, should their anchor fall silent. */
   traces: Traces;
   firstStop: FirstStop | null;

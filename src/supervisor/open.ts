@@ -1,11 +1,10 @@
 import { mkdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { openNativeHost } from "../anchor/native-host.js";
-import { defaults } from "../defaults.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { acquireInstanceLock } from "../store/instance-lock.js";
 import { readMachineIdentity } from "../store/machine.js";
-import { openSqliteStore } from "../store/sqlite/open.js";
+import { openStore } from "../store/open.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
 import { isInstanceId, newIncarnation, newInstanceId } from "./ids.js";
@@ -28,11 +27,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
     const lock = await makeAndLock(instanceDir);
     opened.push(lock);
     const machine = await readMachineIdentity(home);
-    const store = await openSqliteStore({
-      path: storePath,
-      eventsKept: defaults.eventsKept,
-      busyMs: defaults.storeBusyMs,
-    });
+    const store = await openStore(storePath, instanceId);
     opened.push(store);
     const host = await openNativeHost({
       home,

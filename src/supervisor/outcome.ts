@@ -17,13 +17,16 @@ export function outcomeOf(
     source: exit.leader === null ? "none" : source,
     detail: detailOf(exit, reason, attempt),
     errno: exit.spawnError?.errno ?? null,
+    limitHit: exit.limitHit,
   };
 }
+
+const NO_CAUSE = { errno: null, limitHit: null } as const;
 
 /** How a run ended whose anchor answers no more, by what lies in its directory. Null: it was imported, and never had one. */
 export function outcomeOfRemains(remains: RunRemains | null, attempt: Attempt | null = null): RunExit {
   if (remains === null)
-    return { reason: "lost", actor: "", ...status(null), source: "none", detail: null, errno: null };
+    return { reason: "lost", actor: "", ...status(null), source: "none", detail: null, ...NO_CAUSE };
   if (remains.exit !== null) return outcomeOf(remains.exit, "exit-file", attempt);
   return {
     reason: "lost",
@@ -32,7 +35,7 @@ export function outcomeOfRemains(remains: RunRemains | null, attempt: Attempt | 
     ...status(remains.leader),
     source: remains.leader === null ? "none" : "leader-file",
     detail: lostDetail(remains),
-    errno: null,
+    ...NO_CAUSE,
   };
 }
 

@@ -1,4 +1,5 @@
 import type { SpoolRange, StreamName } from "../anchor/host.js";
+import { onAbort } from "./abort-listeners.js";
 
 /** What is known of one stream's spool. */
 export interface OutputRange {
@@ -19,7 +20,7 @@ export class OutputRanges {
   readonly #first: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   #version = 0;
   #ended = false;
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
 
   /** Grows with every change. Read it before looking, wait for `changed` since then: no wake-up is missed. */
   get version(): number {
@@ -75,16 +76,22 @@ export class OutputRanges {
     this.wake();
   }
 
-  changed(since: number): Promise<void> {
-    if (since !== this.#version) return Promise.resolve();
-    return new Promise((resolve) => this.#waiting.push(resolve));
+  /** Over as well when the signal aborts: who has stopped waiting is not kept. */
+  changed(since: number, signal?: AbortSignal): Promise<void> {
+    if (since !== this.#version || signal?.aborted === true) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = (): void => {
+        this.#waiting.delete(done);
+        stopListening?.();
+        resolve();
+      };
+      const stopListening = signal === undefined ? null : onAbort(signal, done);
+      this.#waiting.add(done);
+    });
   }
 
   wake(): void {
     this.#version++;
-    if (this.#waiting.length === 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const each of waiting) each();
+    for (const each of [...this.#waiting]) each();
   }
 }

@@ -9,7 +9,7 @@ import { releaseOutput } from "./release-output.js";
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 export async function readOutput(
-  host: AnchorHost,
+  host: Pick<AnchorHost, "readOutput">,
   run: RunAddress,
   stream: StreamName,
   options: ReadOptions = {},

@@ -5,6 +5,7 @@ import type { Lease } from "../store/store.js";
 import type { Context } from "./context.js";
 import { addressOf } from "./reconcile/look.js";
 import type { LiveRun } from "./live-run.js";
+import { resumeReadiness } from "./readiness.js";
 import { step } from "./run-state.js";
 import { supervise } from "./supervise.js";
 
@@ -12,7 +13,7 @@ const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** A run from its record, to be gone on with; `welcome` is null when no anchor answered. */
 export function resume(context: Context, record: RunRecord, lease: Lease, welcome: Welcome | null): LiveRun {
-  const { runId, leaseId, command, policy, deadlines, root, anchor, boundary } = record;
+  const { runId, leaseId, command, policy, deadlines, service, root, anchor, boundary } = record;
   const live = supervise(
     context,
     {
@@ -23,6 +24,7 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
       attempt: null,
       policy,
       deadlines,
+      service,
       // Whether its streams hold the program back is not on record. Where they might, the no-output deadline is left
       // to the anchor, which knows: it acts on it a little later, and never wrongly.
       withholdAt: { stdout: defaults.spoolBytes, stderr: defaults.spoolBytes },
@@ -40,6 +42,7 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
         { at: record.updatedAt, noted: false }
       : { at: record.startedAt, noted: true };
   live.stopNoted = record.state === "exiting";
+  resumeReadiness(live);
   if (welcome !== null) for (const stream of STREAMS) live.ranges.continueFrom(stream, welcome[stream].acked);
   return live;
 }

@@ -1,4 +1,5 @@
 import { defaults } from "../defaults.js";
+import type { RunFilter } from "../store/store.js";
 import type { Retained, Retention } from "./api.js";
 import type { Context } from "./context.js";
 import { addressOf } from "./reconcile/look.js";
@@ -17,28 +18,23 @@ export async function retain(context: Context, limits: Partial<Retention> = {}):
     outputKeptBytes = defaults.outputKeptBytes,
   } = limits;
   const { store, clock } = context;
-  const notFrom = await livingOthers(context);
+  const ours = await oursToForget(context);
   // Age counts up to the newest run at most: a clock that was set ahead must not make everything old.
-  const [newest] = await store.listRuns({ limit: 1 });
+  const [newest] = await store.listRuns({ ...ours, limit: 1 });
   const now = Math.min(clock.wall(), newest?.createdAt ?? 0);
-  let records = await forget(context, notFrom, now - endedKeptMs, Infinity);
-  const tooMany = (await store.countEnded(notFrom)) - endedKept;
-  records += await forget(context, notFrom, Number.MAX_SAFE_INTEGER, tooMany);
+  let records = await forget(context, ours, now - endedKeptMs, Infinity);
+  const tooMany = (await store.countEnded(ours)) - endedKept;
+  records += await forget(context, ours, Number.MAX_SAFE_INTEGER, tooMany);
   return { records, outputs: await forgetOutput(context, outputKeptBytes) };
 }
 
 /** At most `most` of those that ended before. */
-async function forget(
-  context: Context,
-  notFrom: readonly string[],
-  endedBefore: number,
-  most: number,
-): Promise<number> {
+async function forget(context: Context, ours: Ours, endedBefore: number, most: number): Promise<number> {
   const { store, host, settled } = context;
   let forgotten = 0;
   while (forgotten < most) {
     const limit = Math.min(PAGE, most - forgotten);
-    const page = await store.listRuns({ endedBefore, notFrom, limit });
+    const page = await store.listRuns({ ...ours, endedBefore, limit });
     for (const record of page) {
       await host.discard(addressOf(record));
       settled.delete(record.runId);
@@ -51,10 +47,13 @@ async function forget(
   return forgotten;
 }
 
-/** A directory of a living instance is that one's to remove. */
-async function livingOthers({ host, instanceId }: Context): Promise<readonly string[]> {
+type Ours = Pick<RunFilter, "hostId" | "notFrom">;
+
+/** A directory of a living instance is that one's to remove; one on another host can be removed only there. */
+async function oursToForget({ store, host, instanceId }: Context): Promise<Ours> {
   const others = (await host.instances()).filter((each) => each.alive && each.instanceId !== instanceId);
-  return others.map((each) => each.instanceId);
+  const notFrom = others.map((each) => each.instanceId);
+  return store.shared ? { notFrom, hostId: host.machine.hostId } : { notFrom };
 }
 
 async function forgetOutput(context: Context, keptBytes: number): Promise<number> {

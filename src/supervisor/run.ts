@@ -1,7 +1,7 @@
 import { BadInput } from "../errors.js";
 import type { AnchorLink, FirstStop, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
 import { NotSteering } from "../errors.js";
-import type { RunRecord, RunStateName } from "../store/run-record.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run } from "./api.js";
 import { cancel } from "./cancel.js";
 import type { LiveRun } from "./live-run.js";
@@ -33,8 +33,16 @@ class SupervisedRun implements Run {
     return this.#live.size;
   }
 
+  get service(): ServiceFacts | null {
+    return this.#live.service;
+  }
+
   get firstStop(): FirstStop | null {
     return this.#live.firstStop;
+  }
+
+  get callerBound(): boolean {
+    return this.#live.facts.policy.callerBound;
   }
 
   get survivors(): readonly Survivor[] {
@@ -49,11 +57,12 @@ class SupervisedRun implements Run {
     return this.#live.activity.idleMs;
   }
 
-  async changed(from: Readonly<Record<StreamName, number>>): Promise<void> {
+  async changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void> {
     const { ranges } = this.#live;
     const news = (): boolean =>
       ranges.ended || ranges.range("stdout").end > from.stdout || ranges.range("stderr").end > from.stderr;
-    for (let { version } = ranges; !news(); version = ranges.version) await ranges.changed(version);
+    for (let { version } = ranges; !news() && signal?.aborted !== true; version = ranges.version)
+      await ranges.changed(version, signal);
   }
 
   async wait(): Promise<RunRecord> {
@@ -68,11 +77,15 @@ class SupervisedRun implements Run {
     return cancel(this.#live, options);
   }
 
-  async write(data: Uint8Array | string): Promise<void> {
+  get accepted(): number {
+    return this.#live.stdin.accepted;
+  }
+
+  async write(data: Uint8Array | string, at?: number): Promise<void> {
     if (typeof data !== "string" && !(data instanceof Uint8Array))
       throw new BadInput("data", `only text or bytes can be written, not ${JSON.stringify(data)}`);
     maySteer(this.#live);
-    await this.#live.stdin.write(data);
+    await this.#live.stdin.write(data, at);
   }
 
   async closeStdin(): Promise<void> {
@@ -122,7 +135,7 @@ function ownLink({ owner, link }: LiveRun): AnchorLink | null {
 }
 
 /** Between two connections a run may be steered: what is asked is handed to the next. */
-function maySteer(live: LiveRun): void {
+export function maySteer(live: LiveRun): void {
   if (live.letGo !== null) throw live.letGo;
   if (live.context.leases.fenced)
     throw new NotSteering(

@@ -43,15 +43,18 @@ function maybeText(field: string, value: string | null | undefined): string | nu
 /** Whose run it is. */
 export function ownership(options: {
   readonly sessionKey?: string;
+  readonly sessionId?: string;
   readonly backendId?: string;
   readonly agentId?: string;
 }): {
   readonly sessionKey: string | null;
+  readonly sessionId: string | null;
   readonly backendId: string | null;
   readonly agentId: string | null;
 } {
   return {
     sessionKey: maybeText("sessionKey", options.sessionKey),
+    sessionId: maybeText("sessionId", options.sessionId),
     backendId: maybeText("backendId", options.backendId),
     agentId: maybeText("agentId", options.agentId),
   };

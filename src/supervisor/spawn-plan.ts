@@ -1,22 +1,28 @@
 import { resolve } from "node:path";
 import type { SpoolSpec, StartSpec, TerminalSize } from "../anchor/host.js";
+import { mustBePort } from "../anchor/inspect-port.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import type { RunDeadlines, RunKind, RunPolicy } from "../store/run-record.js";
+import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import type { CommandInput, SpawnOptions } from "./api.js";
 import { checkCommand, checkExecSize } from "./command.js";
 import type { Context } from "./context.js";
 import { buildEnvironment } from "./environment.js";
+import { isRunId } from "./ids.js";
 import { commandHash, displayCommand } from "./redact.js";
+import { runLimits } from "./run-limits.js";
 import { limit, oneOf, ownership, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {
+  /** Null: any that is free. */
+  readonly runId: string | null;
   readonly command: string;
   readonly kind: RunKind;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
+  readonly service: ServiceFacts | null;
   record(runId: string, leaseId: string): NewRun;
   start(runId: string, leaseId: string): StartSpec;
 }
@@ -42,21 +48,27 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     ownerLossMs: whole("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
     onEscape: oneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
     onOrphan: oneOf("onOrphan", options.onOrphan ?? "adopt", ["adopt", "terminate"]),
+    callerBound: options.callerBound ?? false,
   };
   const deadlines: RunDeadlines = {
     overallMs: limit("timeoutMs", options.timeoutMs),
     noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
-  const { sessionKey, backendId, agentId } = ownership(options);
+  const limits = runLimits(options.limits);
+  const service = serviceFacts(kind, options.port);
+  const { sessionKey, sessionId, backendId, agentId } = ownership(options);
   return {
+    runId: options.runId === undefined ? null : chosenRunId(options.runId),
     command,
     kind,
     policy,
     deadlines,
+    service,
     record: (runId, leaseId) => ({
       runId,
       leaseId,
       sessionKey,
+      sessionId,
       backendId,
       agentId,
       labels,
@@ -72,7 +84,9 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       leaseEpoch: FIRST_EPOCH,
       deadlines,
       policy,
+      limits,
       createdAt: context.clock.wall(),
+      service,
       imported: null,
     }),
     start: (runId, leaseId) => {
@@ -98,9 +112,15 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
         stdout,
         stderr,
         policy: { ...policy, ...deadlines, kind, backstopMs: defaults.backstopMs },
+        limits,
       };
     },
   };
+}
+
+function chosenRunId(runId: string): string {
+  if (isRunId(runId)) return runId;
+  throw new BadInput("runId", `${JSON.stringify(runId)} cannot be the id of a run; nothing was started`);
 }
 
 /** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */
@@ -119,6 +139,12 @@ function directory(cwd: string | undefined): string {
       `the current directory is gone (${(error as Error).message}); name one with cwd`,
     );
   }
+}
+
+function serviceFacts(kind: RunKind, port: number | undefined): ServiceFacts | null {
+  if (kind === "task" && port !== undefined)
+    throw new BadInput("port", "only a service has a port to listen on; nothing was started");
+  return kind === "task" ? null : { port: port === undefined ? null : mustBePort(port), readyAt: null };
 }
 
 function spool(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {

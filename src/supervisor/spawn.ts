@@ -59,17 +59,19 @@ function mustBeHeld({ letGo }: LiveRun): void {
 
 async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRun; spec: StartSpec }> {
   for (;;) {
-    const runId = newRunId();
+    const runId = plan.runId ?? newRunId();
     const leaseId = newLeaseId();
     // Built first: what is wrong with the environment must be found before anything is recorded.
     const spec = plan.start(runId, leaseId);
     context.beginning.add(runId);
     try {
       const lease = await context.store.insertRun(plan.record(runId, leaseId), defaults.leaseMs);
-      return { live: supervise(context, factsOf(context, plan, spec, leaseId), lease), spec };
+      const live = supervise(context, factsOf(context, plan, spec, leaseId), lease);
+      if (spec.io === "pty") live.size = spec.size;
+      return { live, spec };
     } catch (error) {
       // Sixty random bits were taken: once is chance, and the next draw is as good.
-      if (error instanceof RunExists) continue;
+      if (error instanceof RunExists && plan.runId === null) continue;
       throw error;
     } finally {
       context.beginning.delete(runId);
@@ -88,6 +90,7 @@ function factsOf({ instanceId }: Context, plan: SpawnPlan, spec: StartSpec, leas
     attempt: { cwd: spec.cwd, command: spec.argv[0] ?? "" },
     policy: plan.policy,
     deadlines: plan.deadlines,
+    service: plan.service,
     withholdAt: { stdout: withholdAt("stdout"), stderr: withholdAt("stderr") },
   };
 }

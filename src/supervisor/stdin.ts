@@ -1,6 +1,6 @@
 import type { AnchorLink } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { StdinClosed } from "../errors.js";
+import { BadInput, StdinClosed } from "../errors.js";
 import { deferred, type Deferred } from "./deferred.js";
 
 export type StdinLink = Pick<AnchorLink, "write" | "closeStdin">;
@@ -45,23 +45,32 @@ export class Stdin {
     this.#accepted = startAt;
   }
 
-  /** As far as is known here. */
+  /** Up to here, the anchor holds every byte. */
   get accepted(): number {
     return this.#accepted;
   }
 
-  /** Resolves when the anchor holds every byte. */
-  write(data: Uint8Array | string): Promise<void> {
+  /**
+   * Resolves when the anchor holds every byte. A writer that counts says where its bytes begin: what is here already is
+   * not taken twice, and a gap is refused.
+   */
+  write(data: Uint8Array | string, at = this.#written): Promise<void> {
     if (this.#ended !== null) return Promise.reject(new StdinClosed(this.#runId, this.#ended));
-    if (this.#closing !== null)
+    const all = typeof data === "string" ? Buffer.from(data) : data;
+    if (at > this.#written)
+      return Promise.reject(
+        new BadInput("offset", `input at ${at} was refused: only what goes before ${this.#written} is here`),
+      );
+    const end = at + all.length;
+    if (this.#closing !== null && (end > this.#written || all.length === 0))
       return Promise.reject(new StdinClosed(this.#runId, "its stdin was closed here before"));
-    const bytes = typeof data === "string" ? Buffer.from(data) : data;
-    if (bytes.length === 0) return Promise.resolve();
-    const chunk = { start: this.#written, end: this.#written + bytes.length, bytes };
-    this.#chunks.push(chunk);
-    this.#written = chunk.end;
+    if (end <= this.#accepted || all.length === 0) return Promise.resolve();
+    if (end > this.#written) {
+      this.#chunks.push({ start: this.#written, end, bytes: all.subarray(this.#written - at) });
+      this.#written = end;
+    }
     const done = deferred<void>();
-    this.#waiting.push({ end: chunk.end, done });
+    this.#waiting.push({ end, done });
     this.#pump();
     return done.promise;
   }
@@ -111,9 +120,9 @@ export class Stdin {
     while (gone < this.#chunks.length && this.#chunks[gone]!.end <= this.#accepted) gone++;
     this.#chunks.splice(0, gone);
     this.#next = Math.max(0, this.#next - gone);
-    let held = 0;
-    while (held < this.#waiting.length && this.#waiting[held]!.end <= this.#accepted) held++;
-    for (const { done } of this.#waiting.splice(0, held)) done.resolve();
+    const held = this.#waiting.filter(({ end }) => end <= this.#accepted);
+    if (held.length > 0) this.#waiting = this.#waiting.filter(({ end }) => end > this.#accepted);
+    for (const { done } of held) done.resolve();
   }
 
   #pump(): void {

@@ -40,6 +40,9 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     link: null,
     owner: false,
     tier: null,
+    service: facts.service,
+    toldService: null,
+    adopting: null,
     traces: {
       run: facts.address,
       leaseId: facts.leaseId,

@@ -1,15 +1,19 @@
 import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { RunNotFound, SupervisorClosed } from "../errors.js";
+import { BadInput, NotSteering, RunNotFound, SupervisorClosed } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
+  AdoptedProcess,
+  AdoptOptions,
   CancelOptions,
   CommandInput,
   OutputChunk,
   Problem,
+  Readiness,
   ReadOptions,
+  ReadyOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
@@ -19,14 +23,18 @@ import type {
   Stopped,
   Supervisor,
 } from "./api.js";
+import { adoptProcess } from "./adopt-process.js";
+import { adoptRun } from "./adopt-run.js";
 import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
 import { Leases } from "./leases.js";
+import type { LiveRun } from "./live-run.js";
 import { readOutput } from "./output.js";
+import { awaitReady, endedUnready } from "./readiness.js";
 import { Left } from "./reconcile/left.js";
 import { addressOf } from "./reconcile/look.js";
-import { OPEN, reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
+import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
 import { missed } from "./regain.js";
 import { retain } from "./retain.js";
 import { runOf } from "./run.js";
@@ -152,6 +160,31 @@ class ComposedSupervisor implements Supervisor {
     return stop(this.#context, runId, options);
   }
 
+  async hide(runIds: readonly string[]): Promise<number> {
+    this.#mustBeOpen("nothing was hidden");
+    return this.#context.store.hideRuns(runIds, this.#context.clock.wall());
+  }
+
+  async ready(runId: string, options?: ReadyOptions): Promise<Readiness> {
+    this.#mustBeOpen("nothing was waited for");
+    const live = this.#context.live.get(runId);
+    if (live !== undefined) return awaitReady(live, options);
+    const record = await this.#context.store.getRun(runId);
+    return record?.state === "exited"
+      ? endedUnready(this.#context, record)
+      : awaitReady(await this.#held(runId), options);
+  }
+
+  async adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord> {
+    this.#mustBeOpen("nothing was changed");
+    return adoptRun(await this.#held(runId), options);
+  }
+
+  async adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess> {
+    this.#mustBeOpen("nothing was changed");
+    return tracked(this.#spawns, adoptProcess(this.#context, pid, options));
+  }
+
   async getRun(runId: string): Promise<RunRecord | null> {
     return this.#context.store.getRun(runId);
   }
@@ -191,6 +224,17 @@ class ComposedSupervisor implements Supervisor {
     return tracked(this.#work, pass);
   }
 
+  /** A run that this supervisor holds, or why it cannot be had. */
+  async #held(runId: string): Promise<LiveRun> {
+    const live = this.#context.live.get(runId);
+    if (live !== undefined) return live;
+    const record = await this.#context.store.getRun(runId);
+    if (record === null) throw new RunNotFound(runId);
+    throw record.state === "exited"
+      ? new BadInput("runId", `run ${runId} has ended; nothing was changed`)
+      : new NotSteering(runId, `${record.ownerInstanceId} holds it, not this supervisor`);
+  }
+
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
     const { store, host, leases, live } = this.#context;
     let left = 0;
@@ -219,7 +263,7 @@ class ComposedSupervisor implements Supervisor {
   /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
   async #withOthers(): Promise<number> {
     if (!this.#context.robbed) return 0;
-    const open = await this.#context.store.listRuns({ states: OPEN }).catch(() => null);
+    const open = await this.#context.store.listRuns({ states: OPEN_STATES }).catch(() => null);
     if (open === null) return 1;
     return open.filter(
       ({ originInstanceId, ownerInstanceId }) =>

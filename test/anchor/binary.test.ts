@@ -3,7 +3,8 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { findAnchor, installAnchor } from "../../src/anchor/binary.js";
+import { installAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { AnchorUnusable } from "../../src/errors.js";
 
 let home: string;

@@ -54,6 +54,7 @@ export function welcomeFrame(change: Partial<Content<"welcome">> = {}): Buffer {
     epoch: 1,
     phase: 1,
     elapsedMs: null,
+    kind: null,
     rootPid: 101,
     rootStart: 5000,
     rootUnique: "18446744073709551615",

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "./fake-peer.js";
 
@@ -29,6 +29,12 @@ export class Freezer implements AsyncDisposable {
   freeze(pid: number): void {
     writeFileSync(join(this.#path, "cgroup.procs"), String(pid));
     writeFileSync(join(this.#path, "freezer.state"), "FROZEN");
+  }
+
+  /** Until then a signal may still get through. */
+  async settled(): Promise<void> {
+    const state = join(this.#path, "freezer.state");
+    await until(() => readFileSync(state, "utf8").trim() === "FROZEN", 10_000);
   }
 
   /** Who was killed meanwhile dies now. */

@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { inspect } from "../../src/anchor/inspect.js";
+import { inspectPort } from "../../src/anchor/inspect-port.js";
 import { anchorEnv } from "../../src/anchor/launcher-process.js";
 import { BadInput } from "../../src/errors.js";
 import { until } from "./fake-peer.js";
@@ -114,6 +115,25 @@ describe("evidence of a process", () => {
     expect((await inspect(anchor, [pid]))[0]).toMatchObject({ alive: false, matches: false });
   });
 
+  test("says what its descendants listen on, and who listens on a port", async () => {
+    const script = `const { createServer } = require("node:net");
+      const server = createServer().listen(0, "127.0.0.1", () => console.log(server.address().port));`;
+    const child = live("/bin/sh", ["-c", `'${process.execPath}' -e '${script}' & wait`]);
+    onTestFinished(() => void process.kill(listener, "SIGKILL"));
+    const [text] = (await once(child.stdout!, "data")) as [Buffer];
+    const port = Number(text.toString());
+    const [found] = await inspect(anchor, [pidOf(child)], { ports: true });
+    const { identity, ports } = found?.descendants[0] ?? expect.fail("nobody is below it");
+    const listener = identity.pid;
+    expect(ports).toEqual([port]);
+    expect(await inspectPort(anchor, port)).toEqual({
+      open: true,
+      holders: [{ identity, command: expect.stringMatching(/^(node|MainThread)$/) as string }],
+    });
+    expect((await inspect(anchor, [pidOf(child)]))[0]?.descendants[0]?.ports).toEqual([]);
+    await expect(inspectPort(anchor, 65_536)).rejects.toBeInstanceOf(BadInput);
+  });
+
   test("can be brief: identity and state, nothing that must be read", async () => {
     const child = live("/bin/sh", ["-c", `sleep 1000 & ${WAIT}; kill $!`], { HOLDFAST_RUN_ID: "run" });
     onTestFinished(() => void child.stdin?.end());
@@ -125,6 +145,7 @@ describe("evidence of a process", () => {
       ...full,
       state: brief?.state,
       argv: [],
+      stdio: [],
       executable: null,
       cgroup: null,
       runId: null,

@@ -246,14 +246,22 @@ describe("removing an instance", () => {
     const other = await open(OTHER);
     const link = await started(other, "run_a", "sleep 1000");
     const file = await readFile(join(directory(OTHER), "launcher.json"), "utf8");
-    const { pid, cgroupDirectory } = JSON.parse(file) as { pid: number; cgroupDirectory: string | null };
+    const { pid, cgroupDirectory, limitDirectories } = JSON.parse(file) as {
+      pid: number;
+      cgroupDirectory: string | null;
+      limitDirectories: readonly string[];
+    };
     process.kill(pid, "SIGKILL");
     link.stop(stop);
     await ended(link);
     await other.discard({ instanceId: OTHER, runId: "run_a" });
     await until(async () => (await host.instances()).every(({ launched }) => !launched));
+    // As an anchor leaves them that is killed as well. Who may not make them has none.
+    for (const path of limitDirectories)
+      await mkdir(join(path, "run_b"), { recursive: true }).catch(() => {});
     expect(await host.removeInstance(OTHER)).toBe(true);
     expect(existsSync(directory(OTHER))).toBe(false);
+    expect(limitDirectories.filter((path) => existsSync(path))).toEqual([]);
     if (cgroupDirectory === null) return skip("there are no cgroups to be had here");
     expect(existsSync(join(cgroupDirectory, ".."))).toBe(false);
   });

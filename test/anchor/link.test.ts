@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { AnchorEvent, AnchorLink } from "../../src/anchor/host.js";
 import { encodeMessage, type Message } from "../../src/anchor/message.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
+import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { AnchorUnusable, BadInput, SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import { FakePeer, launcherFrame, until, type Visitor, welcomeFrame } from "./fake-peer.js";
 import { startSpec } from "./start-spec.js";
@@ -216,7 +217,7 @@ describe("a link", () => {
       encodeMessage("leader", { code: null, signal: 15 }),
       encodeMessage("survivors", { json: '[{"pid":7,"startTime":8,"kind":"unkillable","command":"dd"}]' }),
       encodeMessage("failed", { errno: 2, step: "exec", message: "No such file or directory" }),
-      encodeMessage("refused", { codeName: "not-owner", message: "no", epoch: 9 }),
+      encodeMessage("refused", { codeName: "not-owner", message: "no", protocol: null, epoch: 9 }),
       encodeMessage("exited", { json: EXIT_JSON }),
     );
     await until(() => events.length === 7);
@@ -236,7 +237,13 @@ describe("a link", () => {
       { type: "refused", code: "not-owner", epoch: 9 },
       {
         type: "exited",
-        exit: { leader: { code: 3, signal: null }, residue: [{ kind: "detached" }], usage: { peakKb: 2048 } },
+        // An anchor from before limits: it counted whom it reaped, and ran into none.
+        exit: {
+          leader: { code: 3, signal: null },
+          residue: [{ kind: "detached" }],
+          usage: { peakKb: 2048, peakTasks: null, source: { cpu: "reaped", memory: "reaped" } },
+          limitHit: null,
+        },
       },
     ]);
   });
@@ -348,7 +355,7 @@ describe("attach", () => {
     });
     expect(peer.visitors[0]?.heard[0]).toEqual({
       name: "hello",
-      protocol: 1,
+      protocol: PROTOCOL,
       runId: "run_a",
       instanceId: "i",
       incarnation: "inc",
@@ -371,7 +378,9 @@ describe("attach", () => {
 
   test("rejects with StaleEpoch when a newer owner has been there", async () => {
     await using _peer = await anchor((_message, visitor) =>
-      visitor.say(encodeMessage("refused", { codeName: "stale-epoch", message: "newer", epoch: 12 })),
+      visitor.say(
+        encodeMessage("refused", { codeName: "stale-epoch", message: "newer", protocol: null, epoch: 12 }),
+      ),
     );
     const stale = await host.attach({ instanceId: "i", runId: "run_a" }, 3).catch((error: unknown) => error);
     expect(stale).toBeInstanceOf(StaleEpoch);
@@ -380,7 +389,9 @@ describe("attach", () => {
 
   test("rejects with AnchorUnusable when refused for another reason", async () => {
     await using _peer = await anchor((_message, visitor) =>
-      visitor.say(encodeMessage("refused", { codeName: "bad-key", message: "no", epoch: null })),
+      visitor.say(
+        encodeMessage("refused", { codeName: "bad-key", message: "no", protocol: null, epoch: null }),
+      ),
     );
     await expect(host.attach({ instanceId: "i", runId: "run_a" }, 3)).rejects.toBeInstanceOf(AnchorUnusable);
   });

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { inspect } from "../../src/anchor/inspect.js";
 import { listMarked, reapMarked } from "../../src/anchor/marked.js";
 import { BadInput } from "../../src/errors.js";

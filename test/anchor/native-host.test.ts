@@ -4,12 +4,14 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from "../../src/anchor/host.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
+import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import { until } from "./fake-peer.js";
 import { startSpec } from "./start-spec.js";
+import { removeHome } from "../remove-home.js";
 
 let home: string;
 let instanceDir: string;
@@ -48,7 +50,7 @@ afterEach(async () => {
   await host[Symbol.asyncDispose]();
   // Nothing outlives a test: runs end by owner loss, then the launcher leaves.
   await until(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
-  await rm(home, { recursive: true, force: true });
+  await removeHome(home);
 });
 
 interface Watched {
@@ -105,7 +107,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
   test("runs a command behind the gate and reports its whole life", async () => {
     const link = await host.start(startSpec("run_a", ["sh", "-c", "echo hi; echo oops >&2; exit 3"]));
     expect(link.welcome).toMatchObject({
-      protocol: 1,
+      protocol: PROTOCOL,
       phase: "gated",
       highestEpoch: 1,
       leader: null,

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
+import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { until } from "./fake-peer.js";
 import { rawField, rawFrame } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
@@ -333,7 +334,7 @@ describe("what is left behind", () => {
     owner.send(launcher.startFrame("run_a", "cat"));
     const welcome = await owner.heard("welcome");
     expect(await launcher.file("run_a", "anchor.json")).toMatchObject({
-      protocol: 1,
+      protocol: PROTOCOL,
       runId: "run_a",
       instanceId: "in_raw",
       anchor: { pid: welcome.anchorPid, startTime: welcome.anchorStart },
@@ -349,7 +350,7 @@ describe("what is left behind", () => {
     const owner = await launcher.run("run_a", "echo out; echo error >&2; exit 3");
     const told = await exitOf(owner);
     expect(told).toMatchObject({
-      protocol: 1,
+      protocol: PROTOCOL,
       runId: "run_a",
       executed: true,
       reason: "exit",
@@ -364,8 +365,9 @@ describe("what is left behind", () => {
       stdout: { start: 0, end: 4, dropped: 0 },
       stderr: { start: 0, end: 6, dropped: 0 },
       processes: 1,
+      limitHit: null,
     });
-    expect(Object.keys(told["usage"] as object).sort()).toEqual(["cpuMs", "peakKb"]);
+    expect(Object.keys(told["usage"] as object).sort()).toEqual(["cpuMs", "peakKb", "peakTasks", "source"]);
     expect(told["durationMs"]).toBeTypeOf("number");
     expect(await launcher.file("run_a", "exit.json")).toEqual(told);
     expect(await launcher.file("run_a", "leader.json")).toBeNull();

@@ -2,7 +2,7 @@ import { readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
-import { FRAME_MAX_BYTES } from "../../src/anchor/protocol.js";
+import { FRAME_MAX_BYTES, PROTOCOL } from "../../src/anchor/protocol.js";
 import { until } from "./fake-peer.js";
 import { rawField, rawFrame, withFields } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
@@ -113,7 +113,7 @@ describe("a connection", () => {
     ["another run", "wrong-run", { runId: "run_b" }],
     ["an empty run", "wrong-run", { runId: "" }],
     ["protocol 0", "protocol", { protocol: 0 }],
-    ["a protocol of the future", "protocol", { protocol: 2 }],
+    ["a protocol of the future", "protocol", { protocol: PROTOCOL + 1 }],
   ])("with %s is refused (%s), closed, and changes nothing", async (_, codeName, change) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");

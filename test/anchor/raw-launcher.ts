@@ -6,7 +6,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { findAnchor } from "../../src/anchor/binary.js";
+import { findAnchor } from "../../src/anchor/find.js";
 import { anchorEnv } from "../../src/anchor/launcher-process.js";
 import { type Content, encodeMessage } from "../../src/anchor/message.js";
 import { RawLink } from "./raw-link.js";
@@ -106,6 +106,15 @@ export class RawLauncher {
     return link;
   }
 
+  /** ADOPT, to be sent on the connection of the run that the process is in. */
+  async adoptFrame(runId: string, pid: number): Promise<Buffer> {
+    const key = randomBytes(32).toString("hex");
+    this.#keys.set(runId, key);
+    const stat = await readFile(`/proc/${pid}/stat`, "latin1");
+    const rootStart = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+    return encodeMessage("adopt", { runId, key, rootPid: pid, rootStart, rootUnique: "0", graceMs: 200 });
+  }
+
   startFrame(runId: string, script: string, change: Partial<StartContent> = {}): Buffer {
     return encodeMessage("start", this.startContent(runId, script, change));
   }
@@ -144,6 +153,9 @@ export class RawLauncher {
       outPolicy: 0,
       errBound: 1 << 20,
       errPolicy: 0,
+      memoryBytes: null,
+      pids: null,
+      milliCpus: null,
       ...change,
     };
   }

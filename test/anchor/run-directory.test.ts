@@ -43,7 +43,7 @@ describe("what remains of a run", () => {
       exit: null,
       leader: { code: null, signal: 9 },
       firstStop: { reason: "manual-cancel", actor: "a", requestId: "r" },
-      swept: { anchorSignal: null, killed: 2, emptiness: "proven" },
+      swept: { anchorSignal: null, killed: 2, killMode: "pid", emptiness: "proven" },
     });
   });
 

@@ -1,5 +1,6 @@
 import type { StartSpec } from "../../src/anchor/host.js";
 import { defaults } from "../../src/defaults.js";
+import { NO_LIMITS } from "../../src/store/run-record.js";
 
 /** A run with every field set, and a short owner-loss time: nothing outlives a failing test for long. */
 export function startSpec(
@@ -33,6 +34,7 @@ export function startSpec(
       ownerLossMs: 300,
       backstopMs: defaults.backstopMs,
     },
+    limits: NO_LIMITS,
     ...change,
   };
 }

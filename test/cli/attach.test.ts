@@ -39,6 +39,25 @@ describe.concurrent("attach", () => {
     expect(await resident.record(runId)).toMatchObject({ state: "running" });
   });
 
+  test("gives a detached run this terminal's size, and tidies up after a killed full-screen program", async (context) => {
+    if (whyNoTerminal !== null) context.skip(whyNoTerminal);
+    await using resident = await Resident.started();
+    const client = await resident.client();
+    const resized =
+      "trap 'stty size' WINCH; printf '\\033[?1049h\\033[?1000hup\\n'; while :; do sleep 0.1; done";
+    const runId = await resident.background({ argv: ["sh", "-c", resized], pty: true });
+    await resident.shows(runId, "up");
+    const viewing = resident.atSizedTerminal({ rows: 11, cols: 44 }, ["attach", runId], [ATTACHED, ""]);
+    await resident.shows(runId, "11 44");
+    expect((await client.screen({ params: { runId } })).rows).toHaveLength(11);
+    await client.kill({ params: { runId }, body: { graceMs: 0 } });
+    const { stdout } = await viewing;
+    const end = stdout.slice(stdout.lastIndexOf("\u001b[?1049h"));
+    expect(end).toContain("\u001b[?1049l");
+    expect(end).toContain("\u001b[?1000l");
+    expect(end).toContain("\u001b[?25h");
+  });
+
   test("ends with the run, and with its exit code", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
     await using resident = await Resident.started();

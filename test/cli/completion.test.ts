@@ -26,6 +26,10 @@ test("bash completes commands, commands of commands, and options", async () => {
   expect(await offered(["ga"])).toEqual(["gateway"]);
   expect(await offered(["runs", "c"])).toEqual(["cancel", "cleanup"]);
   expect(await offered(["runs", "list", "--st"])).toEqual(["--state"]);
+  expect(await offered(["process", "l"])).toEqual(["list", "log"]);
+  expect(await offered(["approvals", "list", "--f"])).toEqual(["--follow"]);
+  expect(await offered(["run", "--cwd", ""])).toEqual([]);
+  expect(await offered(["run", "--cwd", "/", "--serv"])).toEqual(["--service"]);
   expect(await offered(["run", "--", "ls", "--"])).toEqual([]);
 });
 

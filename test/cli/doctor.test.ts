@@ -145,6 +145,23 @@ describe.concurrent("doctor", () => {
     expect(limits).toMatchObject({ state: "warn", remedy: expect.stringContaining("ulimit -n") });
   });
 
+  test("says which limits a run can have here, and why not", async () => {
+    await using field = await Field.open();
+    const [here, without] = await Promise.all([
+      check(field, "run limits"),
+      check(field, "run limits", "HOLDFAST_ANCHOR_WEAKEN=controllers"),
+    ]);
+    if (here.state === "ok") {
+      for (const controller of ["memory", "pids", "cpu"])
+        expect(here.detail).toMatch(new RegExp(`\\b${controller}: by cgroup v[12] in /`));
+    } else expect(here.detail).toMatch(/possible/);
+    expect(without).toMatchObject({
+      state: "warn",
+      detail: expect.stringMatching(/not possible|none is possible/),
+    });
+    expect(without.remedy).toContain("systemd-run --user --scope -p Delegate=yes");
+  });
+
   test("warns of a disk that is nearly full, and reads a read-only one", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");

@@ -123,12 +123,18 @@ export class Field extends Stage {
   }
 
   /** On a terminal, typing each answer when its question is seen. */
-  async atTerminal(
+  atTerminal(args: readonly string[], ...talk: readonly (readonly [string, string])[]): Promise<Finished> {
+    return this.atSizedTerminal(null, args, ...talk);
+  }
+
+  async atSizedTerminal(
+    size: { readonly rows: number; readonly cols: number } | null,
     args: readonly string[],
     ...talk: readonly (readonly [string, string])[]
   ): Promise<Finished> {
+    const sized = size === null ? "" : `stty rows ${size.rows} cols ${size.cols}; `;
     const words = [process.execPath, resolve("dist/cli/main.js"), ...args].map((word) => `'${word}'`);
-    const child = spawn("script", ["-qefc", `exec ${words.join(" ")}`, "/dev/null"], {
+    const child = spawn("script", ["-qefc", `${sized}exec ${words.join(" ")}`, "/dev/null"], {
       env: { ...this.env, TERM: "xterm" },
       stdio: ["pipe", "pipe", "ignore"],
     });

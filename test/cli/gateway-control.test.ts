@@ -35,9 +35,9 @@ describe.concurrent("gateway start", () => {
     await until("the other one has gone", async () => (await resident.processes()).length === 1);
   });
 
-  test("keeps a run's own variables out of the gateway", async () => {
+  test("keeps what is left of a run's variables out of the gateway", async () => {
     await using resident = await Resident.open();
-    const marks = ["RUN_ID", "LEASE_ID", "SESSION_KEY", "GATEWAY_INSTANCE_ID", "TOKEN"].map(
+    const marks = ["LEASE_ID", "SESSION_KEY", "GATEWAY_INSTANCE_ID", "TOKEN"].map(
       (name) => `HOLDFAST_${name}`,
     );
     const env = Object.fromEntries(marks.map((name) => [name, "of-a-run"]));
@@ -137,7 +137,7 @@ describe.concurrent("gateway stop", () => {
     await using resident = await Resident.started();
     const runId = await resident.script("sleep 2.5; exit 3");
     const answer = await resident.json("gateway", "stop", "--runs", "drain", "--wait", "20s");
-    expect(answer).toEqual({ running: false, ended: 1, terminated: 0, left: 0 });
+    expect(answer).toEqual({ running: false, ended: 1, terminated: 0, left: 0, callers: 0 });
     expect(await resident.record(runId)).toMatchObject({ state: "exited", exit: { code: 3 } });
   });
 
@@ -145,7 +145,7 @@ describe.concurrent("gateway stop", () => {
     await using resident = await Resident.started();
     const runId = await resident.script("sleep 7004");
     const answer = await resident.json("gateway", "stop", "--runs", "drain", "--wait", "50ms");
-    expect(answer).toEqual({ running: false, ended: 0, terminated: 0, left: 1 });
+    expect(answer).toEqual({ running: false, ended: 0, terminated: 0, left: 1, callers: 0 });
     expect(await resident.record(runId)).toMatchObject({ state: "running" });
   });
 
@@ -227,20 +227,23 @@ describe.concurrent("a command that acts", () => {
     await resident.shows(runId, "again2");
   });
 
-  test.each(["process kill 4k2m", "screen 4k2m"])("inside a run starts nothing: %s", async (words) => {
-    await using resident = await Resident.open();
-    const { child, finished } = resident.startWith(
-      { HOLDFAST_RUN_ID: "run_4k2m4k2m4k2m" },
-      ...words.split(" "),
-    );
-    child.stdin.end();
-    expect(await finished).toEqual({
-      code: 125,
-      signal: null,
-      stdout: "",
-      stderr:
-        "holdfast: no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start\n",
-    });
-    expect(await readdir(resident.home)).toEqual([]);
-  });
+  test.each(["process kill 4k2m", "process clear", "sessions create --key k"])(
+    "inside a run starts nothing: %s",
+    async (words) => {
+      await using resident = await Resident.open();
+      const { child, finished } = resident.startWith(
+        { HOLDFAST_RUN_ID: "run_4k2m4k2m4k2m" },
+        ...words.split(" "),
+      );
+      child.stdin.end();
+      expect(await finished).toEqual({
+        code: 125,
+        signal: null,
+        stdout: "",
+        stderr:
+          "holdfast: no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start\n",
+      });
+      expect(await readdir(resident.home)).toEqual([]);
+    },
+  );
 });

@@ -4,6 +4,7 @@ import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
 import { main, sees, Stage } from "./stage.js";
+import { stagesFor, ways } from "./ways.js";
 
 /** Ready when its trap is set; then it waits in a child, which TERM reaches as well. */
 const polite = `trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done`;
@@ -14,103 +15,107 @@ async function lastRecord(stage: Stage): Promise<RunRecord | undefined> {
   return (JSON.parse(stdout) as RunRecord[])[0];
 }
 
-describe("a signal to holdfast", () => {
-  test.each([
-    ["SIGINT", 130, "cancelling… press Ctrl-C again to kill"],
-    ["SIGTERM", 143, "cancelling…"],
-    ["SIGHUP", 129, "cancelling…"],
-  ] as const)("%s asks the whole tree to terminate and exits with %i", async (signal, code, message) => {
-    await using stage = await Stage.open();
-    const { child, finished } = stage.start("run", "--", "sh", "-c", polite);
-    await sees(child.stdout, "ready");
-    child.kill(signal);
-    const result = await finished;
-    expect(result).toMatchObject({ code, stdout: "ready\ntold\n" });
-    expect(result.stderr.split("\n")[0]).toBe(`holdfast: ${message}`);
-    expect(await lastRecord(stage)).toMatchObject({
-      state: "exited",
-      exit: { reason: "manual-cancel", actor: expect.stringMatching(/^cli:/), code: 0 },
-      emptiness: "proven",
+describe.each(ways)("%s", (way) => {
+  const open = stagesFor(way);
+
+  describe("a signal to holdfast", () => {
+    test.each([
+      ["SIGINT", 130, "cancelling… press Ctrl-C again to kill"],
+      ["SIGTERM", 143, "cancelling…"],
+      ["SIGHUP", 129, "cancelling…"],
+    ] as const)("%s asks the whole tree to terminate and exits with %i", async (signal, code, message) => {
+      await using stage = await open();
+      const { child, finished } = stage.start("run", "--", "sh", "-c", polite);
+      await sees(child.stdout, "ready");
+      child.kill(signal);
+      const result = await finished;
+      expect(result).toMatchObject({ code, stdout: "ready\ntold\n" });
+      expect(result.stderr.split("\n")[0]).toBe(`holdfast: ${message}`);
+      expect(await lastRecord(stage)).toMatchObject({
+        state: "exited",
+        exit: { reason: "manual-cancel", actor: expect.stringMatching(/^cli:/), code: 0 },
+        emptiness: "proven",
+      });
     });
-  });
 
-  test("the second one kills, without waiting for the grace", async () => {
-    await using stage = await Stage.open();
-    const { child, finished } = stage.start("run", "--grace", "25s", "--", "sh", "-c", stubborn);
-    await sees(child.stdout, "ready");
-    const began = performance.now();
-    child.kill("SIGINT");
-    await sees(child.stderr, "cancelling");
-    child.kill("SIGINT");
-    const result = await finished;
-    expect(performance.now() - began).toBeLessThan(5_000);
-    expect(result.code).toBe(130);
-    expect(result.stderr).toContain("holdfast: killing…");
-    expect(await lastRecord(stage)).toMatchObject({ exit: { reason: "manual-cancel", signal: "SIGKILL" } });
-  });
+    test("the second one kills, without waiting for the grace", async () => {
+      await using stage = await open();
+      const { child, finished } = stage.start("run", "--grace", "25s", "--", "sh", "-c", stubborn);
+      await sees(child.stdout, "ready");
+      const began = performance.now();
+      child.kill("SIGINT");
+      await sees(child.stderr, "cancelling");
+      child.kill("SIGINT");
+      const result = await finished;
+      expect(performance.now() - began).toBeLessThan(5_000);
+      expect(result.code).toBe(130);
+      expect(result.stderr).toContain("holdfast: killing…");
+      expect(await lastRecord(stage)).toMatchObject({ exit: { reason: "manual-cancel", signal: "SIGKILL" } });
+    });
 
-  test("after the grace it kills by itself", async () => {
-    await using stage = await Stage.open();
-    const { child, finished } = stage.start("run", "--grace", "300ms", "--", "sh", "-c", stubborn);
-    await sees(child.stdout, "ready");
-    child.kill("SIGTERM");
-    expect((await finished).code).toBe(143);
-    expect(await lastRecord(stage)).toMatchObject({ exit: { signal: "SIGKILL" } });
-  });
-
-  test("at any moment of the start leaves nothing behind", async () => {
-    await using stage = await Stage.open();
-    for (const delay of [50, 120, 160, 200, 240, 280, 320, 400]) {
-      const { child, finished } = stage.start("run", "--", "sleep", "60");
-      child.stdin.end();
-      await setTimeout(delay);
+    test("after the grace it kills by itself", async () => {
+      await using stage = await open();
+      const { child, finished } = stage.start("run", "--grace", "300ms", "--", "sh", "-c", stubborn);
+      await sees(child.stdout, "ready");
       child.kill("SIGTERM");
-      const { code, signal } = await finished;
-      // Before its first line of JavaScript runs, Node itself dies of it.
-      expect(signal === "SIGTERM" || code === 143, `after ${delay} ms: ${code} ${signal}`).toBe(true);
-    }
-    await stage.nothingLeft();
-  });
-
-  test("ends it even when nobody reads the output any more", async () => {
-    await using stage = await Stage.open();
-    const child = spawn(process.execPath, [main, "run", "--", "yes"], {
-      env: stage.env,
-      stdio: ["ignore", "pipe", "ignore"],
+      expect((await finished).code).toBe(143);
+      expect(await lastRecord(stage)).toMatchObject({ exit: { signal: "SIGKILL" } });
     });
-    // The pipe fills and stays full.
-    await once(child.stdout, "readable");
-    await setTimeout(500);
-    const began = performance.now();
-    child.kill("SIGTERM");
-    const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
-    expect(performance.now() - began).toBeLessThan(6_000);
-    expect(code === 143 || signal === "SIGTERM").toBe(true);
-    child.stdout.destroy();
-    expect(await lastRecord(stage)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+
+    test("at any moment of the start leaves nothing behind", async () => {
+      await using stage = await open();
+      for (const delay of [50, 120, 160, 200, 240, 280, 320, 400]) {
+        const { child, finished } = stage.start("run", "--", "sleep", "60");
+        child.stdin.end();
+        await setTimeout(delay);
+        child.kill("SIGTERM");
+        const { code, signal } = await finished;
+        // Before its first line of JavaScript runs, Node itself dies of it.
+        expect(signal === "SIGTERM" || code === 143, `after ${delay} ms: ${code} ${signal}`).toBe(true);
+      }
+      await stage.nothingLeft();
+    });
+
+    test("ends it even when nobody reads the output any more", async () => {
+      await using stage = await open();
+      const child = spawn(process.execPath, [main, "run", "--", "yes"], {
+        env: stage.env,
+        stdio: ["ignore", "pipe", "ignore"],
+      });
+      // The pipe fills and stays full.
+      await once(child.stdout, "readable");
+      await setTimeout(500);
+      const began = performance.now();
+      child.kill("SIGTERM");
+      const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
+      expect(performance.now() - began).toBeLessThan(6_000);
+      expect(code === 143 || signal === "SIGTERM").toBe(true);
+      child.stdout.destroy();
+      expect(await lastRecord(stage)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+    });
   });
 
-  test("SIGKILL, which it cannot see: its anchor ends the tree", async () => {
-    await using stage = await Stage.open();
-    const { child, finished } = stage.start(
-      "run",
-      "--",
-      "sh",
-      "-c",
-      `(setsid sh -c "${stubborn}" &); ${stubborn}`,
+  test("deadlines hold although nobody reads the output", async () => {
+    await using stage = await open();
+    const { code, stdout } = await stage.shell(
+      "holdfast run --timeout 1s -- yes | (sleep 2; wc -c >/dev/null); echo ${PIPESTATUS[0]}",
     );
-    await sees(child.stdout, "ready");
-    child.kill("SIGKILL");
-    await finished;
-    // Two seconds for an owner to come back, five of grace.
-    await stage.nothingLeft(12_000);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "124\n" });
   });
 });
 
-test("deadlines hold although nobody reads the output", async () => {
+test("SIGKILL, which it cannot see: its anchor ends the tree", async () => {
   await using stage = await Stage.open();
-  const { code, stdout } = await stage.shell(
-    "holdfast run --timeout 1s -- yes | (sleep 2; wc -c >/dev/null); echo ${PIPESTATUS[0]}",
+  const { child, finished } = stage.start(
+    "run",
+    "--",
+    "sh",
+    "-c",
+    `(setsid sh -c "${stubborn}" &); ${stubborn}`,
   );
-  expect({ code, stdout }).toEqual({ code: 0, stdout: "124\n" });
+  await sees(child.stdout, "ready");
+  child.kill("SIGKILL");
+  await finished;
+  // Two seconds for an owner to come back, five of grace.
+  await stage.nothingLeft(12_000);
 });

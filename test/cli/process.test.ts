@@ -147,7 +147,7 @@ describe.concurrent("process, on a run", () => {
     const runId = await resident.script("sleep 7010");
     expect(await resident.holdfast("process", "remove", runId)).toMatchObject({
       code: 0,
-      stdout: `${runId} is removed; its record stays until it is proven empty\n`,
+      stdout: `${runId} is removed and being stopped; its record stays until it is proven empty\n`,
     });
     const client = await resident.client();
     expect(await client.listRuns({ query: { all: "1" } })).toEqual({ runs: [] });
@@ -200,6 +200,36 @@ describe.concurrent("logs", () => {
       code: 0,
       stdout: "\u001b[31mred\u001b[0m\u0007\n",
     });
+  });
+
+  const counted = (most: number): string => Array.from({ length: most }, (_, at) => `é${at + 1}\n`).join("");
+
+  test("-f leaves nothing out that is kept, however much is written at once", async () => {
+    await using gate = await Gate.make();
+    const runId = await shared.script(`echo up; read line <'${gate.path}'; seq -f é%.0f 1 200000`);
+    const { child, finished } = shared.start("logs", "-f", runId);
+    await sees(child.stdout, "up");
+    await gate.open();
+    const whole = `up\n${counted(200_000)}`;
+    const followed = await finished;
+    expect(followed.stdout === whole, `${followed.stdout.length} of ${whole.length}`).toBe(true);
+    expect(followed).toMatchObject({ code: 0, stderr: "" });
+    const from = await shared.holdfast("process", "log", "-f", runId, "--offset", "0", "--bytes", "8");
+    expect(from.stdout === whole, `${from.stdout.length} of ${whole.length}`).toBe(true);
+  });
+
+  test("say how much was dropped, once, and show all that was kept", async () => {
+    const runId = await shared.script("seq -f é%.0f 1 1100000");
+    await shared.ended(runId);
+    const whole = Buffer.from(counted(1_100_000));
+    const { stdout, stderr } = await shared.holdfast("process", "log", "-f", runId, "--offset", "0");
+    const [, dropped = "0"] = /^holdfast: (\d+) bytes of stdout were dropped\n$/.exec(stderr) ?? [];
+    expect(Number(dropped), stderr).toBeGreaterThan(0);
+    expect(whole.subarray(Number(dropped)).equals(Buffer.from(stdout)), dropped).toBe(true);
+    const { skipped } = await shared.json<{ skipped: number }>("process", "log", runId, "--skip", "0");
+    expect(skipped).toBe(Number(dropped));
+    const newest = await shared.holdfast("logs", runId, "-n", "1");
+    expect(newest).toMatchObject({ stdout: "é1100000\n", stderr: "" });
   });
 
   test("-f goes on over a restart of the gateway", async () => {

@@ -25,7 +25,7 @@ test("shows a run with the processes that live in it, detached ones included, an
   const { code, stdout } = await stage.holdfast("ps");
   expect(code).toBe(0);
   const [head, run, ...processes] = stdout.trimEnd().split("\n");
-  expect(head).toMatch(/^RUN +STATUS +TIME +CPU +MEMORY +PROCS +COMMAND$/);
+  expect(head).toMatch(/^RUN +STATUS +TIME +CPU +MEMORY +PROCS +PID +COMMAND$/);
   expect(run).toMatch(/^run_\w+ +running +\S+ +\S+ +[\d.]+ [KM]iB +3 +sh -c /);
   expect(processes).toHaveLength(3);
   expect(processes.join("\n")).toContain("sleep");
@@ -56,9 +56,10 @@ test("a process cannot forge a line", () => {
       state: "S",
       cpuMs: 0,
       rssKb: 4,
+      ports: [],
     },
   ];
-  const lines = psLines([{ record, care: null, processes }], 62_000, null);
+  const lines = psLines([{ record, care: null, health: null, ports: [], processes }], 62_000, null);
   expect(lines).toHaveLength(3);
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
 });

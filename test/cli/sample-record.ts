@@ -1,4 +1,4 @@
-import type { RunExit, RunRecord } from "../../src/store/run-record.js";
+import { NO_LIMITS, type RunExit, type RunRecord } from "../../src/store/run-record.js";
 
 export const sampleExit: RunExit = {
   reason: "exit",
@@ -8,6 +8,7 @@ export const sampleExit: RunExit = {
   source: "anchor",
   detail: null,
   errno: null,
+  limitHit: null,
 };
 
 /** A run that has ended well, but for what the test says of it. */
@@ -16,6 +17,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     runId: "run_0123456789ab",
     leaseId: "lease_0123456789abcdef",
     sessionKey: null,
+    sessionId: null,
     backendId: null,
     agentId: null,
     labels: {},
@@ -47,7 +49,9 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
       ownerLossMs: 2_000,
       onEscape: "fail",
       onOrphan: "adopt",
+      callerBound: false,
     },
+    limits: NO_LIMITS,
     createdAt: 1_000,
     startedAt: 2_000,
     lastOutputAt: null,
@@ -58,7 +62,9 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     residueCount: 0,
     usage: null,
     emptiness: "proven",
+    service: null,
     imported: null,
+    hiddenAt: null,
     ...facts,
   };
 }

@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, realpath, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemdUnit } from "../../src/cli/service/unit.js";
@@ -13,7 +13,13 @@ afterEach(() => stage[Symbol.asyncDispose]());
 test("the unit delegates cgroups and leaves the runs alone when the gateway goes", async () => {
   const { code, stdout } = await stage.shell(`XDG_CONFIG_HOME=/nowhere holdfast service install --print`);
   expect(code).toBe(0);
-  for (const line of ["Delegate=yes", "KillMode=process", "OOMPolicy=continue", "WantedBy=default.target"])
+  for (const line of [
+    "Delegate=yes",
+    "DelegateSubgroup=holdfast-gateway",
+    "KillMode=process",
+    "OOMPolicy=continue",
+    "WantedBy=default.target",
+  ])
     expect(stdout.split("\n")).toContain(line);
   expect(stdout).toContain(`"HOLDFAST_HOME=${stage.home}"`);
 });
@@ -25,7 +31,9 @@ test("it is written where systemd looks, and says what to do next", async () => 
   expect({ code, stdout }).toEqual({ code: 0, stdout: `wrote ${path}\n` });
   expect(stderr).toContain("systemctl --user");
   expect(stderr).toContain("enable-linger");
-  expect(await readFile(path, "utf8")).toContain("gateway run --quiet");
+  const [, main = ""] =
+    /^ExecStart="[^"]+" "([^"]+)" gateway run --quiet$/m.exec(await readFile(path, "utf8")) ?? [];
+  expect(await realpath(main)).toBe(await realpath("dist/cli/main.js"));
 });
 
 test("odd paths reach systemd as they are", () => {
@@ -39,11 +47,29 @@ test("config check says what is wrong and where; show fills in what is not said"
   const path = join(stage.home, "config.toml");
   await writeFile(path, '[[foreign]]\nname = "x"\nmarker = "X_ID"\n');
   const good = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
-  expect(good).toMatchObject({ code: 0, stdout: `${path} can be used; foreign profiles: x\n` });
-  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show`);
+  expect(good).toMatchObject({
+    code: 0,
+    stdout: `${path} can be used; it sets foreign; foreign profiles: x\n`,
+  });
+  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show --json`);
   expect(JSON.parse(shown.stdout)).toMatchObject({ path, foreign: [{ name: "x", owner: "orphaned" }] });
   await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
   const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(bad.code).toBe(2);
-  expect(bad.stderr).toContain("foreign.0");
+  const listed = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check --json`);
+  expect({ ...listed, stdout: JSON.parse(listed.stdout) as unknown }).toMatchObject({
+    code: 2,
+    stderr: bad.stderr,
+    stdout: {
+      path,
+      usable: false,
+      problems: [
+        { line: 1, key: "foreign.1.marker", message: "is missing" },
+        { line: 3, key: "foreign.1.mark", message: expect.stringMatching(/^is no setting/) },
+      ],
+    },
+  });
+  expect(bad.stderr).toContain(
+    `${path}, line 3: foreign.1.mark is no setting (there are name, marker, owner, grace-ms)`,
+  );
 });

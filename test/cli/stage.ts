@@ -1,12 +1,13 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { expect } from "vitest";
+import { removeHome } from "../remove-home.js";
 
 export const main = resolve("dist/cli/main.js");
 
@@ -45,8 +46,15 @@ export class Stage implements AsyncDisposable {
     return new Stage(await mkdtemp(join(tmpdir(), "hf-")));
   }
 
+  /** Foreground commands supervise themselves, which is quick, unless a test is about the gateway. */
   get env(): NodeJS.ProcessEnv {
-    return { ...process.env, HOLDFAST_HOME: this.home, NO_COLOR: undefined, FORCE_COLOR: undefined };
+    return {
+      ...process.env,
+      HOLDFAST_HOME: this.home,
+      HOLDFAST_IN_PROCESS: "1",
+      NO_COLOR: undefined,
+      FORCE_COLOR: undefined,
+    };
   }
 
   /** Start `holdfast` and leave its streams to the test. */
@@ -123,6 +131,10 @@ export class Stage implements AsyncDisposable {
     expect(left).toEqual([]);
   }
 
+  protected async clearUp(): Promise<void> {
+    await removeHome(this.home);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.nothingLeft();
@@ -130,7 +142,7 @@ export class Stage implements AsyncDisposable {
     } finally {
       this.#bystander.kill("SIGKILL");
       await once(this.#bystander, "exit").catch(() => {});
-      await rm(this.home, { recursive: true, force: true });
+      await this.clearUp();
     }
   }
 }

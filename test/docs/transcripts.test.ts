@@ -63,7 +63,10 @@ class Project implements AsyncDisposable {
 
   shell({ env }: Resident): Shell {
     const PATH = `${join(this.#directory, "bin")}:${env["PATH"]}`;
-    return new Shell({ ...env, PATH, npm_config_loglevel: "error" }, this.#directory);
+    return new Shell(
+      { ...env, PATH, HOLDFAST_IN_PROCESS: undefined, npm_config_loglevel: "error" },
+      this.#directory,
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { request } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
@@ -229,9 +230,14 @@ test("a poll waits for news also of a run that another supervisor holds", async 
   await stage.client.kill({ params, body: { graceMs: 0 } });
 });
 
+test("what it says of itself is what docs/openapi.json says (node scripts/write-openapi.mjs)", async () => {
+  const { text } = await stage.raw("GET", "/openapi.json");
+  expect(JSON.parse(text)).toEqual(JSON.parse(await readFile("docs/openapi.json", "utf8")));
+});
+
 test("remove hides a run at once, and stops it; its record stays", async () => {
   const { run } = await stage.client.exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
-  expect(await stage.client.remove({ params: run })).toEqual({});
+  expect(await stage.client.remove({ params: run })).toEqual({ runId: run.runId, stopping: true });
   const { runs } = await stage.client.listRuns({ query: { all: "1", limit: 1000 } });
   expect(runs.map(({ runId }) => runId)).not.toContain(run.runId);
   expect(await gone(stage.client, run.runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
@@ -332,9 +338,9 @@ test("viewers come and go: output from the start, input, garbage refused, the en
 });
 
 test.for([
-  ["leave", { left: 2, ended: 0, terminated: 0 }],
-  ["drain", { left: 1, ended: 1, terminated: 0 }],
-  ["terminate", { left: 0, ended: 0, terminated: 2 }],
+  ["leave", { left: 2, ended: 0, terminated: 0, callers: 0 }],
+  ["drain", { left: 1, ended: 1, terminated: 0, callers: 0 }],
+  ["terminate", { left: 0, ended: 0, terminated: 2, callers: 0 }],
 ] as const)("a gateway that is told to stop and %s its runs says what it did", async ([runs, done]) => {
   const home = await temporaryHome();
   const gateway = await openGateway({ home, onNews: () => undefined });

@@ -3,14 +3,15 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
-import { configPath, parseConfig, readConfig } from "../../src/gateway/config.js";
+import { parseConfig, readConfig } from "../../src/gateway/config.js";
+import { configPath } from "../../src/store/config-file.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 
 const profile = (lines: string): string => `[[foreign]]\nname = "x"\nmarker = "X"\n${lines}\n`;
 
 describe("a config file", () => {
   test("may be empty, and may declare other tools' markers with how to tell that the tool is gone", () => {
-    expect(parseConfig("", "c.toml")).toEqual({ foreign: [] });
+    expect(parseConfig("", "c.toml")).toMatchObject({ foreign: [], exec: [] });
     const text = `
       [[foreign]]
       name = "jenkins"
@@ -46,30 +47,50 @@ describe("a config file", () => {
 
   test.each<[string, string, string]>([
     ["no TOML", "x = [", "c.toml is not valid TOML, line "],
-    ["a key that is none", "foreing = 1", 'Unrecognized key: "foreing"'],
-    ["a key of a profile that is none", profile("markers = 1"), "foreign.0: "],
-    ["one of our own markers", profile("").replace('"X"', '"HOLDFAST_LEASE_ID"'), "foreign.0.marker: "],
+    ["a key that is none", "foreing = 1", "c.toml, line 1: foreing is no setting (did you mean foreign?)"],
+    [
+      "a key of a profile that is none",
+      profile("markers = 1"),
+      "c.toml, line 4: foreign.1.markers is no setting (did you mean marker?)",
+    ],
+    ["one of our own markers", profile("").replace('"X"', '"HOLDFAST_LEASE_ID"'), "foreign.1.marker "],
     ["no name of a variable", profile("").replace('"X"', '"A B"'), "the name of an environment variable"],
     [
       "an owner of no kind",
       profile('owner = "dead"'),
-      'foreign.0.owner: must be "orphaned", "orphaned-in-container", { pid-variable',
+      'foreign.1.owner must be "orphaned", "orphaned-in-container", { pid-variable',
     ],
-    ["two kinds of owner", profile('owner = { pid-variable = "P", pid-file = "/x" }'), "foreign.0.owner: "],
+    ["two kinds of owner", profile('owner = { pid-variable = "P", pid-file = "/x" }'), "foreign.1.owner "],
     [
       "a relative pid file",
       profile('owner = { pid-file = "x" }'),
-      "foreign.0.owner.pid-file: must be an absolute path",
+      "foreign.1.owner.pid-file must be an absolute path",
     ],
-    ["patience without end", profile("grace-ms = 1000000000"), "foreign.0.grace-ms: "],
-    ["a name with a space", profile("").replace('"x"', '"a b"'), "foreign.0.name: must be a short word"],
+    ["patience without end", profile("grace-ms = 1000000000"), "foreign.1.grace-ms "],
+    ["a name with a space", profile("").replace('"x"', '"a b"'), "foreign.1.name must be a short word"],
     ["a name twice", profile("") + profile(""), "foreign: two profiles have the same name"],
-    ["no marker", '[[foreign]]\nname = "x"', "foreign.0.marker: "],
+    ["no marker", '[[foreign]]\nname = "x"', "foreign.1.marker is missing"],
+    [
+      "a word that is none of a setting's",
+      '[gateway]\nlog-level = "x"',
+      'line 2: gateway.log-level is "x"; it may be info, warn or silent',
+    ],
+    [
+      "text for a number",
+      '[defaults]\ntimeout-ms = "1h"',
+      'defaults.timeout-ms is "1h"; it must be a whole number',
+    ],
+    ["less than nothing", "[defaults]\ngrace-ms = -1", "defaults.grace-ms must be 0 or more"],
+    [
+      "a second rule without an effect",
+      '[[exec]]\neffect = "ask"\n[[exec]]\nexecutable = "git"',
+      "line 3: exec.2.effect is missing",
+    ],
   ])("with %s is refused as a whole, with the place", (_, text, why) => {
     const parse = (): unknown => parseConfig(text, "c.toml");
     expect(parse).toThrow(BadInput);
     expect(parse).toThrow(why);
-    expect(parse).toThrow(/^c\.toml [^\n]+othing was changed$/);
+    expect(parse).toThrow(/^c\.toml[ ,:][^\n]+othing was changed$/);
   });
 });
 
@@ -90,7 +111,7 @@ describe("the place of the config file", () => {
   test("may be empty, unless it was named; what is there must be readable", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "config.toml");
-    expect(await readConfig(path)).toEqual({ foreign: [] });
+    expect(await readConfig(path)).toEqual(parseConfig("", path));
     vi.stubEnv("HOLDFAST_CONFIG", path);
     await expect(readConfig()).rejects.toThrow(`the config file ${path} cannot be read`);
     await writeFile(path, profile(""));

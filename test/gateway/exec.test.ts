@@ -1,11 +1,12 @@
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { openGateway } from "../../src/gateway/gateway.js";
 import { createClient } from "../../src/gateway/client.js";
 import { textFrom } from "../../src/gateway/handlers/text-output.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { whyNoLimits } from "../limits/places.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
 import { gone, oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
 
@@ -38,6 +39,35 @@ test("what cannot be started is told apart: not found, not executable", async ()
   const plain = await stage.client.exec({ body: { argv: [file] } });
   expect(missing).toMatchObject({ running: false, failure: "not-found", run: { state: "exited" } });
   expect(plain).toMatchObject({ running: false, failure: "not-executable", run: { state: "exited" } });
+});
+
+test("limits are kept, and one that cannot be set or is none is told apart", async ({ skip }) => {
+  const bad = stage.client.exec({ body: { argv: ["true"], limits: { pids: 0 } } });
+  expect(await refusal(bad)).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("pids") });
+  if (whyNoLimits !== null) skip(whyNoLimits);
+  const limits = { memoryBytes: 64 * 1024 ** 2, pids: 20, cpus: 1.5 };
+  const answer = await stage.client.exec({ body: { argv: ["true"], limits } });
+  expect(answer).toMatchObject({ failure: null, run: { limits, exit: { code: 0, limitHit: null } } });
+  expect(answer.run.usage).toMatchObject({ peakTasks: 1, source: { cpu: "cgroup", memory: "cgroup" } });
+});
+
+test("a limit that cannot be set is a failure of its own kind, and nothing runs", async () => {
+  vi.stubEnv("HOLDFAST_ANCHOR_WEAKEN", "controllers");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const home = await temporaryHome();
+  const gateway = await openGateway({ home, onNews: () => {} });
+  onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }).then(() => undefined));
+  const client = createClient({
+    socketPath: gatewaySocket(home),
+    token: (await readOperatorToken(home)) ?? "",
+  });
+  const answer = await client.exec({ body: { ...sh("echo ran"), limits: { cpus: 1 } } });
+  expect(answer).toMatchObject({ running: false, failure: "limit-unavailable", output: [] });
+  expect(answer.run).toMatchObject({ state: "exited", root: null, limits: { cpus: 1 } });
+  expect(answer.run.exit).toMatchObject({
+    reason: "spawn-error",
+    detail: expect.stringMatching(/^cannot set a limit \(cpu: .*; the command did not run/),
+  });
 });
 
 test.for([
@@ -204,6 +234,10 @@ test.for([
   ["a NUL in the environment", { argv: ["true"], env: { A: "\0" } }],
   ["a name with =", { argv: ["true"], env: { "A=B": "1" } }],
   ["an injected library", { argv: ["true"], env: { LD_PRELOAD: "/tmp/x.so" } }],
+  [
+    "a chosen id with a second try",
+    { argv: ["true"], pty: true, ptyFallback: true, runId: "run_0123456789ab" },
+  ],
   ["an unknown field", { argv: ["true"], shel: "sh" }],
   ["a blank command", { command: "  " }],
 ] as const)("%s is bad input, and starts nothing", async ([, body]) => {

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,9 +7,15 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
+import {
+  openGateway,
+  type Gateway,
+  type GatewayNews,
+  type GatewayOptions,
+} from "../../src/gateway/gateway.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { removeHome } from "../remove-home.js";
 
 export interface Answer {
   readonly status: number;
@@ -35,7 +41,7 @@ export interface RawOptions {
 }
 
 /** One for all tests of a file. A stranger lives beside it, and must outlive it; no problem may be reported. */
-export function oneGateway(): RealGateway {
+export function oneGateway(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
   const stage = { problems } as unknown as { -readonly [K in keyof RealGateway]: RealGateway[K] };
   const stranger = spawn("sleep", ["3600"], { stdio: "ignore" });
@@ -45,7 +51,7 @@ export function oneGateway(): RealGateway {
     const onNews = (news: GatewayNews): void => {
       if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
     };
-    stage.gateway = await openGateway({ home: stage.home, onNews });
+    stage.gateway = await openGateway({ ...told, home: stage.home, onNews });
     stage.token = (await readOperatorToken(stage.home)) ?? "";
     stage.as = (token) => createClient({ socketPath: stage.socketPath, token });
     stage.client = stage.as(stage.token);
@@ -55,7 +61,7 @@ export function oneGateway(): RealGateway {
     await stage.gateway.stop({ runs: "terminate", waitMs: 0 });
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill("SIGKILL");
-    await rm(stage.home, { recursive: true, force: true, maxRetries: 5 });
+    await removeHome(stage.home);
     expect(survived, "the bystander").toBe(true);
     expect(problems).toEqual([]);
   });

@@ -1,10 +1,11 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import { reach, startGateway } from "../../src/gateway/start.js";
+import { removeHome } from "../remove-home.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");
 const RUNS = process.env["HOLDFAST_SOAK"] === "1" ? 200 : 40;
@@ -25,7 +26,7 @@ test(
   { timeout: 120_000 },
   async () => {
     const home = await mkdtemp(join(tmpdir(), "hf-"));
-    onTestFinished(() => rm(home, { recursive: true, force: true, maxRetries: 5 }));
+    onTestFinished(() => removeHome(home));
     const bystander: ChildProcess = spawn("sleep", ["3600"], { stdio: "ignore" });
     onTestFinished(() => void bystander.kill("SIGKILL"));
     const first = await gateway(home);

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,6 +10,7 @@ import type { RunRecord } from "../../src/store/run-record.js";
 import type { Problem, Run, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
 import { Bystander, gone } from "./processes.js";
+import { removeHome } from "../remove-home.js";
 
 const child = (name: string): string => fileURLToPath(new URL(`children/${name}.mjs`, import.meta.url));
 
@@ -57,7 +58,7 @@ export class Stage implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const one of this.#open.toReversed()) await one[Symbol.asyncDispose]();
-    await rm(this.home, { recursive: true, force: true, maxRetries: 5 });
+    await removeHome(this.home);
   }
 }
 

@@ -19,6 +19,8 @@ interface Answers {
   spawned: { readonly runId: string; readonly record: RunRecord };
   output: { readonly runId: string; readonly text: string };
   reconciled: { readonly decisions: readonly Decided[]; readonly runIds: readonly string[] };
+  adopted: object;
+  left: { readonly record: RunRecord; readonly warnings: readonly string[] };
   written: object;
   resized: object;
   ended: { readonly runId: string; readonly record: RunRecord };
@@ -149,6 +151,16 @@ export class Keeper implements AsyncDisposable {
   async reconcile(scope: ReconcileScope = {}): Promise<Answers["reconciled"]> {
     this.order("reconcile", { scope });
     return this.hear("reconciled");
+  }
+
+  /** A process becomes a service of its own. */
+  async adoptProcess(pid: number): Promise<Answers["left"]> {
+    this.order("adoptProcess", { pid });
+    return this.hear("left");
+  }
+
+  adopt(runId: string): void {
+    this.order("adopt", { runId });
   }
 
   cancel(runId: string, options: CancelOptions = {}): void {

@@ -1,3 +1,4 @@
+import { unsaidPolicy } from "../../src/supervisor/unsaid-policy.js";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -5,7 +6,7 @@ import { defaults } from "../../src/defaults.js";
 import { acquireInstanceLock } from "../../src/store/instance-lock.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import type { RunRecord } from "../../src/store/run-record.js";
+import { NO_DEADLINES, NO_LIMITS, type RunRecord } from "../../src/store/run-record.js";
 import { newRunId } from "../../src/supervisor/ids.js";
 import { until } from "../tree/living.js";
 import { House } from "./house.js";
@@ -24,7 +25,6 @@ async function recordDead(house: House, count: number): Promise<void> {
   const store = await openSqliteStore({ path: join(house.home, "store.sqlite") });
   const machine = await readMachineIdentity(house.home);
   const gone = (pid: number): NonNullable<RunRecord["root"]> => ({ pid, startTime: 1, uniqueId: "1" });
-  const { graceMs: _, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   for (let at = 0; at < count; at++) {
     const lease = await store.insertRun(
       {
@@ -32,6 +32,7 @@ async function recordDead(house: House, count: number): Promise<void> {
         runId: newRunId(),
         leaseId: `lease_${at}`,
         sessionKey: null,
+        sessionId: null,
         backendId: null,
         agentId: null,
         labels: {},
@@ -44,17 +45,11 @@ async function recordDead(house: House, count: number): Promise<void> {
         originInstanceId: DEAD,
         ownerInstanceId: DEAD,
         leaseEpoch: 1,
-        deadlines: { overallMs: null, noOutputMs: null },
-        policy: {
-          graceMs,
-          settleMs,
-          drainMs,
-          killReportMs,
-          ownerLossMs,
-          onEscape: "fail",
-          onOrphan: "adopt",
-        },
+        deadlines: NO_DEADLINES,
+        policy: { ...unsaidPolicy({ onEscape: "fail", onOrphan: "adopt" }), graceMs },
+        limits: NO_LIMITS,
         createdAt: Date.now(),
+        service: null,
         imported: null,
       },
       0,

@@ -253,3 +253,46 @@ function broken(store: SessionStore, method: keyof SessionStore): SessionStore {
     },
   });
 }
+
+describe("who follows", () => {
+  test("hears of those that wait, then of each question and each end, once", async () => {
+    const gone = new AbortController();
+    const { id: first } = await ask();
+    const following = approvals.follow(gone.signal);
+    const heard: [string, string | null][] = [];
+    const next = async (): Promise<void> => {
+      const { value } = await following.next();
+      if (value !== undefined) heard.push([value.id, value.decision?.verdict ?? null]);
+    };
+    await next();
+    await approvals.decide(first, "allow", "cli:ada");
+    await next();
+    const { id: second } = await ask();
+    await next();
+    await approvals.sessionClosed(session.id);
+    await next();
+    expect(heard).toEqual([
+      [first, null],
+      [first, "allow"],
+      [second, null],
+      [second, "expired"],
+    ]);
+    const last = following.next();
+    gone.abort();
+    expect(await last).toMatchObject({ done: true });
+  });
+
+  test("and does not read is let go: what it has not read does not pile up", async () => {
+    const following = approvals.follow(new AbortController().signal);
+    await ask();
+    const { value } = await following.next();
+    expect(value).toMatchObject({ decision: null });
+    for (let told = 0; told <= defaults.approvalsUnread; told += 2) {
+      const gone = new AbortController();
+      const answer = approvals.ask(session, push, { signal: gone.signal });
+      gone.abort();
+      await answer;
+    }
+    expect(await following.next()).toMatchObject({ done: true });
+  });
+});

@@ -108,6 +108,18 @@ describe("lineage", () => {
     expect(sessions.requesterSees(later, child).visible).toBe(false);
   });
 
+  test("a parent must be an open session", async () => {
+    const parent = await open("parent");
+    expect(await open("child", { parentSessionKey: "parent" })).toMatchObject({ lineage: [parent.id] });
+    await sessions.close(parent.id, "cli:ada");
+    for (const parentSessionKey of ["nobody", "parent"])
+      await expect(sessions.open("late", { parentSessionKey })).rejects.toMatchObject({
+        code: "BAD_INPUT",
+        message: `no open session has the key "${parentSessionKey}" to be the parent; no session was opened`,
+      });
+    expect(await sessions.getByKey("late")).toBeNull();
+  });
+
   test("a key used again inherits nothing: no child, no token", async () => {
     const first = await open("main");
     const token = (await sessions.issueToken(first.id)) ?? expect.fail("no token");

@@ -1,5 +1,5 @@
 import type { AnchorExit, FirstStop, LeaderStatus, StartSpec, Welcome } from "../../src/anchor/host.js";
-import type { ProcessIdentity, Residue } from "../../src/store/run-record.js";
+import { REAPED, type ProcessIdentity, type Residue } from "../../src/store/run-record.js";
 import type { Cgroup } from "./machine.js";
 
 export const STDIN_LIMIT = 1_000_000;
@@ -44,7 +44,8 @@ export function exitOf(facts: AnchorFacts): AnchorExit {
     stdout: { start: 0, end: facts.output, dropped: 0 },
     stderr: { start: 0, end: 0, dropped: 0 },
     processes: 1,
-    usage: { cpuMs: 1, peakKb: 1 },
+    usage: { ...REAPED, cpuMs: 1, peakKb: 1 },
+    limitHit: null,
     durationMs: facts.elapsedMs,
     endedAt: facts.wall,
   };
@@ -77,6 +78,7 @@ export function welcomeOf(facts: AnchorFacts): Welcome {
     stdinClosed: false,
     firstStop,
     leader: executed ? leader : null,
+    kind: facts.spec.policy.kind,
     elapsedMs: executed ? facts.elapsedMs : null,
   };
 }

@@ -141,6 +141,11 @@ class Link implements AnchorLink {
     this.#connection.send({ type: "heartbeat" });
   }
 
+  adopt(): void {}
+
+  /** Nobody asks: no run of a simulation becomes a service. */
+  status(): void {}
+
   abandon(): void {
     this.#connection.send({ type: "abandon" });
   }

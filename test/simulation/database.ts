@@ -64,6 +64,7 @@ export class Database {
       residueCount: 0,
       usage: null,
       emptiness: null,
+      hiddenAt: null,
     };
     this.#commit({ by: "insert", before: null, after }, events, kept);
     return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
@@ -134,7 +135,19 @@ export class Database {
   }
 
   listRuns(filter: RunFilter): readonly RunRecord[] {
-    const { states, ownerInstanceId, sessionKey, agentId, endedBefore, labels = {}, limit } = filter;
+    const {
+      states,
+      ownerInstanceId,
+      hostId,
+      notFrom = [],
+      sessionKey,
+      sessionId,
+      agentId,
+      endedBefore,
+      hidden,
+      labels = {},
+      limit,
+    } = filter;
     // The newest insert first where the times are equal: not by id, which differs from one replay to the next.
     const found = [...this.records.values()]
       .toReversed()
@@ -142,7 +155,11 @@ export class Database {
         (each) =>
           states?.includes(each.state) !== false &&
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
+          (hostId === undefined || each.hostId === hostId) &&
+          !notFrom.includes(each.originInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
+          (sessionId === undefined || each.sessionId === sessionId) &&
+          (hidden === undefined || each.hiddenAt === null) &&
           (agentId === undefined || each.agentId === agentId) &&
           (endedBefore === undefined || (each.endedAt !== null && each.endedAt < endedBefore)) &&
           Object.entries(labels).every(([name, value]) => each.labels[name] === value),
@@ -168,6 +185,14 @@ export class Database {
     if (this.events.length > kept) this.events.splice(0, this.events.length - kept);
   }
 
+  hideRuns(runIds: readonly string[], at: number): number {
+    const shown = runIds
+      .flatMap((runId) => this.records.get(runId) ?? [])
+      .filter((run) => run.hiddenAt === null);
+    for (const run of shown) this.records.set(run.runId, { ...run, hiddenAt: at });
+    return shown.length;
+  }
+
   deleteRuns(runIds: readonly string[]): number {
     const gone = runIds.filter((runId) => this.records.get(runId)?.state === "exited");
     for (const runId of gone) this.records.delete(runId);
@@ -175,8 +200,8 @@ export class Database {
     return gone.length;
   }
 
-  countEnded(): number {
-    return [...this.records.values()].filter(({ state }) => state === "exited").length;
+  countEnded(filter: RunFilter): number {
+    return this.listRuns({ ...filter, states: ["exited"] }).length;
   }
 
   now(): number {

@@ -5,6 +5,7 @@ import type {
   BoundaryEvidence,
   LocalInstance,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -112,6 +113,11 @@ export class SimulatedHost implements AnchorHost {
       this.#mustList();
       return wanted.map((each) => evidenceOf(this.#place, each));
     });
+  }
+
+  /** There is no network. */
+  inspectPort(): Promise<PortEvidence> {
+    return this.#ask(() => ({ open: false, holders: [] }));
   }
 
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {

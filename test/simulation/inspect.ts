@@ -19,6 +19,7 @@ export function evidenceOf(place: Place, wanted: ProcessIdentity | number): Proc
     cgroup: found?.cgroup?.path ?? null,
     command: found?.what ?? "",
     argv: found === null ? [] : [found.what],
+    stdio: [],
     executable: null,
     leaseId: found?.leaseId ?? null,
     runId: found?.runId ?? null,

@@ -92,7 +92,12 @@ export class Launcher implements Actor {
 
   #saySwept(killed: number): void {
     for (const [{ directory, cgroup, place }, anchorSignal] of this.#lost) {
-      directory.swept = { anchorSignal, killed, emptiness: "proven" };
+      directory.swept = {
+        anchorSignal,
+        killed,
+        killMode: cgroup === null ? "pid" : "cgroup",
+        emptiness: "proven",
+      };
       if (cgroup !== null && place.membersOf(cgroup).length === 0) place.machine.removeCgroup(cgroup);
     }
     this.#lost.clear();

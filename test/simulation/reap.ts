@@ -21,7 +21,15 @@ export function reap(
   const root = verified(world, place, request, cgroup);
   if (root === null && cgroup === null) {
     const emptiness = world.flaws.reapHopes === true ? "proven" : "unproven";
-    return done({ verified: false, why: "no match", killed: 0, residue: [], survivors: [], emptiness });
+    return done({
+      verified: false,
+      why: "no match",
+      killed: 0,
+      killMode: "none",
+      residue: [],
+      survivors: [],
+      emptiness,
+    });
   }
   const by = { who: "reap", runId, place } as const;
   const known = new Set<Process>(root === null ? [] : [root]);
@@ -40,6 +48,7 @@ export function reap(
       verified: true,
       why: "",
       killed: known.size - left.length,
+      killMode: cgroup === null ? "pid" : "cgroup",
       residue: [...known]
         .filter((each) => each !== root)
         .map(({ identity: { pid, startTime }, what }) => ({

@@ -1,6 +1,7 @@
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
+  Boot,
   EventFilter,
   Lease,
   LeaseClaim,
@@ -22,6 +23,7 @@ export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
 
 /** One supervisor's access to the database. */
 export class StorePort implements RunStore {
+  readonly shared = false;
   readonly #database: Database;
   readonly #ask: Ask;
   readonly #eventsKept: number;
@@ -48,7 +50,7 @@ export class StorePort implements RunStore {
     return this.#write("concludeRun", () => this.#database.concludeRun(claim, end, events, this.#eventsKept));
   }
 
-  listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]> {
+  listUnattended(ownerInstanceId: string, { bootId }: Boot): Promise<readonly RunRecord[]> {
     return this.#read("listUnattended", () => this.#database.listUnattended(ownerInstanceId, bootId));
   }
 
@@ -80,12 +82,16 @@ export class StorePort implements RunStore {
     return this.#write("appendEvents", () => this.#database.appendEvents(events, this.#eventsKept));
   }
 
+  hideRuns(runIds: readonly string[], at: number): Promise<number> {
+    return this.#write("hideRuns", () => this.#database.hideRuns(runIds, at));
+  }
+
   deleteRuns(runIds: readonly string[]): Promise<number> {
     return this.#write("deleteRuns", () => this.#database.deleteRuns(runIds));
   }
 
-  countEnded(): Promise<number> {
-    return this.#read("countEnded", () => this.#database.countEnded());
+  countEnded(filter: RunFilter = {}): Promise<number> {
+    return this.#read("countEnded", () => this.#database.countEnded(filter));
   }
 
   now(): Promise<number> {

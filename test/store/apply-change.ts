@@ -16,6 +16,12 @@ export function applyChange(run: RunRecord, change: RunChange): RunRecord {
       return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
     case "output":
       return { ...run, lastOutputAt: change.at };
+    case "service": {
+      const { service, deadlines, policy } = change;
+      return { ...run, kind: "service", service, deadlines, policy };
+    }
+    case "ready":
+      return { ...run, service: change.service };
     case "exiting":
       return { ...run, state: later(run.state, "exiting") };
     case "exited": {

@@ -4,6 +4,8 @@ import type { Lease, LeaseClaim, NewRun, RunChange } from "../../src/store/store
 
 export const LEASE_MS = 30_000;
 
+export const HERE = { hostId: "host", bootId: "boot" };
+
 /** A run with every field filled in, so that a column that gets lost is noticed. */
 export function newRun(change: Partial<NewRun> = {}): NewRun {
   const runId = change.runId ?? `run_${randomBytes(8).toString("hex")}`;
@@ -11,6 +13,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     runId,
     leaseId: `lease-of-${runId}`,
     sessionKey: "session-1",
+    sessionId: "ses_1",
     backendId: "codex",
     agentId: "agent-1",
     labels: { project: "holdfast", 'a "quoted" näme': "välue" },
@@ -19,8 +22,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     command: "sh -c 'sleep 1'",
     commandHash: "hash",
     cwd: "/tmp",
-    hostId: "host",
-    bootId: "boot",
+    ...HERE,
     pidNamespace: "pid:[1]",
     anchorPath: "/bin/anchor",
     originInstanceId: "owner-a",
@@ -35,8 +37,11 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
       ownerLossMs: 120_000,
       onEscape: "fail",
       onOrphan: "adopt",
+      callerBound: false,
     },
+    limits: { memoryBytes: 67_108_864, pids: 20, cpus: 1.5 },
     createdAt: 1_700_000_000_000,
+    service: null,
     imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },
     ...change,
   };
@@ -65,10 +70,17 @@ export const exited = {
     source: "anchor",
     detail: "a sentence",
     errno: null,
+    limitHit: "memory",
   },
   residue: [{ pid: 102, startTime: 5_002, kind: "background", command: "sleep" }],
   residueCount: 1,
-  usage: { cpuMs: 10, peakKb: 2_048, processes: 2 },
+  usage: {
+    cpuMs: 10,
+    peakKb: 2_048,
+    processes: 2,
+    peakTasks: 5,
+    source: { cpu: "cgroup", memory: "reaped" },
+  },
   emptiness: "proven",
 } as const satisfies RunChange;
 
@@ -92,4 +104,15 @@ export function mine({ runId, ownerInstanceId, epoch }: Lease): LeaseClaim {
 /** Somebody else's claim. */
 export function theft(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseClaim {
   return { ...mine(of), ownerInstanceId: thief, expiredForMs };
+}
+
+/** Of a run that has ended, whatever statement tries. `different`: the columns, each with another value for it. */
+export function forbiddenOnceEnded(different: ReadonlyMap<string, string>): string[] {
+  return [
+    "exit_code = 9",
+    "hidden_at = null",
+    ...[...different].flatMap(([name, value]) =>
+      name === "hidden_at" ? [] : [`hidden_at = 1, ${name} = ${value}`],
+    ),
+  ];
 }

@@ -103,7 +103,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       const withRun = newSession({ key: "with run", lineage: [] });
       const open = newSession({ lineage: [] });
       for (const each of [parent, child, withRun, open]) await store.createSession(each);
-      await store.insertRun(newRun({ sessionKey: "with run" }), LEASE_MS);
+      await store.insertRun(newRun({ sessionKey: "with run", sessionId: withRun.id }), LEASE_MS);
       await store.closeSession(parent.id, "a", AT + 1);
       await store.closeSession(withRun.id, "a", AT + 1);
       expect(await store.forgetSessions(AT + 10)).toBe(0);

@@ -12,18 +12,21 @@ const traces: Traces = {
   graceMs: 0,
 };
 
-for (const seen of ["empty", "gone"] as const)
-  test(`a dead anchor's cgroup that is ${seen} proves that nobody is left`, async () => {
+for (const [seen, taken] of [
+  ["empty", [{ root: null, cgroup: { path: "/cgroup/run_a", inode: "9" }, leaseId: null, graceMs: 0 }]],
+  ["gone", []],
+] as const)
+  test(`a dead anchor's cgroup that is ${seen} proves that nobody is left, and does not stay`, async () => {
     const host = new FakeHost();
     host.cgroups.set("/cgroup/run_a", seen);
-    expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "none", killed: 0 });
-    expect(host.reaped).toEqual([]);
+    expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", by: "nobody", killed: 0 });
+    expect(host.reaped).toEqual(taken);
   });
 
 test("somebody in a dead anchor's cgroup is ended", async () => {
   const host = new FakeHost();
   host.cgroups.set("/cgroup/run_a", "populated");
-  expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", mode: "reap", killed: 2 });
+  expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", by: "reap", killed: 2 });
   expect(host.reaped).toMatchObject([{ root: null, cgroup: { inode: "9" } }]);
 });
 

@@ -7,6 +7,7 @@ import type {
   BoundaryEvidence,
   LocalInstance,
   OutputSlice,
+  PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
@@ -18,6 +19,7 @@ import type {
   TerminalSize,
   Welcome,
 } from "../../src/anchor/host.js";
+import { REAPED } from "../../src/store/run-record.js";
 import { StaleEpoch } from "../../src/errors.js";
 
 export const NO_REMAINS: RunRemains = { exit: null, leader: null, firstStop: null, swept: null };
@@ -88,7 +90,8 @@ export class FakeAnchor {
       stdout: { start: 0, end: stdout.end, dropped: 0 },
       stderr: { start: 0, end: stderr.end, dropped: 0 },
       processes: 1,
-      usage: { cpuMs: 1, peakKb: 1 },
+      usage: { ...REAPED, cpuMs: 1, peakKb: 1 },
+      limitHit: null,
       durationMs: 1,
       endedAt: null,
       ...change,
@@ -174,6 +177,14 @@ export class FakeLink implements AnchorLink {
     this.sent.push("policy");
   }
 
+  adopt(runId: string): void {
+    this.sent.push(`adopt ${runId}`);
+  }
+
+  status(): void {
+    this.sent.push("status");
+  }
+
   heartbeat(): void {
     this.sent.push("heartbeat");
   }
@@ -206,6 +217,7 @@ export class FakeHost implements AnchorHost {
     verified: true,
     why: "",
     killed: 2,
+    killMode: "pid",
     residue: [],
     survivors: [],
     emptiness: "proven",
@@ -276,6 +288,10 @@ export class FakeHost implements AnchorHost {
     return false;
   }
 
+  async inspectPort(): Promise<PortEvidence> {
+    return { open: false, holders: [] };
+  }
+
   async inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
     return wanted.map(({ path }) => this.cgroups.get(path) ?? "gone");
   }
@@ -309,6 +325,7 @@ export class FakeHost implements AnchorHost {
         cgroup: null,
         command: "",
         argv: [],
+        stdio: [],
         executable: null,
         leaseId: null,
         runId: null,

@@ -2,6 +2,7 @@ import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
+  Boot,
   EventFilter,
   Lease,
   LeaseClaim,
@@ -15,6 +16,7 @@ import { applyChange } from "../store/apply-change.js";
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */
 export class FakeStore implements RunStore {
+  readonly shared = false;
   readonly runs = new Map<string, RunRecord>();
   readonly events: RunEvent[] = [];
   /** Every write that succeeded: `insert`, `gated`, `running`, … */
@@ -48,6 +50,7 @@ export class FakeStore implements RunStore {
       residueCount: 0,
       usage: null,
       emptiness: null,
+      hiddenAt: null,
     });
     this.#append(events);
     return { runId, ownerInstanceId, epoch: leaseEpoch };
@@ -86,7 +89,7 @@ export class FakeStore implements RunStore {
     return lease !== null && this.saveRun(lease, end, events);
   }
 
-  async listUnattended(ownerInstanceId: string, bootId: string): Promise<readonly RunRecord[]> {
+  async listUnattended(ownerInstanceId: string, { bootId }: Boot): Promise<readonly RunRecord[]> {
     return [...this.runs.values()].filter(
       (run) =>
         run.state !== "exited" &&
@@ -98,6 +101,14 @@ export class FakeStore implements RunStore {
     return [...this.runs.values()]
       .filter((run) => run.ownerInstanceId === ownerInstanceId && run.state !== "exited")
       .map(({ runId }) => runId);
+  }
+
+  async hideRuns(runIds: readonly string[], at: number): Promise<number> {
+    const shown = runIds
+      .flatMap((runId) => this.runs.get(runId) ?? [])
+      .filter((run) => run.hiddenAt === null);
+    for (const run of shown) this.runs.set(run.runId, { ...run, hiddenAt: at });
+    return shown.length;
   }
 
   async deleteRuns(runIds: readonly string[]): Promise<number> {

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { REAPED } from "../../src/store/run-record.js";
 import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
 
 const residue = [
@@ -22,7 +23,7 @@ test("the anchor's exit is copied, with its cleanup and escape, in one transacti
     exit: { reason: "ownership-escape", code: 7, source: "anchor" },
     residue,
     residueCount: 2,
-    usage: { cpuMs: 1, peakKb: 1, processes: 4 },
+    usage: { ...REAPED, cpuMs: 1, peakKb: 1, processes: 4 },
     emptiness: "proven",
   });
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "escape", "cleanup", "exit"]);

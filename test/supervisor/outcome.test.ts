@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { AnchorExit, RunRemains } from "../../src/anchor/host.js";
-import { END_REASONS } from "../../src/store/run-record.js";
+import { END_REASONS, REAPED } from "../../src/store/run-record.js";
 import { endReason, outcomeOf, outcomeOfRemains } from "../../src/supervisor/outcome.js";
 
 const end = { start: 0, end: 0, dropped: 0 };
@@ -21,7 +21,8 @@ const ended: AnchorExit = {
   stdout: end,
   stderr: end,
   processes: 1,
-  usage: { cpuMs: 0, peakKb: 0 },
+  usage: { ...REAPED, cpuMs: 0, peakKb: 0 },
+  limitHit: null,
   durationMs: 1,
   endedAt: null,
 };
@@ -113,6 +114,7 @@ describe("by what a dead anchor left", () => {
       source: "none",
       detail: "its anchor is gone without a word",
       errno: null,
+      limitHit: null,
     });
   });
 
@@ -127,17 +129,17 @@ describe("by what a dead anchor left", () => {
   test.each<[string, Partial<RunRemains>, string]>([
     [
       "what the launcher killed",
-      { swept: { anchorSignal: 9, killed: 3, emptiness: "proven" } },
+      { swept: { anchorSignal: 9, killed: 3, killMode: "pid", emptiness: "proven" } },
       "its anchor was killed by SIGKILL; the launcher killed the 3 processes it left",
     ],
     [
       "that there was nothing to kill",
-      { swept: { anchorSignal: null, killed: 0, emptiness: "proven" } },
+      { swept: { anchorSignal: null, killed: 0, killMode: "none", emptiness: "proven" } },
       "its anchor ended without finishing; it left no process",
     ],
     [
       "that emptiness is not proven",
-      { swept: { anchorSignal: 9, killed: 1, emptiness: "unproven" } },
+      { swept: { anchorSignal: 9, killed: 1, killMode: "pid", emptiness: "unproven" } },
       "its anchor was killed by SIGKILL; the launcher killed 1 process but could not prove that none is left",
     ],
     [

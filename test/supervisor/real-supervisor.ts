@@ -7,12 +7,13 @@ import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
 import type { FollowOptions, Problem, Run, Supervisor, SupervisorOptions } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
+import { removeHome } from "../remove-home.js";
 
 const project = fileURLToPath(new URL("../..", import.meta.url));
 
 export async function temporaryHome(): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
-  onTestFinished(() => rm(home, { recursive: true, force: true, maxRetries: 5 }));
+  onTestFinished(() => removeHome(home));
   return home;
 }
 

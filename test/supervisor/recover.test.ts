@@ -136,7 +136,7 @@ test.each([
   first.host.left.set(before.runId, {
     ...NO_REMAINS,
     exit: "exit" in left ? anchor.exitFacts() : null,
-    swept: "swept" in left ? { anchorSignal: 9, killed: 1, emptiness: "proven" } : null,
+    swept: "swept" in left ? { anchorSignal: 9, killed: 1, killMode: "pid", emptiness: "proven" } : null,
   });
   const second = successor(first);
   expect(await second.supervisor.recover()).toEqual([]);

@@ -50,7 +50,7 @@ test("an anchor that died is lost, with the leader's status, once the launcher h
     world.host.left.set(run.runId, {
       ...NO_REMAINS,
       leader: { code: 4, signal: null },
-      swept: { anchorSignal: 9, killed: 3, emptiness: "proven" },
+      swept: { anchorSignal: 9, killed: 3, killMode: "pid", emptiness: "proven" },
     });
   }, 50);
   const record = await run.wait();

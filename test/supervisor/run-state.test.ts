@@ -8,7 +8,16 @@ const status = { code: 3, signal: null } as const;
 const survivors = [{ pid: 11, startTime: 2, kind: "unkillable", command: "dd" }];
 const stop = (reason: string) => ({ reason, actor: "test", requestId: reason });
 const ending = (detail: string): Ending => ({
-  exit: { reason: "exit", actor: "", code: 0, signal: null, source: "anchor", detail, errno: null },
+  exit: {
+    reason: "exit",
+    actor: "",
+    code: 0,
+    signal: null,
+    source: "anchor",
+    detail,
+    errno: null,
+    limitHit: null,
+  },
   residue: [],
   residueCount: 0,
   usage: null,

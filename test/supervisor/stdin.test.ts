@@ -217,3 +217,46 @@ test("whatever breaks in between, every byte arrives once and in order", async (
 function pattern(start: number, length: number): Buffer {
   return Buffer.from(Uint8Array.from({ length }, (_, at) => ((start + at) * 31 + ((start + at) >> 8)) & 255));
 }
+
+describe("a writer that counts", () => {
+  const opened = (): { stdin: Stdin; receiver: Receiver; deliver: () => void } => {
+    const receiver = new Receiver(1_000);
+    const stdin = new Stdin("run_1");
+    const link = receiver.connect();
+    stdin.attach(link, receiver.credit);
+    const deliver = (): void => {
+      link.deliver();
+      stdin.credit(receiver.credit);
+    };
+    return { stdin, receiver, deliver };
+  };
+
+  test("may send again what it is not sure of: nothing is taken twice", async () => {
+    const { stdin, receiver, deliver } = opened();
+    const first = stdin.write("abc", 0);
+    const again = stdin.write("abcde", 0);
+    deliver();
+    await Promise.all([first, again, stdin.write("bc", 1)]);
+    expect({ bytes: Buffer.from(receiver.bytes).toString(), accepted: stdin.accepted }).toEqual({
+      bytes: "abcde",
+      accepted: 5,
+    });
+  });
+
+  test("is refused a gap", async () => {
+    const { stdin, receiver, deliver } = opened();
+    await expect(stdin.write("x", 1)).rejects.toMatchObject({ code: "BAD_INPUT" });
+    deliver();
+    expect(receiver.bytes).toEqual([]);
+  });
+
+  test("may repeat after the end, but not add to it", async () => {
+    const { stdin, deliver } = opened();
+    const written = stdin.write("abc", 0);
+    const closed = stdin.close();
+    const repeated = stdin.write("bc", 1);
+    await expect(stdin.write("cd", 2)).rejects.toBeInstanceOf(StdinClosed);
+    deliver();
+    await Promise.all([written, closed, repeated]);
+  });
+});

@@ -94,7 +94,7 @@ describe.concurrent("a tree that resists", () => {
     test(`a run within a run, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await onStage(Seat.take(anybody, tier), async ({ seat, crowd, supervised }) => {
-        const inner = [process.execPath, resolve("dist/cli/main.js"), "run"];
+        const inner = [process.execPath, resolve("dist/cli/main.js"), "run", "--in-process"];
         const argv = [...inner, "--", "sh", scenario, crowd.token];
         await supervised.spawn({ io: "pipe", argv }, { graceMs });
         await until("all of it is there", () => sleepers(crowd).length === 4);

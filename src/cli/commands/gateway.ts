@@ -23,10 +23,21 @@ leave      the runs go on under their anchors; a task is ended there when its
 drain      wait for the tasks to end, then as leave; services are left
 terminate  stop every run, and wait until it is gone
 
+Foreground commands (holdfast run) that are left go on, too, and their callers
+wait for the next gateway: half a minute, then the anchor ends the command.
+They do not start one themselves, as they do when a gateway was killed.
+
 Examples:
   holdfast gateway stop
   holdfast gateway stop --runs drain --wait 10m
 `;
+
+interface RunFlags {
+  readonly json?: true;
+  readonly quiet?: true;
+  readonly listen?: string;
+  readonly logLevel?: string;
+}
 
 export function addGatewayCommand(program: Command, finish: Finish): void {
   const gateway = program
@@ -39,10 +50,13 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .description("Look after the runs of this state directory, in the foreground, until told to stop.")
     .option("--json", "what happens, one JSON object per line, on stdout")
     .option("--quiet", "say nothing; the log has it")
+    .option("--listen <address>", "answer on this loopback address, too: 127.0.0.1:7433")
+    .addOption(new Option("--log-level <level>", "what the log keeps").choices(["info", "warn", "silent"]))
     .addHelpText("after", examples)
-    .action(async ({ json, quiet }: { readonly json?: true; readonly quiet?: true }) => {
+    .action(async ({ json, quiet, listen, logLevel }: RunFlags) => {
       const { runGateway } = await import("../gateway/run.js");
-      finish(await runGateway({ json: json === true, quiet: quiet === true }));
+      const flags = { "gateway.listen": listen, "gateway.log-level": logLevel };
+      finish(await runGateway({ json: json === true, quiet: quiet === true, flags }));
     });
   gateway
     .command("start")
@@ -56,13 +70,19 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
   gateway
     .command("stop")
     .summary("stop it; the runs are left, drained or terminated")
-    .description("Stop the gateway. Its runs stay with their anchors unless told otherwise.")
+    .description(
+      "Stop the gateway. Its runs stay with their anchors unless told otherwise. From then on it starts no run. Told again otherwise, it does as it was told last, but what is being terminated stays so.",
+    )
     .addOption(
       new Option("--runs <policy>", "what becomes of the runs")
         .choices(["leave", "drain", "terminate"])
         .default("leave"),
     )
-    .option("--wait <duration>", "with drain: how long to wait for tasks", optionValue(parseDuration), 60_000)
+    .addOption(
+      new Option("--wait <duration>", "with drain: how long to wait for tasks")
+        .argParser(optionValue(parseDuration))
+        .default(60_000, "1m"),
+    )
     .option("--json", "what was done, as JSON")
     .addHelpText("after", stopExamples)
     .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../duration.js";
-import { collectPairs, optionValue, wholeNumber } from "../option-value.js";
+import { atMost, collectPairs, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 
 const keysExamples = `
@@ -15,13 +15,75 @@ Examples:
   holdfast process send-keys 4k2m --literal "ls -l"
 `;
 
+interface LogFlags {
+  readonly stream: "stdout" | "stderr";
+  readonly lines: number;
+  readonly skip?: number;
+  readonly offset?: number;
+  readonly bytes: number;
+  readonly follow?: true;
+  readonly raw?: true;
+  readonly json?: true;
+}
+
 /** What is done to a run that is there. */
 export function addProcessCommand(program: Command, finish: Finish): void {
   const process = program
     .command("process")
-    .summary("steer a run: poll, write, keys, paste, resize, kill")
-    .description("Steer a run. Needs a gateway that holds it, except to read and to stop.");
+    .summary("what agents do to runs: list, poll, log, write, keys, kill, remove")
+    .description(
+      "Look at runs and steer them. Looking needs no gateway; what acts starts one when none runs.",
+    );
   const run = "its id, or the beginning of it";
+
+  process.commandsGroup("Look:");
+  process
+    .command("list")
+    .summary("runs that go on and runs that have ended, newest first")
+    .description(
+      "What the one who asks may see: runs that go on and runs that have ended, newest first, but for hidden ones. Only reads.",
+    )
+    .option("--all", "hidden ones, too")
+    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--json", "the records as a JSON array")
+    .action(async (flags: { all?: true; limit: number; json?: true }) => {
+      const { listProcesses } = await import("../process/list.js");
+      finish(await listProcesses({ all: flags.all === true, limit: flags.limit, json: flags.json === true }));
+    });
+
+  process
+    .command("log")
+    .summary("a page of its output, by lines or bytes")
+    .description(
+      "A page of one stream's output: the last lines, or from a line or a byte on. Consumes nothing.",
+    )
+    .argument("<run>", run)
+    .addOption(new Option("--stream <name>", "which one").choices(["stdout", "stderr"]).default("stdout"))
+    .option("-n, --lines <n>", "so many lines", atMost(100_000), 200)
+    .option("--skip <n>", "from the oldest line kept, passing over so many", offset)
+    .addOption(new Option("--offset <byte>", "from this byte on").argParser(offset).conflicts("skip"))
+    .option("--bytes <n>", "with --offset: so many bytes", atMost(1_048_576), 65_536)
+    .option("-f, --follow", "go on until the run has ended")
+    .option("--raw", "as it came, escape sequences and all")
+    .option("--json", "text with its offsets, one JSON object per piece")
+    .action(async (wanted: string, flags: LogFlags) => {
+      const { showLogs } = await import("../process/logs.js");
+      const { stream, lines, skip, offset: from, bytes, follow, raw, json } = flags;
+      const page =
+        from === undefined
+          ? { lines, ...(skip === undefined ? {} : { skip }) }
+          : { offset: from, maxBytes: bytes };
+      finish(
+        await showLogs({
+          wanted,
+          streams: [stream],
+          page,
+          follow: follow === true,
+          raw: raw === true,
+          json: json === true,
+        }),
+      );
+    });
 
   process
     .command("poll")
@@ -48,6 +110,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
       );
     });
 
+  process.commandsGroup("Steer:");
   process
     .command("write")
     .summary("bytes for its input")
@@ -55,13 +118,15 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .argument("<run>", run)
     .argument("[text]", "left out: what comes on stdin")
     .option("--close", "no more input after this")
-    .action(async (wanted: string, text: string | undefined, flags: { close?: true }) => {
+    .option("--json", "what was done, as JSON")
+    .action(async (wanted: string, text: string | undefined, flags: { close?: true; json?: true }) => {
       const { writeProcess } = await import("../process/act.js");
       finish(
         await writeProcess(
           wanted,
           flags.close === true && text === undefined ? "" : (text ?? null),
           flags.close === true,
+          flags.json === true,
         ),
       );
     });
@@ -73,10 +138,11 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .argument("<run>", run)
     .argument("<key...>", "names of keys")
     .option("--literal", "the words are text, not names of keys")
+    .option("--json", "what was done, as JSON")
     .addHelpText("after", keysExamples)
-    .action(async (wanted: string, keys: string[], flags: { literal?: true }) => {
+    .action(async (wanted: string, keys: string[], flags: { literal?: true; json?: true }) => {
       const { sendKeys } = await import("../process/act.js");
-      finish(await sendKeys(wanted, keys, flags.literal === true));
+      finish(await sendKeys(wanted, keys, flags.literal === true, flags.json === true));
     });
 
   process
@@ -86,9 +152,10 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .argument("<run>", run)
     .argument("[text]", "left out: what comes on stdin")
     .option("--submit", "press Enter afterwards")
-    .action(async (wanted: string, text: string | undefined, flags: { submit?: true }) => {
+    .option("--json", "what was done, as JSON")
+    .action(async (wanted: string, text: string | undefined, flags: { submit?: true; json?: true }) => {
       const { pasteProcess } = await import("../process/act.js");
-      finish(await pasteProcess(wanted, text ?? null, flags.submit === true));
+      finish(await pasteProcess(wanted, text ?? null, flags.submit === true, flags.json === true));
     });
 
   process
@@ -97,9 +164,10 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .description("Paste text into the run's terminal and press Enter.")
     .argument("<run>", run)
     .argument("<text>", "the line")
-    .action(async (wanted: string, text: string) => {
+    .option("--json", "what was done, as JSON")
+    .action(async (wanted: string, text: string, { json }: { readonly json?: true }) => {
       const { pasteProcess } = await import("../process/act.js");
-      finish(await pasteProcess(wanted, text, true));
+      finish(await pasteProcess(wanted, text, true, json === true));
     });
 
   process
@@ -107,13 +175,15 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .summary("change its terminal's size")
     .description("Change the size of the run's terminal.")
     .argument("<run>", run)
-    .argument("<rows>", "lines", wholeNumber)
-    .argument("<cols>", "columns", wholeNumber)
-    .action(async (wanted: string, rows: number, cols: number) => {
+    .argument("<rows>", "lines", atMost(1_000))
+    .argument("<cols>", "columns", atMost(2_000))
+    .option("--json", "what was done, as JSON")
+    .action(async (wanted: string, rows: number, cols: number, { json }: { readonly json?: true }) => {
       const { resizeProcess } = await import("../process/act.js");
-      finish(await resizeProcess(wanted, rows, cols));
+      finish(await resizeProcess(wanted, rows, cols, json === true));
     });
 
+  process.commandsGroup("Stop and clean up:");
   process
     .command("kill")
     .summary("stop it; answers gone, or who is left")
@@ -135,9 +205,22 @@ export function addProcessCommand(program: Command, finish: Finish): void {
       "Hide a run from lists at once, and stop it if it is running. Its record stays until it is proven empty.",
     )
     .argument("<run>", run)
-    .action(async (wanted: string) => {
+    .option("--json", "what was done, as JSON")
+    .action(async (wanted: string, { json }: { readonly json?: true }) => {
       const { removeProcess } = await import("../process/act.js");
-      finish(await removeProcess(wanted));
+      finish(await removeProcess(wanted, json === true));
+    });
+
+  process
+    .command("clear")
+    .summary("hide every run that has ended")
+    .description(
+      "Hide every ended run of the one who asks: a session's own, or all for the operator. Their records stay.",
+    )
+    .option("--json", "how many, as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
+      const { clearProcesses } = await import("../process/act.js");
+      finish(await clearProcesses(json === true));
     });
 }
 
@@ -161,13 +244,19 @@ export function addPsCommand(program: Command, finish: Finish): void {
     .description(
       "Open runs with their live process trees, CPU time and memory. Only reads; needs no gateway.",
     )
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs, {})
+    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
+    .option("--all", "those that were removed and are not gone yet, too")
     .option("-w, --watch", "again every two seconds")
     .option("--json", "records and processes as JSON; with --watch one line each time")
-    .action(async (flags: { label: Record<string, string>; watch?: true; json?: true }) => {
+    .action(async (flags: { label?: Record<string, string>; all?: true; watch?: true; json?: true }) => {
       const { showProcesses } = await import("../ps/ps.js");
       finish(
-        await showProcesses({ labels: flags.label, watch: flags.watch === true, json: flags.json === true }),
+        await showProcesses({
+          labels: flags.label ?? {},
+          hidden: flags.all === true,
+          watch: flags.watch === true,
+          json: flags.json === true,
+        }),
       );
     });
 }
@@ -192,7 +281,7 @@ export function addLogsCommand(program: Command, finish: Finish): void {
     .description("The last lines of a run's output; with -f, also what comes, until it ends.")
     .argument("<run>", "its id, or the beginning of it")
     .option("-f, --follow", "go on until the run has ended")
-    .option("-n, --lines <n>", "so many lines of each stream", wholeNumber, 200)
+    .option("-n, --lines <n>", "so many lines of each stream", atMost(100_000), 200)
     .addOption(new Option("--stream <name>", "only this one").choices(["stdout", "stderr"]))
     .option("--raw", "as it came, escape sequences and all")
     .option("--json", "pieces with offsets, one JSON object per line")
@@ -206,7 +295,7 @@ export function addLogsCommand(program: Command, finish: Finish): void {
           await showLogs({
             wanted,
             streams: flags.stream === undefined ? ["stdout", "stderr"] : [flags.stream],
-            lines: flags.lines,
+            page: { lines: flags.lines },
             follow: flags.follow === true,
             raw: flags.raw === true,
             json: flags.json === true,

@@ -1,10 +1,15 @@
-import { Option, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import { defaults } from "../../defaults.js";
+import { BadInput, HoldfastError } from "../../errors.js";
 import type { OnEscape } from "../../store/run-record.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { complain } from "../complain.js";
 import { formatDuration, parseDuration } from "../duration.js";
+import { exitCodes } from "../exit-code.js";
+import { firstError } from "../first-error.js";
 import { collectPairs, collectWords, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
+import { limitOf, parseCount } from "../limit-value.js";
 import { formatSize, parseSize } from "../size.js";
 import { currentUmask } from "../umask.js";
 
@@ -21,7 +26,14 @@ interface RunFlags {
   readonly merge?: true;
   readonly onEscape: OnEscape;
   readonly buffer: number;
+  readonly memory?: number;
+  readonly pids?: number;
+  readonly cpus?: number;
   readonly detach?: true;
+  readonly inProcess?: true;
+  readonly service?: true;
+  readonly port?: number;
+  readonly readyTimeout?: number;
   readonly json?: true;
 }
 
@@ -29,20 +41,29 @@ const examples = `
 Exit status: the command's own; otherwise
   128+n  signal n ended it; 130 after Ctrl-C, 141 when nobody reads its output
   120    it succeeded, but left detached processes behind
-  124    it was stopped by a timeout
+  124    it was stopped by a timeout; a service that was not ready in time, too
   125    holdfast itself failed
-  126    it cannot be executed
+  126    it cannot be executed, or a rule or the operator forbids it
   127    it cannot be found
   2      a mistake in holdfast's own options
 
 Ctrl-C once asks the command and everything it started to terminate, twice
 kills them. With --pty, Ctrl-C is a key for the command like any other.
 
+The command runs under the gateway of the state directory, which is started in
+the background when none runs, with this environment, directory and umask. It
+ends when this process is gone. When the gateway is killed or restarted, the
+command goes on, and so do its input and output, byte for byte. --in-process
+needs no gateway: this process supervises the command itself, and a killed one
+takes it along. HOLDFAST_IN_PROCESS=1 in the environment says the same.
+
 Examples:
   holdfast run -- npm test
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
-  holdfast run --detach -- npm run dev
+  holdfast run --service --port 3000 -- npm run dev
+  holdfast run --memory 2G --pids 200 --cpus 1.5 -- npm test
+  holdfast run --in-process -- make
   holdfast run --label ticket=42 --env CI=1 --json -- make check
 `;
 
@@ -77,7 +98,30 @@ export function addRunCommand(program: Command, finish: Finish): void {
       optionValue(parseSize),
       defaults.spoolBytes,
     )
+    .option(
+      "--memory <size>",
+      "kill it when all of its processes together need more: 512M, 2G",
+      optionValue((text) => limitOf("memoryBytes", parseSize(text))),
+    )
+    .option(
+      "--pids <number>",
+      "refuse it more processes and threads at one time",
+      optionValue((text) => limitOf("pids", parseCount(text))),
+    )
+    .option(
+      "--cpus <number>",
+      "slow it down to so many CPUs: 1.5, 0.2",
+      optionValue((text) => limitOf("cpus", parseCount(text))),
+    )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
+    .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
+    .option("--port <number>", "of a service: wait until one of its own processes listens there", tcpPort)
+    .option(
+      "--ready-timeout <duration>",
+      `stop it when none does by then (default: ${formatDuration(defaults.readyTimeoutMs)})`,
+      duration,
+    )
+    .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
     .configureHelp({
@@ -90,21 +134,56 @@ export function addRunCommand(program: Command, finish: Finish): void {
       },
     })
     .addHelpText("after", examples)
-    .action(async (argv: string[], flags: RunFlags) => {
-      const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
-      if (flags.detach === true) {
-        const { runDetached } = await import("../process/detach.js");
-        return finish(await runDetached(input, spawnOptions(flags), flags.json === true));
-      }
-      const { runInForeground } = await import("../foreground/foreground.js");
-      finish(
-        await runInForeground({
-          input,
-          options: spawnOptions(flags),
-          json: flags.json === true,
-        }),
-      );
-    });
+    .action(async (argv: string[], flags: RunFlags) => finish(await start(argv, flags).catch(failed)));
+}
+
+async function start(argv: string[], flags: RunFlags): Promise<number> {
+  const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
+  const misplaced = misplacedOption(flags);
+  if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
+  const options = spawnOptions(flags);
+  const json = flags.json === true;
+  const { checkVariables } = await import("../../supervisor/environment.js");
+  // Before a gateway is started for what it would refuse.
+  checkVariables(flags.env, flags.allowEnv);
+  if (flags.service === true) {
+    const { runService } = await import("../service/run.js");
+    const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
+    return runService({ input, options, port, readyTimeoutMs, json });
+  }
+  if (flags.detach === true) {
+    const { runDetached } = await import("../process/detach.js");
+    return runDetached(input, options, json);
+  }
+  const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
+    import("../foreground/foreground.js"),
+    import("../foreground/wants-in-process.js"),
+  ]);
+  return runInForeground({ inProcess: wantsInProcess(flags.inProcess === true), input, options, json });
+}
+
+/** A denied command is like a file that one has no leave to execute. */
+function failed(error: unknown): number {
+  const code = complain(error);
+  const first = firstError(error);
+  return first instanceof HoldfastError && first.code === "EXEC_DENIED" ? exitCodes.notExecutable : code;
+}
+
+function misplacedOption(flags: RunFlags): string | null {
+  const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
+  if (inProcess === true && (detach === true || service === true))
+    return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
+  if (service !== true && port !== undefined) return "--port is for a service: add --service";
+  if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
+  if (service === true && timeout !== undefined && timeout > 0)
+    return "a service has no --timeout: it runs until it is stopped";
+  return null;
+}
+
+function tcpPort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port, from 1 to 65535.");
+  return port;
 }
 
 /** Commander would take `--no-…` for a switch that turns `--output-timeout` off; this one takes a value. */
@@ -131,9 +210,7 @@ function spawnOptions(flags: RunFlags): SpawnOptions {
     timeoutMs: flags.timeout ?? 0,
     noOutputTimeoutMs: flags.noOutputTimeout ?? 0,
     graceMs: flags.grace,
-    ownerLossMs: defaults.foregroundOwnerLossMs,
-    // Whoever asked for it is gone: nobody would read on.
-    onOrphan: "terminate",
+    limits: { memoryBytes: flags.memory, pids: flags.pids, cpus: flags.cpus },
     merge: flags.merge === true,
     stdout: spool,
     stderr: spool,

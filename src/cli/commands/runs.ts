@@ -37,14 +37,15 @@ Examples:
 export function addRunsCommand(program: Command, finish: Finish): void {
   const runs = program
     .command("runs")
-    .summary("what is running, who owns it, how it ended")
+    .summary("every run on record: list, show, cancel, clean up")
     .description("What is running, who owns it, how it ended.");
 
+  runs.commandsGroup("Look:");
   runs
     .command("list")
     .summary("the runs that are alive, newest first")
     .description("The runs that are alive, newest first.")
-    .option("--all", "those that have ended, too")
+    .option("--all", "those that have ended and those that were hidden, too")
     .addOption(new Option("--state <state>", "only those in this state").choices(states))
     .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
     .option("--limit <n>", "at most this many", wholeNumber, listed)
@@ -54,7 +55,15 @@ export function addRunsCommand(program: Command, finish: Finish): void {
       const { listRuns } = await import("../runs/list.js");
       const wanted =
         state !== undefined ? [state] : all === true ? states : states.filter((each) => each !== "exited");
-      finish(await listRuns({ states: wanted, labels: label ?? {}, limit, json: json === true }));
+      finish(
+        await listRuns({
+          states: wanted,
+          labels: label ?? {},
+          hidden: all === true,
+          limit,
+          json: json === true,
+        }),
+      );
     });
 
   runs
@@ -71,5 +80,6 @@ export function addRunsCommand(program: Command, finish: Finish): void {
       finish(await showRun(run, json === true));
     });
 
+  runs.commandsGroup("Clean up:");
   addRunsOperations(runs, finish);
 }

@@ -4,7 +4,9 @@ import type { Command } from "commander";
 interface Place {
   /** `""` is `holdfast` itself, `"runs list"` a command of a command. */
   readonly path: string;
-  readonly words: readonly { readonly word: string; readonly about: string }[];
+  readonly words: readonly { readonly word: string; readonly about: string; readonly valued?: boolean }[];
+  /** Options after which a value is due: nobody here knows any. */
+  readonly valued: readonly string[];
 }
 
 /** From the program itself, so that no command or option is ever missing. Runs are not completed: that would need a look at the store for each key. */
@@ -23,13 +25,16 @@ export function completionScript(program: Command, shell: "bash" | "zsh" | "fish
 function placesOf(command: Command, path: string): Place[] {
   const words = [
     ...command.commands.map((each) => ({ word: each.name(), about: each.summary() })),
-    ...command.options.flatMap(({ long, description }) =>
-      long === undefined || long === null ? [] : [{ word: long, about: description }],
+    ...command.options.flatMap(({ long, description, required }) =>
+      long === undefined || long === null ? [] : [{ word: long, about: description, valued: required }],
     ),
     { word: "--help", about: "print help" },
   ];
+  const valued = command.options.flatMap(({ long, short, required }) =>
+    required ? [long, short].filter((flag) => flag !== undefined && flag !== null) : [],
+  );
   return [
-    { path, words },
+    { path, words, valued },
     ...command.commands.flatMap((each) =>
       placesOf(each, path === "" ? each.name() : `${path} ${each.name()}`),
     ),
@@ -38,10 +43,11 @@ function placesOf(command: Command, path: string): Place[] {
 
 function bash(places: readonly Place[]): string {
   const cases = places.map(
-    ({ path, words }) => `    "${path}") words="${words.map(({ word }) => word).join(" ")}" ;;`,
+    ({ path, words, valued }) =>
+      `    "${path}") words="${words.map(({ word }) => word).join(" ")}" valued=" ${valued.join(" ")} " ;;`,
   );
   return `_holdfast() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" path="" words="" word at
+  local current="\${COMP_WORDS[COMP_CWORD]}" path="" words="" valued="" word at
   for ((at = 1; at < COMP_CWORD; at++)); do
     word="\${COMP_WORDS[at]}"
     # What comes after -- is the command's own.
@@ -54,6 +60,7 @@ function bash(places: readonly Place[]): string {
   case "\${path//\\// }" in
 ${cases.join("\n")}
   esac
+  [[ $valued == *" \${COMP_WORDS[COMP_CWORD-1]} "* ]] && return
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 }
 complete -o default -F _holdfast holdfast
@@ -67,9 +74,9 @@ function fish(places: readonly Place[]): string {
       parts.length === 0
         ? "__fish_use_subcommand"
         : parts.map((part) => `__fish_seen_subcommand_from ${part}`).join("; and ");
-    return words.map(({ word, about }) =>
+    return words.map(({ word, about, valued }) =>
       word.startsWith("--")
-        ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)} -d ${quoted(about)}`
+        ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)}${valued === true ? " -r" : ""} -d ${quoted(about)}`
         : `complete -c holdfast -n '${condition}' -f -a ${word} -d ${quoted(about)}`,
     );
   });

@@ -1,5 +1,6 @@
 import { sanitizeLine } from "../../output/sanitize.js";
-import { configPath, readConfig } from "../../gateway/config.js";
+import { readConfig } from "../../gateway/config.js";
+import { configPath } from "../../store/config-file.js";
 import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";

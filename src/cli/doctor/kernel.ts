@@ -2,8 +2,10 @@ import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
-import { findAnchor } from "../../anchor/binary.js";
+import { DELEGATION } from "../../anchor/delegation.js";
+import { findAnchor, requireSameRelease } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
+import { lookAtLimits, type LimitPlace } from "../../anchor/look-at-limits.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 const CGROUP2_MAGIC = 0x63677270;
@@ -16,13 +18,14 @@ export async function checkKernel(): Promise<Check[]> {
   const [strength, children, cgroup] = await Promise.all([identities(), childrenFiles(), cgroups()]);
   const level = { ok: "unique", warn: "handle", bad: "number" }[strength.state];
   const tier = `${cgroup.state === "ok" ? "cgroup" : "subreaper"}+launcher+${level}`;
-  return [strength, children, cgroup, ok("tier", `runs started here get ${tier}`)];
+  return [strength, children, cgroup, await runLimits(cgroup), ok("tier", `runs started here get ${tier}`)];
 }
 
 async function identities(): Promise<Check> {
   const name = "anchor";
   const path = findAnchor();
   try {
+    requireSameRelease(path);
     const [self] = await inspect(path, [process.pid], { brief: true });
     if (self?.alive !== true)
       return bad(name, `${path} runs, but does not see this process`, "mount /proc for this pid namespace");
@@ -77,7 +80,7 @@ async function cgroups(): Promise<Check> {
       ),
     ),
   );
-  if (!writable.every(Boolean)) return warn(name, `${here} cannot be written`, remedy());
+  if (!writable.every(Boolean)) return warn(name, `${here} cannot be written`, DELEGATION);
   const kill = await access(join(here, "cgroup.kill")).then(
     () => true,
     () => own === "/" || own === "",
@@ -87,14 +90,39 @@ async function cgroups(): Promise<Check> {
     : warn(name, "the kernel has no cgroup.kill", "Linux 5.14 or newer");
 }
 
+/** Which of --memory, --pids and --cpus a run started here can have. */
+async function runLimits(cgroup: Check): Promise<Check> {
+  const name = "run limits";
+  if (cgroup.state !== "ok")
+    return warn(name, "none is possible: a limit needs a cgroup of the run's own", cgroup.remedy);
+  try {
+    const places = await lookAtLimits(findAnchor());
+    const detail = places.map(limitText).join("; ");
+    const possible = places.every(({ how }) => how === "v2" || how === "v1");
+    return possible ? ok(name, detail) : warn(name, detail, DELEGATION);
+  } catch (error) {
+    return bad(name, error instanceof Error ? error.message : String(error));
+  }
+}
+
+function limitText({ controller, how, where }: LimitPlace): string {
+  switch (how) {
+    case "v2":
+      return `${controller}: by cgroup v2 in ${where}`;
+    case "v1":
+      return `${controller}: by cgroup v1 in ${where}`;
+    case "v2-refused":
+    case "v1-refused":
+      return `${controller}: not possible, ${where} cannot be written`;
+    case null:
+      return `${controller}: not possible, no cgroup here has the controller`;
+  }
+}
+
 async function findRoot(): Promise<string | null> {
   for (const path of ROOTS) {
     const found = await statfs(path).catch(() => null);
     if (found?.type === CGROUP2_MAGIC) return path;
   }
   return null;
-}
-
-function remedy(): string {
-  return "start it in a delegated subtree: systemd-run --user --scope -p Delegate=yes -- holdfast gateway run; in a container, mount /sys/fs/cgroup writable (docker run --cgroupns=private with a delegated cgroup)";
 }

@@ -1,6 +1,7 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import { readFile } from "node:fs/promises";
 import type { StateDirectory } from "../../store/state-directory.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
 import type { Observatory } from "../operator/observer.js";
@@ -25,7 +26,7 @@ async function instances({ host, directory }: Observatory): Promise<Check> {
   const dead = all.filter((each) => !each.alive);
   const launchers = all.filter((each) => each.launched).length;
   const detail = `alive: ${all.length - dead.length}, without a holder of their lock: ${dead.length}, launchers: ${launchers}`;
-  await using store = await openSqliteStoreForReading(directory.storePath).catch(() => null);
+  await using store = await openStoreForReading(directory.storePath).catch(() => null);
   if (store === null) return ok(name, detail);
   const left = (await Promise.all(dead.map(({ instanceId }) => host.runIds(instanceId)))).flat();
   const records = await Promise.all(left.map((runId) => store.getRun(runId)));
@@ -41,8 +42,8 @@ async function instances({ host, directory }: Observatory): Promise<Check> {
 async function anchors({ host, directory }: Observatory): Promise<Check> {
   const name = "runs";
   try {
-    await using store = await openSqliteStoreForReading(directory.storePath);
-    const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+    await using store = await openStoreForReading(directory.storePath);
+    const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
     if (store === null || records.length === 0) return ok(name, "none is open");
     const around = await surroundings(host, "", await store.now());
     const examined = await examine(host, systemClock, around, records);
@@ -66,7 +67,7 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
 export async function checkClock({ storePath }: StateDirectory): Promise<Check> {
   const now = Date.now();
   const name = "clock";
-  await using store = await openSqliteStoreForReading(storePath).catch(() => null);
+  await using store = await openStoreForReading(storePath).catch(() => null);
   const [newest] = (await store?.listRuns({ limit: 1 }).catch(() => [])) ?? [];
   if (newest !== undefined && newest.createdAt > now + 60_000)
     return warn(

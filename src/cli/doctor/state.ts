@@ -1,7 +1,8 @@
 import { stat, statfs } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { checkSqliteStore } from "../../store/sqlite/check.js";
+import { databaseAddress } from "../../store/database-address.js";
+import { checkStore } from "../../store/open.js";
 import { isDamage } from "../../store/sqlite/errors.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 import { formatSize } from "../size.js";
@@ -49,8 +50,12 @@ async function room(home: string): Promise<Check> {
 
 async function store({ storePath }: StateDirectory): Promise<Check> {
   try {
-    const found = await checkSqliteStore(storePath);
-    if (found === null) return ok("store", `${storePath} does not exist yet`);
+    const found = await checkStore(storePath);
+    if (found === null)
+      return ok(
+        "store",
+        (await databaseAddress()) === null ? `${storePath} does not exist yet` : "the database has none yet",
+      );
     const { schema, damage, runs, events, logBytes } = found;
     const detail = `schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
     if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, REPAIR);

@@ -3,12 +3,13 @@ import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
 import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { CommandInput, Problem, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
-import { openSupervisor } from "../../supervisor/open.js";
+import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.js";
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
 import { conclude } from "./conclude.js";
-import { dieOf, Interrupts } from "./interrupts.js";
+import type { ForegroundHost, ForegroundRun } from "./host.js";
+import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
 import { Outlet, type OutletFailed } from "./outlet.js";
 import { passInput } from "./pass-input.js";
 import { passOutput } from "./pass-output.js";
@@ -17,6 +18,8 @@ import { takeTerminal, terminalSize } from "./terminal.js";
 export interface ForegroundRequest {
   readonly input: CommandInput;
   readonly options: SpawnOptions;
+  /** No gateway: this process supervises the command itself. */
+  readonly inProcess: boolean;
   /** The command's output all goes to stderr; stdout gets the record. */
   readonly json: boolean;
 }
@@ -24,14 +27,20 @@ export interface ForegroundRequest {
 /** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
 const survivorsLookMs = 100;
 
-/** `holdfast run`: host a supervisor, run one command, be a good pipe or terminal for it. Returns the exit code. */
+/** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
+const answerMs = 500;
+
+/** Also whoever insists is told what becomes of the run: a reader that reads takes a line in less than this. */
+const lastWordMs = 200;
+
+/** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
   const out = new Outlet(1);
   const err = new Outlet(2);
   const actor = cliActor();
-  const say = (message: string): void => {
+  const say = (message: string, colour: "yellow" | "dim" = "yellow"): void => {
     // A terminal in raw mode does not return the carriage by itself. Whether anybody reads it is not our concern.
-    err.write(`${line(message, "yellow")}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
+    err.write(`${line(message, colour)}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
   };
   using interrupts = new Interrupts(actor, say);
   const said = new Set<string>();
@@ -41,37 +50,68 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     // The first sentence of why: the rest says what does not apply to a run that is already there.
     say(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
   };
-  const supervisor = await openSupervisor({ actor, discardOutput: true, onProblem });
+  // Who insists before there is a run leaves without one: a gateway may be long in answering.
+  const opening = openHost(request, actor, onProblem, (message) => say(message, "dim"));
+  const host = await Promise.race([opening, interrupts.insisted]);
+  if (host === undefined) return interruptCode(interrupts.first ?? "SIGINT");
   let left = false;
   try {
-    const run = await spawn(supervisor, request, out);
+    const run = await Promise.race([
+      spawn(host, request, out),
+      request.inProcess ? interrupts.insisted : unasked(interrupts),
+    ]);
+    if (run === undefined) return interruptCode(interrupts.first ?? "SIGINT");
     interrupts.attach(run);
-    const { record, outletFailure } = await follow(run, supervisor, request, interrupts, out, err);
+    const { record, outletFailure } = await follow(run, host, request, interrupts, say, out, err);
     left = record.state !== "exited";
-    const { survivors } = run;
-    const { code, message } = conclude({ record, survivors, interrupt: interrupts.first, outletFailure });
+    const { state, survivors } = run;
+    const interrupt = interrupts.first;
+    const { code, message } = conclude({ record, state, survivors, interrupt, outletFailure });
     if (message !== null) say(message);
-    if (request.json) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
-    await Promise.race([err.idle(), patience(interrupts)]);
-    return code;
+    const told = request.json ? await tell(record, out, say) : 0;
+    await Promise.race([err.idle(), patience(interrupts).then(() => setTimeout(lastWordMs))]);
+    return code || told;
   } finally {
-    await supervisor.close({ leaveRuns: left, actor });
+    await host.close(left);
     // A normal exit would wait for the write that hangs.
     if ((out.stuck || err.stuck) && interrupts.first !== null) dieOf(interrupts.first);
   }
 }
 
+/** The record for whoever reads our stdout; what it means for the exit code. */
+async function tell(record: RunRecord, out: Outlet, say: (message: string) => void): Promise<number> {
+  try {
+    await out.write(`${JSON.stringify(record)}\n`);
+    return 0;
+  } catch (error) {
+    const { gone, message } = error as OutletFailed;
+    if (!gone) say(`${message}; the record of ${record.runId} is not there`);
+    return gone ? exitCodes.readerGone : exitCodes.failure;
+  }
+}
+
+/** Each way loads only what it needs. */
+async function openHost(
+  { inProcess }: ForegroundRequest,
+  actor: string,
+  onProblem: (problem: Problem) => void,
+  say: (message: string) => void,
+): Promise<ForegroundHost> {
+  if (inProcess) return (await import("./in-process.js")).openInProcess(actor, onProblem);
+  return (await import("./through-gateway.js")).openThroughGateway(say);
+}
+
 async function spawn(
-  supervisor: Supervisor,
+  host: ForegroundHost,
   { input, options, json }: ForegroundRequest,
   out: Outlet,
-): Promise<Run> {
+): Promise<ForegroundRun> {
   const size = input.io === "pty" ? terminalSize() : null;
   try {
-    return await supervisor.spawn(input, { ...options, ...(size === null ? {} : { size }) });
+    return await host.spawn(input, { ...options, ...(size === null ? {} : { size }) });
   } catch (error) {
     if (json && error instanceof SpawnFailed) {
-      const record = await supervisor.getRun(error.runId);
+      const record = await host.getRun(error.runId);
       if (record !== null) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
     }
     throw error;
@@ -80,17 +120,18 @@ async function spawn(
 
 /** Until the run has ended and its output is written, or nobody should wait any longer. */
 async function follow(
-  run: Run,
-  supervisor: Supervisor,
+  run: ForegroundRun,
+  host: ForegroundHost,
   { input, json }: ForegroundRequest,
   interrupts: Interrupts,
+  say: (message: string) => void,
   out: Outlet,
   err: Outlet,
 ): Promise<{ readonly record: RunRecord; readonly outletFailure: OutletFailed | null }> {
   let outletFailure: OutletFailed | null = null;
   const onFailure = (failure: OutletFailed): void => {
     outletFailure ??= failure;
-    void run.cancel({ actor: "cli:output-closed" });
+    run.cancel({ actor: "cli:output-closed" }).catch((error: unknown) => say((error as Error).message));
   };
   using _terminal = input.io === "pty" ? takeTerminal(process.stdin, (size) => run.resize(size)) : null;
   using _input = passInput(run, process.stdin);
@@ -102,27 +143,42 @@ async function follow(
   output.catch(() => {});
   const ended = await Promise.race([
     run.wait(),
+    run.outOfSight,
     interrupts.insisted,
     unkillable(run),
     unrecordable(run, interrupts),
   ]);
-  const record = ended ?? (await supervisor.getRun(run.runId));
+  const record = ended ?? (await host.getRun(run.runId));
   if (record === null) throw new Error(`run ${run.runId} has no record any more`);
   // A slow reader is waited for, but not for the rest of a run that will not end.
-  await Promise.race([output, ended === undefined ? setTimeout(defaults.drainMs) : patience(interrupts)]);
+  await Promise.race([output, ended === undefined ? remainder(run) : patience(interrupts)]);
   return { record, outletFailure };
 }
 
+/**
+ * A gateway may be long in answering: it asks the operator, say. Who interrupts it then does not want the answer any
+ * more, and leaves: the gateway drops a question, and ends a run, whose asker has gone.
+ */
+async function unasked({ requested, insisted }: Interrupts): Promise<undefined> {
+  await requested;
+  await Promise.race([insisted, setTimeout(answerMs)]);
+}
+
 /** Resolves when some processes of a run that is being stopped cannot be killed. */
-async function unkillable(run: Run): Promise<undefined> {
+async function unkillable(run: ForegroundRun): Promise<undefined> {
   while (run.survivors.length === 0) await setTimeout(survivorsLookMs, undefined, { ref: false });
 }
 
 /** Resolves when the run has ended, but its end cannot be recorded, and the user has had enough. */
-async function unrecordable(run: Run, interrupts: Interrupts): Promise<undefined> {
+async function unrecordable(run: ForegroundRun, interrupts: Interrupts): Promise<undefined> {
   await interrupts.requested;
   while (run.state !== "exited") await setTimeout(survivorsLookMs, undefined, { ref: false });
   await setTimeout(defaults.drainMs, undefined, { ref: false });
+}
+
+/** One that is gone has been waited for already. */
+async function remainder(run: ForegroundRun): Promise<void> {
+  if (run.state !== "exited") await setTimeout(defaults.drainMs);
 }
 
 /** Who has interrupted does not want to wait for ever. */

@@ -1,14 +1,15 @@
 import { constants } from "node:os";
-import type { Run } from "../../supervisor/api.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { exitCodes } from "../exit-code.js";
+import type { ForegroundRun } from "./host.js";
 
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export type Interrupt = (typeof signals)[number];
 
 /**
  * Ctrl-C once cancels, twice kills, three times leaves the run to its anchor. TERM and HUP count the same.
- * One that comes before there is a run is owed to it.
+ * One that comes before there is a run is owed to it. A run of which a service was made meanwhile goes on: the first
+ * only leaves it.
  */
 export class Interrupts implements Disposable {
   readonly #actor: string;
@@ -16,7 +17,7 @@ export class Interrupts implements Disposable {
   readonly #listeners = new Map<Interrupt, () => void>();
   readonly #requested = deferred<void>();
   readonly #insisted = deferred<void>();
-  #run: Run | null = null;
+  #run: ForegroundRun | null = null;
   #count = 0;
   #first: Interrupt | null = null;
 
@@ -45,7 +46,7 @@ export class Interrupts implements Disposable {
     return this.#insisted.promise;
   }
 
-  attach(run: Run): void {
+  attach(run: ForegroundRun): void {
     this.#run = run;
     for (let past = 1; past <= this.#count; past += 1) this.#act(past);
   }
@@ -54,6 +55,7 @@ export class Interrupts implements Disposable {
     this.#first ??= signal;
     this.#count += 1;
     this.#requested.resolve();
+    if (this.#run !== null && this.#run.service !== null) return this.#insisted.resolve();
     if (this.#count === 1)
       this.#say(signal === "SIGINT" ? "cancelling… press Ctrl-C again to kill" : "cancelling…");
     if (this.#count === 2) this.#say("killing…");
@@ -61,8 +63,10 @@ export class Interrupts implements Disposable {
   }
 
   #act(count: number): void {
-    if (count > 2) this.#insisted.resolve();
-    else void this.#run?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) });
+    if (count > 2) return this.#insisted.resolve();
+    this.#run
+      ?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) })
+      .catch((error: unknown) => this.#say((error as Error).message));
   }
 
   [Symbol.dispose](): void {

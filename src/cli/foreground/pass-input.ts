@@ -1,12 +1,12 @@
 import type { ReadStream } from "node:tty";
-import type { Run } from "../../supervisor/api.js";
+import type { ForegroundRun } from "./host.js";
 import { watchForeground } from "./terminal.js";
 
 /**
  * Our stdin to the run's, one piece at a time: the next is read when the anchor holds the last.
  * Its end is the run's end of input. A stdin that cannot be read (a directory, say) has ended.
  */
-export function passInput(run: Run, stdin: ReadStream): Disposable {
+export function passInput(run: ForegroundRun, stdin: ReadStream): Disposable {
   let over = false;
   let busy = false;
   let allowed = true;

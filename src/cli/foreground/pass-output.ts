@@ -1,5 +1,5 @@
 import type { StreamName } from "../../anchor/host.js";
-import type { Run } from "../../supervisor/api.js";
+import type { ForegroundRun } from "./host.js";
 import { OutletFailed, type Outlet } from "./outlet.js";
 
 /**
@@ -7,7 +7,7 @@ import { OutletFailed, type Outlet } from "./outlet.js";
  * the rest is taken and dropped, so that the run can end.
  */
 export async function passOutput(
-  run: Run,
+  run: ForegroundRun,
   stream: StreamName,
   outlet: Outlet,
   onFailure: (failure: OutletFailed) => void,

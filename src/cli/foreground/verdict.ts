@@ -1,5 +1,6 @@
 import type { Residue, RunRecord } from "../../store/run-record.js";
 import { formatDuration } from "../duration.js";
+import { formatSize } from "../size.js";
 
 /** Named in the line; the rest is counted. `runs show` has them all. */
 const residueNamed = 3;
@@ -9,9 +10,12 @@ const residueNamed = 3;
  * Who has just pressed Ctrl-C need not be told that the run was cancelled, but what it took.
  */
 export function verdict(record: RunRecord, interrupted: boolean): string | null {
-  const parts = [interrupted ? null : why(record), cleanedUp(record), doubt(record)].filter(
-    (part) => part !== null,
-  );
+  const parts = [
+    interrupted ? null : why(record),
+    overLimit(record),
+    cleanedUp(record),
+    doubt(record),
+  ].filter((part) => part !== null);
   return parts.length === 0 ? null : parts.join("; ");
 }
 
@@ -35,6 +39,22 @@ function why({ exit, deadlines }: RunRecord): string | null {
       return `cancelled${exit.actor === "" ? "" : ` by ${exit.actor}`}`;
     case "lost":
       return `the run was lost: ${exit.detail ?? "nobody saw how it ended"}`;
+  }
+}
+
+/** The leader itself need not be the one it hit. */
+function overLimit({ exit, limits }: RunRecord): string | null {
+  switch (exit?.limitHit ?? null) {
+    case null:
+      return null;
+    case "memory": {
+      const limit = `over its memory limit of ${formatSize(limits.memoryBytes ?? 0)} (--memory)`;
+      return exit?.signal === "SIGKILL"
+        ? `ended by signal SIGKILL: ${limit}`
+        : `a process of it was killed: ${limit}`;
+    }
+    case "pids":
+      return `refused more processes and threads: at its limit of ${limits.pids ?? 0} (--pids)`;
   }
 }
 

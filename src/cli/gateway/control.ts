@@ -2,6 +2,7 @@ import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { reach, startGateway } from "../../gateway/start.js";
 import type { StopPolicy, Stopping } from "../../gateway/stop.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { mustBeOperator, mustBeOutside, tokenFor } from "./connect.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
@@ -10,6 +11,7 @@ import { print } from "../runs/print.js";
 type Status = AnswerOf<"status">;
 
 export async function startInBackground(json: boolean): Promise<number> {
+  mustBeOutside("started");
   const { home } = await openStateDirectory(resolveHome());
   const { status, started } = await startGateway(home);
   if (json) print(`${JSON.stringify({ running: true, started, ...status })}\n`);
@@ -18,6 +20,7 @@ export async function startInBackground(json: boolean): Promise<number> {
 }
 
 export async function stopInBackground(policy: StopPolicy, json: boolean): Promise<number> {
+  mustBeOperator("stop the gateway");
   const down = await stop(policy);
   if (json) print(`${JSON.stringify({ running: false, ...down?.done })}\n`);
   else if (down === null) say("no gateway is running", "dim");
@@ -26,6 +29,8 @@ export async function stopInBackground(policy: StopPolicy, json: boolean): Promi
 }
 
 export async function restartInBackground(json: boolean): Promise<number> {
+  mustBeOperator("restart the gateway");
+  mustBeOutside("restarted");
   const down = await stop({ runs: "leave", waitMs: 0 });
   if (!json)
     if (down === null) say("no gateway was running", "dim");
@@ -45,18 +50,22 @@ async function stop(
   return { instanceId: running.status.instanceId, done };
 }
 
-function doneLine({ ended, terminated, left }: Stopping): string {
+function doneLine({ ended, terminated, left, callers }: Stopping): string {
   const counts = [
     [terminated, "terminated"],
     [ended, "ended by themselves"],
     [left, "left to their anchors"],
   ] as const;
   const parts = counts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
-  return parts.length === 0 ? "it held no runs" : `runs: ${parts.join(", ")}`;
+  if (parts.length === 0) return "it held no runs";
+  const waiting =
+    callers === 0 ? "" : `; ${callers} in the foreground, whose callers wait for the next gateway`;
+  return `runs: ${parts.join(", ")}${waiting}`;
 }
 
 export async function showStatus(json: boolean): Promise<number> {
-  const running = await reach(resolveHome());
+  const home = resolveHome();
+  const running = await reach(home, (await tokenFor(home)) || null);
   if (json)
     print(
       `${JSON.stringify(running === null ? { running: false } : { running: true, ...running.status })}\n`,
@@ -66,9 +75,9 @@ export async function showStatus(json: boolean): Promise<number> {
   return running === null ? exitCodes.notThere : 0;
 }
 
-function line({ instanceId, pid, home, runs, startedAt, version }: Status): string {
+function line({ instanceId, pid, home, runs, startedAt, version, listen }: Status): string {
   const since = formatDuration(Math.max(0, Date.now() - startedAt));
-  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}`;
+  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}`;
 }
 
 /** Until nobody answers any more. */

@@ -1,19 +1,33 @@
 import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
 import { logNews, openLog } from "../../gateway/log.js";
+import { readSettings, type Flags } from "../../gateway/settings.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { mustBeOutside } from "./connect.js";
 import { print } from "../runs/print.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Until told to stop; told twice, at once. */
-export async function runGateway({ json, quiet }: { json: boolean; quiet: boolean }): Promise<number> {
+export async function runGateway({
+  json,
+  quiet,
+  flags,
+}: {
+  readonly json: boolean;
+  readonly quiet: boolean;
+  /** Settings by their keys, over the config file. */
+  readonly flags: Flags;
+}): Promise<number> {
+  mustBeOutside("run");
   const told = stopRequested();
   const { home } = await openStateDirectory(resolveHome());
-  const log = openLog(home);
+  const { config } = await readSettings(flags);
+  const log = openLog(home, config.gateway["log-level"]);
   const show = json ? asJson : quiet ? () => {} : asText;
   const gateway = await openGateway({
     home,
+    config,
     onNews: (news) => {
       logNews(log, news);
       show(news);
@@ -49,7 +63,10 @@ function asText(news: GatewayNews): void {
     case "decision":
       return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
     case "retained":
-      return say(`forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more`, "dim");
+      return say(
+        `forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more, ${news.sessions} closed sessions, ${news.approvals} answered approvals`,
+        "dim",
+      );
     case "problem":
       return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
     case "down":

@@ -5,6 +5,7 @@ import { newRequestId } from "../../supervisor/ids.js";
 import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { findRun } from "./find-run.js";
@@ -12,6 +13,7 @@ import { openObservatory } from "./observer.js";
 
 /** End a run on record although some of its processes cannot be killed. Its anchor knows who they are, and refuses otherwise. */
 export async function abandonRun(wanted: string, yes: boolean, json: boolean): Promise<number> {
+  mustBeOperator("abandon a run");
   await using observatory = await openObservatory();
   const found = observatory === null ? null : await findRun(observatory, wanted);
   if (observatory === null || found === null) throw new RunNotFound(wanted);

@@ -6,6 +6,8 @@ import { stopRun } from "../../supervisor/stop-run.js";
 import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
+import { needGateway, sessionToken } from "../gateway/connect.js";
+import { fullRunId } from "../process/act.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 import { findRun, type FoundRun } from "./find-run.js";
@@ -25,16 +27,45 @@ export type Outcome =
   | { readonly outcome: "survivors"; readonly survivors: readonly Survivor[]; readonly detail: string }
   | { readonly outcome: "no-anchor"; readonly detail: string };
 
+/** A session's word goes to the gateway, which knows what is the session's own. */
+export function cancelRun(request: CancelRequest): Promise<number> {
+  return sessionToken() === null ? cancelDirectly(request) : cancelThroughGateway(request);
+}
+
 /** Stop a run through its anchor: no gateway, no store, no lease is needed. The record catches up. */
-export async function cancelRun({ wanted, graceMs, json }: CancelRequest): Promise<number> {
+async function cancelDirectly({ wanted, graceMs, json }: CancelRequest): Promise<number> {
   await using observatory = await openObservatory();
   const found = observatory === null ? null : await findRun(observatory, wanted);
   if (observatory === null || found === null) throw new RunNotFound(wanted);
   const outcome = await cancelFound(observatory, found, graceMs);
   const late = await whyRecordIsLate(observatory, found);
-  if (json) print(`${JSON.stringify({ runId: found.runId, ...outcome })}\n`);
-  else report(found.runId, outcome);
+  const code = conclude(found.runId, outcome, json);
   if (late !== null) say(late, "dim");
+  return code;
+}
+
+async function cancelThroughGateway({ wanted, graceMs, json }: CancelRequest): Promise<number> {
+  const connection = await needGateway();
+  const runId = await fullRunId(connection, wanted);
+  const body = graceMs === null ? {} : { graceMs };
+  const { outcome, survivors, run } = await connection.client.kill({ params: { runId }, body });
+  switch (outcome) {
+    case "gone":
+      return conclude(runId, { outcome, detail: statusOf(run) }, json);
+    case "ended-before":
+      return conclude(runId, { outcome, detail: `it had ended before: ${statusOf(run)}` }, json);
+    case "survivors":
+      return conclude(runId, { outcome, survivors, detail: "its anchor stays and goes on trying" }, json);
+    case "unknown": {
+      const detail = "no anchor answers for it, and nothing was signalled";
+      return conclude(runId, { outcome: "no-anchor", detail }, json);
+    }
+  }
+}
+
+function conclude(runId: string, outcome: Outcome, json: boolean): number {
+  if (json) print(`${JSON.stringify({ runId, ...outcome })}\n`);
+  else report(runId, outcome);
   return outcome.outcome === "gone" || outcome.outcome === "ended-before" ? 0 : exitCodes.incomplete;
 }
 
@@ -49,15 +80,19 @@ async function whyRecordIsLate({ host }: Observatory, { record, unread }: FoundR
   return owner?.alive === true ? null : "nobody owns it now; the next gateway completes its record";
 }
 
+/** `told` is called when its anchor has been: what it then does may take a while. */
 export async function cancelFound(
   { host }: Observatory,
   { runId, address, record }: FoundRun,
   graceMs: number | null,
+  told: () => void = () => {},
 ): Promise<Outcome> {
   const link = address === null ? null : await host.attach(address, 0);
   if (link !== null && address !== null) {
     const stop = { reason: "manual-cancel", actor: cliActor(), requestId: newRequestId(), graceMs };
-    const stopped = await stopRun(link, stop);
+    const stopping = stopRun(link, stop);
+    told();
+    const stopped = await stopping;
     if (stopped.kind === "ended") {
       const { reason, actor, emptiness, residue } = stopped.exit;
       const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;

@@ -1,7 +1,7 @@
 import { BadInput, RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord } from "../../store/run-record.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openStoreForReading } from "../../store/open.js";
 import { openSupervisor } from "../../supervisor/open.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { NOBODY } from "../../supervisor/reconcile/decide.js";
@@ -10,6 +10,7 @@ import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
@@ -34,10 +35,11 @@ type Result = Outcome | { readonly outcome: "left-alone"; readonly detail: strin
 
 /** Show what is left and why it is ours, ask, end it, and say what became of each. */
 export async function cleanupRuns(request: CleanupRequest): Promise<number> {
+  mustBeOperator("clean up runs");
   mustHaveScope(request);
   await using observatory = await openObservatory();
   await using store =
-    observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
+    observatory === null ? null : await openStoreForReading(observatory.directory.storePath);
   const found = observatory === null || store === null ? [] : await leftovers(observatory, store, request);
   if (request.run !== null && store === null) throw new RunNotFound(request.run);
   if (found.length === 0 || observatory === null) {
@@ -78,7 +80,7 @@ function mustHaveScope({ run, session, agent, labels, allOrphans }: CleanupReque
 
 async function leftovers(
   observatory: Observatory,
-  store: NonNullable<Awaited<ReturnType<typeof openSqliteStoreForReading>>>,
+  store: NonNullable<Awaited<ReturnType<typeof openStoreForReading>>>,
   { run, session, agent, labels, allOrphans }: CleanupRequest,
 ): Promise<readonly Surveyed[]> {
   const runId = run === null ? null : (await findRecord(store, run)).runId;

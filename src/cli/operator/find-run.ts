@@ -1,6 +1,6 @@
 import type { RunAddress } from "../../anchor/host.js";
 import type { RunRecord } from "../../store/run-record.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openStoreForReading } from "../../store/open.js";
 import { pickRun, runPrefix, RUNS_ASKED_FOR } from "../runs/pick-run.js";
 import type { Observatory } from "./observer.js";
 
@@ -42,7 +42,7 @@ async function recordsOf(
   prefix: string,
 ): Promise<{ readonly records: readonly RunRecord[]; readonly unread: Error | null }> {
   try {
-    await using store = await openSqliteStoreForReading(directory.storePath);
+    await using store = await openStoreForReading(directory.storePath);
     return { records: (await store?.findRuns(prefix, RUNS_ASKED_FOR)) ?? [], unread: null };
   } catch (error) {
     return { records: [], unread: error instanceof Error ? error : new Error(String(error)) };

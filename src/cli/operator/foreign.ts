@@ -1,20 +1,23 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import { readFile, readlink } from "node:fs/promises";
 import { inspect } from "../../anchor/inspect.js";
 import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { findAnchor } from "../../anchor/binary.js";
+import { findAnchor } from "../../anchor/find.js";
 import { BadInput } from "../../errors.js";
-import { configPath, readConfig, type ForeignProfile } from "../../gateway/config.js";
+import { readConfig, type ForeignProfile } from "../../gateway/config.js";
+import { configPath } from "../../store/config-file.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { openStoreForReading } from "../../store/open.js";
 import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
 import { openObservatory } from "./observer.js";
-import { findBelonging } from "./who.js";
+import { findBelonging } from "../../supervisor/belonging.js";
 
 interface Carrier {
   readonly process: MarkedProcess;
@@ -38,6 +41,7 @@ export async function cleanupForeign(
   profile: string,
   { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
 ): Promise<number> {
+  mustBeOperator("end processes of other tools");
   const found = await findCarriers(await profilesNamed(profile));
   const carriers = found.filter(({ fate }) => fate.kind === "gone");
   if (!json && carriers.length > 0) print(`${carriers.flatMap(lines).join("\n")}\n`);
@@ -134,8 +138,8 @@ async function belongings(processes: readonly MarkedProcess[]): Promise<Readonly
   await using observatory = await openObservatory();
   if (observatory === null || processes.length === 0) return found;
   const { host, directory } = observatory;
-  await using store = await openSqliteStoreForReading(directory.storePath);
-  const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+  await using store = await openStoreForReading(directory.storePath);
+  const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   for (const live of await host.inspect(processes.map(({ identity }) => identity))) {
     const belonging = await findBelonging(live, records, (paths) => host.inspectBoundaries(paths));
     if (belonging !== null && belonging.role !== "claims")

@@ -1,22 +1,23 @@
+import { unsaidPolicy } from "../../supervisor/unsaid-policy.js";
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { findAnchor } from "../../anchor/binary.js";
+import { findAnchor } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
-import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { readMachineIdentity } from "../../store/machine.js";
-import { openSqliteStore } from "../../store/sqlite/open.js";
+import { openStore } from "../../store/open.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import type { MachineIdentity } from "../../anchor/host.js";
-import type { ImportedFacts } from "../../store/run-record.js";
+import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type ImportedFacts } from "../../store/run-record.js";
 import type { NewRun, Store } from "../../store/store.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { commandHash, displayCommand } from "../../supervisor/redact.js";
 import { NOBODY, type ImportedSight } from "../../supervisor/reconcile/decide.js";
 import { compareImported } from "../../supervisor/reconcile/imported.js";
 import { splitCommand } from "../../supervisor/split-command.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 
 /** As other tools write it: camel or snake case; what is not known here is not read. */
@@ -37,6 +38,7 @@ type Entry = z.output<typeof entry>;
 
 /** Records of another tool's processes. Each is believed only when process, place and command all match. */
 export async function importRuns(file: string, dryRun: boolean, json: boolean): Promise<number> {
+  mustBeOperator("import processes");
   const entries = await readEntries(file);
   const sights = await lookAtAll(entries);
   const ids = dryRun ? entries.map(() => null) : await record(entries);
@@ -127,7 +129,7 @@ function verdict(sight: ImportedSight | undefined): { readonly verified: boolean
 async function record(entries: readonly Entry[]): Promise<readonly string[]> {
   const { home, storePath } = await openStateDirectory(resolveHome());
   const machine = await readMachineIdentity(home);
-  await using store = await openSqliteStore({ path: storePath });
+  await using store = await openStore(storePath, "import");
   const ids: string[] = [];
   const known = await alreadyKnown(store);
   for (const each of entries) {
@@ -146,7 +148,7 @@ async function record(entries: readonly Entry[]): Promise<readonly string[]> {
 
 /** Importing a file twice imports it once. */
 async function alreadyKnown(store: Store): Promise<Map<string, string>> {
-  const open = await store.listRuns({ states: ["starting", "running", "exiting"] });
+  const open = await store.listRuns({ states: OPEN_STATES });
   return new Map(
     open.flatMap(({ runId, imported }) => (imported === null ? [] : [[keyOf(imported), runId] as const])),
   );
@@ -162,11 +164,11 @@ function shown(command: string): string {
 
 /** Kept besides what the other tool had on file: nothing that it did not say. */
 function toRun(each: Entry, machine: MachineIdentity): NewRun {
-  const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   return {
     runId: newRunId(),
     leaseId: "",
     sessionKey: each.sessionKey ?? null,
+    sessionId: null,
     backendId: null,
     agentId: each.agentId ?? null,
     labels: each.labels,
@@ -180,17 +182,11 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
     originInstanceId: "imported",
     ownerInstanceId: NOBODY,
     leaseEpoch: 1,
-    deadlines: { overallMs: null, noOutputMs: null },
-    policy: {
-      graceMs,
-      settleMs,
-      drainMs,
-      killReportMs,
-      ownerLossMs,
-      onEscape: "sweep",
-      onOrphan: "terminate",
-    },
+    deadlines: NO_DEADLINES,
+    policy: unsaidPolicy({ onEscape: "sweep", onOrphan: "terminate" }),
+    limits: NO_LIMITS,
     createdAt: Date.now(),
+    service: null,
     imported: factsOf(each),
   };
 }

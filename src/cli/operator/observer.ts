@@ -1,5 +1,4 @@
-import { findAnchor } from "../../anchor/binary.js";
-import { observeNatively, type NativeObserver } from "../../anchor/native-host.js";
+import type { NativeObserver } from "../../anchor/native-host.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 
@@ -13,7 +12,14 @@ export interface Observatory extends AsyncDisposable {
 export async function openObservatory(): Promise<Observatory | null> {
   const directory = await findStateDirectory(resolveHome());
   if (directory === null) return null;
-  const machine = await observeMachineIdentity(directory.home);
-  const host = observeNatively(directory.home, machine, findAnchor());
+  const host = await observe(directory);
   return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
+}
+
+export async function observe({ home }: StateDirectory): Promise<NativeObserver> {
+  const [{ findAnchor }, { observeNatively }] = await Promise.all([
+    import("../../anchor/find.js"),
+    import("../../anchor/native-host.js"),
+  ]);
+  return observeNatively(home, await observeMachineIdentity(home), findAnchor());
 }

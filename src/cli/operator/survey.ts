@@ -1,5 +1,5 @@
-import type { RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import type { ReadStore } from "../../store/store.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
@@ -25,7 +25,7 @@ export async function survey(
   runId: string | null,
 ): Promise<readonly Surveyed[]> {
   const { host } = observatory;
-  const records = await store.listRuns({ ...filter, states: ["starting", "running", "exiting"] });
+  const records = await store.listRuns({ ...filter, states: OPEN_STATES });
   const wanted = runId === null ? records : records.filter((record) => record.runId === runId);
   const around = await surroundings(host, "", await store.now());
   const examined = await examine(host, systemClock, around, wanted);

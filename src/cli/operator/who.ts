@@ -1,19 +1,13 @@
+import { OPEN_STATES } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
-import { cgroupOf } from "../../supervisor/aftermath.js";
+import { openStoreForReading } from "../../store/open.js";
+import { findBelonging, type Belonging } from "../../supervisor/belonging.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
-
-interface Belonging {
-  readonly record: RunRecord;
-  readonly role: "anchor" | "leader" | "member" | "claims";
-  readonly evidence: readonly string[];
-}
 
 /** Which run a process belongs to, who owns that, and what proves it. */
 export async function who(pid: number, json: boolean): Promise<number> {
@@ -22,8 +16,8 @@ export async function who(pid: number, json: boolean): Promise<number> {
   const { host, directory } = observatory;
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
-  await using store = await openSqliteStoreForReading(directory.storePath);
-  const records = (await store?.listRuns({ states: ["starting", "running", "exiting"] })) ?? [];
+  await using store = await openStoreForReading(directory.storePath);
+  const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter(
     ({ bootId, pidNamespace }) =>
       bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace,
@@ -39,80 +33,6 @@ export async function who(pid: number, json: boolean): Promise<number> {
   if (json) print(`${JSON.stringify({ pid, ...facts(belonging), gateway }, null, 2)}\n`);
   else print(`${describe(live, belonging, gateway).join("\n")}\n`);
   return 0;
-}
-
-/** Identity, ancestry or cgroup prove it. A marker in its environment only claims it: anybody may set one. */
-export async function findBelonging(
-  live: ProcessEvidence,
-  records: readonly RunRecord[],
-  inspectBoundaries: (wanted: readonly { path: string; inode: string }[]) => Promise<readonly string[]>,
-): Promise<Belonging | null> {
-  for (const record of records) {
-    if (isSame(record.anchor, live.identity))
-      return {
-        record,
-        role: "anchor",
-        evidence: [`it is the recorded anchor: ${identityText(live.identity)}`],
-      };
-    if (isSame(record.root, live.identity))
-      return {
-        record,
-        role: "leader",
-        evidence: [
-          `it is the recorded first process: ${identityText(live.identity)}`,
-          ...markerFacts(live, record),
-        ],
-      };
-  }
-  for (const record of records) {
-    const evidence = await membership(live, record, inspectBoundaries);
-    if (evidence.length > 0)
-      return { record, role: "member", evidence: [...evidence, ...markerFacts(live, record)] };
-  }
-  const claimed = records.find(({ runId }) => runId === live.runId);
-  if (claimed === undefined) return null;
-  const evidence = [`HOLDFAST_RUN_ID in its environment says so; neither ancestry nor cgroup does`];
-  return { record: claimed, role: "claims", evidence };
-}
-
-async function membership(
-  live: ProcessEvidence,
-  record: RunRecord,
-  inspectBoundaries: Parameters<typeof findBelonging>[2],
-): Promise<string[]> {
-  const evidence: string[] = [];
-  const cgroup = cgroupOf(record);
-  if (cgroup !== null && live.cgroup !== null && isInside(live.cgroup, cgroup.path)) {
-    const [state] = await inspectBoundaries([cgroup]);
-    if (state === "populated" || state === "empty")
-      evidence.push(`it is in the run's cgroup ${cgroup.path} (inode ${cgroup.inode})`);
-  }
-  const parent = live.ancestors.find((each) => isSame(record.root, each));
-  const anchor = live.ancestors.find((each) => isSame(record.anchor, each));
-  if (parent !== undefined) evidence.push(`it descends from the run's first process ${identityText(parent)}`);
-  else if (anchor !== undefined) evidence.push(`it descends from the run's anchor ${identityText(anchor)}`);
-  return evidence;
-}
-
-function isInside(found: string, recorded: string): boolean {
-  return found === recorded || found.startsWith(`${recorded}/`);
-}
-
-function markerFacts(live: ProcessEvidence, { leaseId }: RunRecord): string[] {
-  return leaseId !== "" && live.leaseId === leaseId ? [`it carries the run's marker ${leaseId}`] : [];
-}
-
-function isSame(recorded: ProcessIdentity | null, live: ProcessIdentity): boolean {
-  return (
-    recorded !== null &&
-    recorded.pid === live.pid &&
-    recorded.startTime === live.startTime &&
-    recorded.uniqueId === live.uniqueId
-  );
-}
-
-function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
-  return `pid ${pid}, start ${startTime}${uniqueId === null ? "" : `, id ${uniqueId}`}`;
 }
 
 function reasonFor(live: ProcessEvidence, runs: number): string {

@@ -1,10 +1,12 @@
 import { readFileSync } from "node:fs";
 import { BadInput, RunNotFound } from "../../errors.js";
+import type { GatewayClient } from "../../gateway/client.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
+import { openLook } from "../gateway/look.js";
 import { pickRun, runPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
@@ -12,12 +14,15 @@ import { statusOf } from "../runs/status.js";
 const WHOLE_ID = /^run_[0-9a-z]{12}$/;
 
 /** A run by the beginning of its id, among those that may be seen. */
-export async function fullRunId({ client }: Connection, wanted: string): Promise<string> {
+export async function fullRunId(
+  { client }: { readonly client: Pick<GatewayClient, "listRuns"> },
+  wanted: string,
+): Promise<string> {
   const prefix = runPrefix(wanted);
   // What is whole is not looked for: the list holds only the newest.
   if (WHOLE_ID.test(prefix)) return prefix;
   if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
-  const { runs } = await client.listRuns({ query: { all: "1", limit: 1_000 } });
+  const { runs } = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } });
   const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
   const picked = pickRun(wanted, found);
   if (picked === null) throw new RunNotFound(wanted);
@@ -33,9 +38,9 @@ export interface PollRequest {
 }
 
 export async function pollProcess({ wanted, waitMs, stdout, stderr, json }: PollRequest): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
-  const news = await connection.client.poll({ params: { runId }, query: { waitMs, stdout, stderr } });
+  await using look = await openLook();
+  const runId = await fullRunId(look, wanted);
+  const news = await look.client.poll({ params: { runId }, query: { waitMs, stdout, stderr } });
   if (json) {
     print(`${JSON.stringify(news)}\n`);
     return 0;
@@ -50,41 +55,72 @@ export async function pollProcess({ wanted, waitMs, stdout, stderr, json }: Poll
   return 0;
 }
 
+interface Steering {
+  readonly runId: string;
+  readonly client: Connection["client"];
+  /** Nothing but with `--json`: then what was done. */
+  readonly done: (what: object) => number;
+}
+
+async function steer(wanted: string, json: boolean): Promise<Steering> {
+  const connection = await needGateway();
+  const runId = await fullRunId(connection, wanted);
+  const done = (what: object): number => {
+    if (json) print(`${JSON.stringify({ runId, ...what })}\n`);
+    return 0;
+  };
+  return { runId, client: connection.client, done };
+}
+
 /** Bytes for its input: words of the command line, or what comes on stdin. */
-export async function writeProcess(wanted: string, text: string | null, close: boolean): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
-  const base64 = (text === null ? readFileSync(0) : Buffer.from(text)).toString("base64");
-  const nothing = base64 === "" && close;
-  await connection.client.write({ params: { runId }, body: nothing ? { close } : { base64, close } });
-  return 0;
+export async function writeProcess(
+  wanted: string,
+  text: string | null,
+  close: boolean,
+  json: boolean,
+): Promise<number> {
+  const { runId, client, done } = await steer(wanted, json);
+  const bytes = text === null ? readFileSync(0) : Buffer.from(text);
+  const body = bytes.length === 0 && close ? { close } : { base64: bytes.toString("base64"), close };
+  await client.write({ params: { runId }, body });
+  return done({ bytes: bytes.length, closed: close });
 }
 
-export async function sendKeys(wanted: string, keys: readonly string[], literal: boolean): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
+export async function sendKeys(
+  wanted: string,
+  keys: readonly string[],
+  literal: boolean,
+  json: boolean,
+): Promise<number> {
+  const { runId, client, done } = await steer(wanted, json);
   const words = literal ? keys.map((word) => `literal:${word}`) : [...keys];
-  await connection.client.sendKeys({ params: { runId }, body: { keys: words } });
-  return 0;
+  await client.sendKeys({ params: { runId }, body: { keys: words } });
+  return done({ keys: words });
 }
 
-export async function pasteProcess(wanted: string, text: string | null, submit: boolean): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
+export async function pasteProcess(
+  wanted: string,
+  text: string | null,
+  submit: boolean,
+  json: boolean,
+): Promise<number> {
+  const { runId, client, done } = await steer(wanted, json);
   const body = { text: text ?? readFileSync(0, "utf8"), submit };
-  const { bracketed } = await connection.client.paste({ params: { runId }, body });
+  const { bracketed } = await client.paste({ params: { runId }, body });
   if (!bracketed && body.text.includes("\n"))
     say("the program has not asked for bracketed paste: each line was entered as if typed", "dim");
-  return 0;
+  return done({ characters: body.text.length, bracketed, submitted: submit });
 }
 
-export async function resizeProcess(wanted: string, rows: number, cols: number): Promise<number> {
-  const connection = await needGateway();
-  await connection.client.resize({
-    params: { runId: await fullRunId(connection, wanted) },
-    body: { rows, cols },
-  });
-  return 0;
+export async function resizeProcess(
+  wanted: string,
+  rows: number,
+  cols: number,
+  json: boolean,
+): Promise<number> {
+  const { runId, client, done } = await steer(wanted, json);
+  await client.resize({ params: { runId }, body: { rows, cols } });
+  return done({ rows, cols });
 }
 
 export async function killProcess(wanted: string, graceMs: number | null, json: boolean): Promise<number> {
@@ -117,18 +153,28 @@ function killLines(runId: string, { outcome, survivors, run }: AnswerOf<"kill">)
   }
 }
 
-export async function removeProcess(wanted: string): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
-  await connection.client.remove({ params: { runId } });
-  print(`${runId} is removed; its record stays until it is proven empty\n`);
+export async function removeProcess(wanted: string, json: boolean): Promise<number> {
+  const { runId, client, done } = await steer(wanted, json);
+  const { stopping } = await client.remove({ params: { runId } });
+  if (!json)
+    print(
+      `${runId} is removed${stopping ? " and being stopped" : ""}; its record stays until it is proven empty\n`,
+    );
+  return done({ removed: true, stopping });
+}
+
+export async function clearProcesses(json: boolean): Promise<number> {
+  const { client } = await needGateway();
+  const { cleared } = await client.clear();
+  if (json) print(`${JSON.stringify({ cleared })}\n`);
+  else print(`${cleared} ended ${cleared === 1 ? "run is" : "runs are"} hidden; --all shows them\n`);
   return 0;
 }
 
 export async function showScreen(wanted: string, json: boolean): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
-  const screen = await connection.client.screen({ params: { runId } });
+  await using look = await openLook();
+  const runId = await fullRunId(look, wanted);
+  const screen = await look.client.screen({ params: { runId } });
   if (json) print(`${JSON.stringify(screen)}\n`);
   else
     print(

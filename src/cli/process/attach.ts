@@ -1,16 +1,14 @@
-import type { IncomingMessage } from "node:http";
-import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
-import { WebSocket } from "ws";
+import type { WebSocket } from "ws";
+import type { StreamName } from "../../anchor/host.js";
 import { BadInput, GatewayUnreachable } from "../../errors.js";
 import { type FromViewer, type ToViewer, unframe } from "../../gateway/attach-frames.js";
-import { GatewayError } from "../../gateway/client.js";
-import type { ErrorAnswer } from "../../gateway/server/error-answer.js";
-import { gatewaySocket } from "../../gateway/server/listen.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { say } from "../complain.js";
 import { exitCode } from "../exit-code.js";
+import { openChannel } from "../gateway/channel.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
+import { Outlet } from "../foreground/outlet.js";
 import { takeTerminal } from "../foreground/terminal.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
@@ -24,9 +22,13 @@ const CALM =
   "\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1004l\u001b[?2004l\u001b[?1l\u001b>\u001b[?25h\u001b[0m";
 const LEAVE_ALTERNATE = "\u001b[?1049l";
 
-/** How a viewing ends: with the run (null: its end is not known), by the detach key, or because the gateway went. */
+/**
+ * How a viewing ends: with the run (null: its end is not known), with whoever reads it, by the detach key, or because
+ * the gateway went.
+ */
 type Ending =
   | { readonly how: "ended"; readonly record: RunRecord | null }
+  | { readonly how: "unread"; readonly failure: unknown }
   | { readonly how: "detached" | "broken" };
 
 /** Be a run's terminal, together with whoever else is. The detach key leaves; the run does not notice. */
@@ -35,20 +37,26 @@ export async function attachTo(wanted: string, readOnly: boolean): Promise<numbe
     throw new BadInput("stdin", "attach needs a terminal for its keys; say --read-only to watch");
   const connection = await needGateway();
   const runId = await fullRunId(connection, wanted);
-  const viewer = view(connection, runId);
+  const { io } = await connection.client.getRun({ params: { runId } });
+  let refuse: (error: Error) => void = () => {};
+  const refused = new Promise<never>((_, reject) => (refuse = reject));
+  const viewer = openChannel(connection, runId, {}, refuse);
   try {
-    const ending = await follow(viewer, runId, readOnly);
+    const ending = await Promise.race([follow(viewer, readOnly, io === "pty"), refused]);
     switch (ending.how) {
       case "detached":
-        await calm(connection, runId);
+        await calm(connection, runId, "\n");
         say(`detached from ${runId}; it goes on`, "dim");
         return 0;
       case "broken":
-        await calm(connection, runId);
+        await calm(connection, runId, "\n");
         throw new GatewayUnreachable(
           `the gateway went away; ${runId} stays with its anchor. Attach again when a gateway runs`,
         );
+      case "unread":
+        throw ending.failure;
       case "ended":
+        await calm(connection, runId);
         if (ending.record === null)
           throw new GatewayUnreachable(`${runId}: its output has ended, how it ended is not known`);
         say(`${runId} has ended: ${statusOf(ending.record)}`, "dim");
@@ -59,51 +67,49 @@ export async function attachTo(wanted: string, readOnly: boolean): Promise<numbe
   }
 }
 
-function view({ home, token }: Connection, runId: string): WebSocket {
-  return new WebSocket(`ws+unix://${gatewaySocket(home)}:/v1/runs/${runId}/attach`, {
-    headers: { authorization: `Bearer ${token}` },
-    perMessageDeflate: false,
-  });
-}
-
-async function follow(viewer: WebSocket, runId: string, readOnly: boolean): Promise<Ending> {
+async function follow(viewer: WebSocket, readOnly: boolean, terminalThere: boolean): Promise<Ending> {
   let input: Disposable | null = null;
+  const outlets = { stdout: new Outlet(1), stderr: new Outlet(2) };
+  let unwritten = 0;
   try {
-    return await new Promise<Ending>((resolve, reject) => {
-      viewer.on("unexpected-response", (_request, response) => {
-        refusal(response).then(reject, reject);
-      });
-      viewer.on("error", (cause) =>
-        reject(new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause })),
-      );
+    const ending = await new Promise<Ending>((resolve) => {
+      const show = async (stream: StreamName, bytes: Uint8Array): Promise<void> => {
+        unwritten += 1;
+        viewer.pause();
+        await outlets[stream].write(bytes);
+        unwritten -= 1;
+        if (unwritten === 0) viewer.resume();
+      };
       viewer.on("close", () => resolve({ how: "broken" }));
       viewer.on("message", (data: Buffer, binary: boolean) => {
         if (binary) {
           const { stream, bytes } = unframe(data);
-          process[stream].write(bytes);
+          if (stream !== "stdin")
+            show(stream, bytes).catch((failure: unknown) => resolve({ how: "unread", failure }));
           return;
         }
         const message = JSON.parse(data.toString("utf8")) as ToViewer;
         switch (message.type) {
           case "attached":
-            if (!readOnly)
-              input = passKeys(viewer, message.size !== null, () => resolve({ how: "detached" }));
+            if (!readOnly) input = passKeys(viewer, terminalThere, () => resolve({ how: "detached" }));
             return;
           case "refused":
             return say(message.message, "yellow");
           case "ended":
             return resolve({ how: "ended", record: message.record });
+          case "accepted":
+          case "unread":
+          case "state":
+            // Told to callers only.
+            return;
         }
       });
     });
+    await Promise.all([outlets.stdout.idle(), outlets.stderr.idle()]);
+    return ending;
   } finally {
     (input as Disposable | null)?.[Symbol.dispose]();
   }
-}
-
-async function refusal(response: IncomingMessage): Promise<Error> {
-  const { error } = JSON.parse(await text(response)) as ErrorAnswer;
-  return new GatewayError(error);
 }
 
 function passKeys(viewer: WebSocket, terminalThere: boolean, detach: () => void): Disposable {
@@ -127,9 +133,9 @@ function passKeys(viewer: WebSocket, terminalThere: boolean, detach: () => void)
   };
 }
 
-/** The program goes on without this terminal: what it had set here is set back. */
-async function calm({ client }: Connection, runId: string): Promise<void> {
+/** The program goes on without this terminal, or had no time to tidy up: what it had set here is set back. */
+async function calm({ client }: Connection, runId: string, end = ""): Promise<void> {
   if (!isatty(1)) return;
   const screen = await client.screen({ params: { runId } }).catch(() => null);
-  print(`${screen?.alternate === true ? LEAVE_ALTERNATE : ""}${CALM}\n`);
+  print(`${screen?.alternate === true ? LEAVE_ALTERNATE : ""}${CALM}${end}`);
 }

@@ -1,49 +1,42 @@
+import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { unmarkedEnvironment } from "../../gateway/start.js";
 import { exitCodes, spawnErrorCode } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
-import { print } from "../runs/print.js";
+import { execBody } from "../gateway/exec-body.js";
+import { printOnce } from "../runs/print.js";
 import { say } from "../complain.js";
 
-/** Hand a command to the gateway, with the environment it would have here, and leave. Prints the run's id. */
+/** Hand a command to the gateway and leave. Prints the run's id. */
 export async function runDetached(
   input: CommandInput,
   options: SpawnOptions,
   json: boolean,
 ): Promise<number> {
   const { client } = await needGateway();
-  const {
-    cwd = process.cwd(),
-    umask,
-    labels = {},
-    env = {},
-    allowEnv = [],
-    graceMs,
-    onEscape,
-    merge = false,
-  } = options;
-  const inherited = options.clearEnv === true ? {} : unmarkedEnvironment();
-  const { run, failure } = await client.exec({
-    body: {
-      ...("argv" in input ? { argv: [...input.argv] } : { command: input.ptyCommand }),
-      pty: input.io === "pty",
-      environment: inherited,
-      env: { ...env },
-      allowEnv: [...allowEnv],
-      cwd,
-      ...(umask === undefined ? {} : { umask }),
-      labels: { ...labels },
-      timeoutMs: options.timeoutMs ?? 0,
-      noOutputTimeoutMs: options.noOutputTimeoutMs ?? 0,
-      ...(graceMs === undefined ? {} : { graceMs }),
-      ...(onEscape === undefined ? {} : { onEscape }),
-      merge,
-      stdin: input.io === "pty" ? "pipe" : "null",
-      background: true,
-      maxChars: 0,
-    },
-  });
-  print(json ? `${JSON.stringify(run)}\n` : `${run.runId}\n`);
+  const answer = await client.exec({ body: handedOver(input, options) });
+  printStarted(answer.run, json);
+  return startedCode(answer);
+}
+
+/** Its id or its record: it goes on, and whoever does not learn its name has lost it. */
+export function printStarted(run: AnswerOf<"exec">["run"], json: boolean, more = ""): void {
+  printOnce(
+    json ? `${JSON.stringify(run)}\n` : `${run.runId}${more}\n`,
+    `${run.runId} was started, but its id could not be written`,
+  );
+}
+
+/** A command for the gateway, to go on in the background. */
+export function handedOver(input: CommandInput, options: SpawnOptions): AskedOf<"exec">["body"] {
+  return {
+    ...execBody(input, options),
+    stdin: input.io === "pty" ? "pipe" : "null",
+    background: true,
+  };
+}
+
+/** Says why it could not be started. 0: it was. */
+export function startedCode({ run, failure }: AnswerOf<"exec">): number {
   if (failure === null) return 0;
   if (run.exit !== null) say(run.exit.detail ?? failure, "red");
   return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;

@@ -3,7 +3,7 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { eventText } from "../runs/event-text.js";
 import { findRecord } from "../runs/find-record.js";
-import { print } from "../runs/print.js";
+import { print, printOn } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
 
 export interface EventsRequest {
@@ -26,9 +26,10 @@ export async function showEvents({ run, after, limit, follow, json }: EventsRequ
   }
   const filter = run === null ? {} : { runId: (await findRecord(store, run)).runId };
   let last = after;
+  const tell = follow ? printOn : print;
   const show = (event: RunEvent): void => {
     last = Math.max(last, event.seq);
-    print(json ? `${JSON.stringify(event)}\n` : `${line(event)}\n`);
+    tell(json ? `${JSON.stringify(event)}\n` : `${line(event)}\n`);
   };
   const newest = await store.listEvents({ ...filter, after, newestFirst: true, limit });
   for (const event of newest.toReversed()) show(event);

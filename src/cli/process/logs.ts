@@ -1,54 +1,66 @@
+import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
 import { GatewayUnreachable } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
-import { needGateway } from "../gateway/connect.js";
-import { print } from "../runs/print.js";
+import { say } from "../complain.js";
+import { openLook } from "../gateway/look.js";
+import { print, printOn } from "../runs/print.js";
 import { fullRunId } from "./act.js";
+
+/** The last lines, lines from one on, or bytes from one on. */
+export type LogPage =
+  | { readonly lines: number; readonly skip?: number }
+  | { readonly offset: number; readonly maxBytes: number };
 
 export interface LogsRequest {
   readonly wanted: string;
   readonly streams: readonly StreamName[];
-  readonly lines: number;
+  readonly page: LogPage;
   readonly follow: boolean;
   readonly raw: boolean;
   readonly json: boolean;
 }
 
-/** The last lines of a run's output, and then, if asked for, what comes. */
-export async function showLogs({ wanted, streams, lines, follow, raw, json }: LogsRequest): Promise<number> {
-  const connection = await needGateway();
-  const { client } = connection;
-  const runId = await fullRunId(connection, wanted);
-  const show = (piece: {
-    readonly stream: StreamName;
-    readonly offset: number;
-    readonly text: string;
-  }): void => {
-    if (piece.text === "") return;
-    print(json ? `${JSON.stringify(piece)}\n` : raw ? piece.text : sanitizeText(piece.text));
-  };
+/** A page of a run's output, and then, if asked for, what comes. */
+export async function showLogs({ wanted, streams, page, follow, raw, json }: LogsRequest): Promise<number> {
+  await using look = await openLook();
+  const { client } = look;
+  const runId = await fullRunId(look, wanted);
+  const tell = follow ? printOn : print;
   const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
-  for (const stream of streams) {
-    const page = await client.log({
-      params: { runId },
-      query: { stream, lines, ...(raw || json ? { raw: "1" } : {}) },
-    });
-    show(page);
-    from[stream] = page.nextOffset;
-  }
-  while (follow) {
-    const { run, output } = await overRestarts(() =>
-      client.poll({ params: { runId }, query: { ...from, waitMs: 30_000, maxChars: 1_000_000 } }),
-    );
-    for (const piece of output) {
-      if (streams.includes(piece.stream)) show(piece);
-      from[piece.stream] = piece.nextOffset;
-    }
-    if (run.state === "exited" && output.every(({ text }) => text === "")) break;
+  /** False: it got no further. */
+  const show = async (stream: StreamName, part: LogPage): Promise<boolean> => {
+    const query = { stream, ...part, ...(raw || json ? { raw: "1" as const } : {}) };
+    const piece = await overRestarts(() => client.log({ params: { runId }, query }));
+    const { text, skipped, nextOffset } = piece;
+    if (json && (text !== "" || skipped > 0)) tell(`${JSON.stringify(piece)}\n`);
+    if (!json && skipped > 0) say(`${skipped} bytes of ${stream} were dropped`, "yellow");
+    if (!json) tell(raw ? text : sanitizeText(text));
+    const further = nextOffset > from[stream];
+    from[stream] = nextOffset;
+    return further;
+  };
+  for (const stream of streams) await show(stream, page);
+  for (let over = !follow; !over;) {
+    const query = { ...from, waitMs: 30_000, maxChars: 0 };
+    const { run, output } = await overRestarts(() => client.poll({ params: { runId }, query }));
+    over = run.state === "exited";
+    let news = false;
+    for (const { stream, nextOffset } of output)
+      if (streams.includes(stream))
+        while (await show(stream, { offset: from[stream], maxBytes: PAGE_BYTES })) news = true;
+      else {
+        news ||= nextOffset > from[stream];
+        from[stream] = nextOffset;
+      }
+    // Half a character is news that cannot be shown: the other half is looked for now and then.
+    if (!news && !over) await setTimeout(LOOK_MS);
   }
   return 0;
 }
 
+/** The most that a page may hold. */
+const PAGE_BYTES = 1_048_576;
 /** A gateway that is restarted is back well within this. */
 const RESTART_MS = 10_000;
 const LOOK_MS = 100;
@@ -62,6 +74,6 @@ async function overRestarts<Answer>(ask: () => Promise<Answer>): Promise<Answer>
       until ??= performance.now() + RESTART_MS;
       if (!(error instanceof GatewayUnreachable) || performance.now() > until) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    await setTimeout(LOOK_MS);
   }
 }

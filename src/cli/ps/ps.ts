@@ -1,21 +1,25 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { ProcessEvidence } from "../../anchor/host.js";
+import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
-import { openSqliteStoreForReading } from "../../store/sqlite/open-for-reading.js";
+import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
+import type { ReadStore } from "../../store/store.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
+import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
+import { print, printOn } from "../runs/print.js";
+import { openStoreForReading } from "../runs/read-store.js";
 import { careOf, statusOf } from "../runs/status.js";
 import { table } from "../runs/table.js";
 import { formatSize } from "../size.js";
 
 export interface PsRequest {
+  /** Left out: every kind. */
+  readonly kind?: RunKind;
   readonly labels: Readonly<Record<string, string>>;
+  readonly hidden: boolean;
   readonly watch: boolean;
   readonly json: boolean;
 }
@@ -24,24 +28,29 @@ export interface PsRequest {
 export interface Shown {
   readonly record: RunRecord;
   readonly care: string | null;
-  readonly processes: ProcessEvidence["descendants"];
+  /** Null: a task, or no port to judge it by. */
+  readonly health: Health | null;
+  /** TCP ports that a service listens on. */
+  readonly ports: readonly number[];
+  readonly processes: LiveProcesses;
 }
 
 const EVERY_MS = 2_000;
 
 /** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
-export async function showProcesses({ labels, watch, json }: PsRequest): Promise<number> {
+export async function showProcesses({ kind, labels, hidden, watch, json }: PsRequest): Promise<number> {
   await using observatory = await openObservatory();
-  await using store =
-    observatory === null ? null : await openSqliteStoreForReading(observatory.directory.storePath);
+  await using store = await openStoreForReading();
+  const tell = watch ? printOn : print;
   for (;;) {
-    const shown = observatory === null || store === null ? [] : await look(observatory, store, labels);
-    if (json) print(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
+    const shown =
+      observatory === null || store === null ? [] : await look(observatory, store, labels, hidden, kind);
+    if (json) tell(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
     else {
       // Home and clear below: what is shown again does not scroll away.
-      if (watch && isatty(1)) print("\x1b[H\x1b[2J");
+      if (watch && isatty(1)) tell("\x1b[H\x1b[2J");
       if (shown.length > 0)
-        print(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+        tell(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
       else say("nothing is running", "dim");
     }
     if (!watch) return 0;
@@ -53,47 +62,58 @@ async function look(
   { host }: Observatory,
   store: ReadStore,
   labels: Readonly<Record<string, string>>,
+  hidden: boolean,
+  kind: RunKind | undefined,
 ): Promise<readonly Shown[]> {
-  const records = await store.listRuns({ states: ["starting", "running", "exiting"], labels });
+  const open = await store.listRuns({
+    states: OPEN_STATES,
+    labels,
+    ...(hidden ? {} : { hidden: false }),
+  });
+  const records = open.filter((record) => kind === undefined || record.kind === kind);
   const now = await store.now();
-  const anchors = records.flatMap(({ anchor, bootId, pidNamespace }) =>
-    anchor !== null && bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace
-      ? [anchor]
-      : [],
-  );
-  const evidence = await host.inspect(anchors);
-  const byPid = new Map(anchors.map((anchor, at) => [anchor.pid, evidence[at]] as const));
+  const ports = records.some(({ service }) => service !== null);
+  const trees = await liveTrees(host, open, { ports });
   return records.map((record) => {
-    const found = record.anchor === null ? undefined : byPid.get(record.anchor.pid);
-    const processes = found?.matches === true ? found.descendants : [];
-    return { record, care: careOf(record, host.machine, now), processes };
+    const processes = trees.get(record.runId) ?? [];
+    const listens = record.service === null ? [] : portsOf(processes);
+    const health = processes.length === 0 ? null : healthOf(record, listens);
+    return { record, care: careOf(record, host.machine, now), health, ports: listens, processes };
   });
 }
 
 export function psLines(shown: readonly Shown[], now: number, width: number | null): string[] {
-  const rows = shown.flatMap(({ record, care, processes }) => [
+  const rows = shown.flatMap(({ record, care, ports, processes }) => [
     [
       record.runId,
-      [statusOf(record), care].filter((word) => word !== null).join(", "),
+      [statusOf(record), processes.length === 0 ? null : healthText(record, ports), care]
+        .filter((word) => word !== null)
+        .join(", "),
       formatDuration(Math.max(0, now - (record.startedAt ?? record.createdAt))),
       formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
       formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
       String(processes.length),
+      "",
       sanitizeLine(record.command),
     ],
-    ...branches(processes, record.anchor?.pid ?? 0),
+    ...branches(processes),
   ]);
   const [head, ...lines] = table(
-    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "COMMAND"], ...rows],
+    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...lines];
 }
 
 /** Its processes, children under their parents. */
-function branches(processes: Shown["processes"], top: number): string[][] {
+function branches(processes: Shown["processes"]): string[][] {
+  const top = 0;
+  const pids = new Set(processes.map(({ identity }) => identity.pid));
   const children = new Map<number, Shown["processes"][number][]>();
-  for (const each of processes) children.set(each.parentPid, [...(children.get(each.parentPid) ?? []), each]);
+  for (const each of processes) {
+    const parent = pids.has(each.parentPid) ? each.parentPid : top;
+    children.set(parent, [...(children.get(parent) ?? []), each]);
+  }
   const lines: string[][] = [];
   const below = (parent: number, indent: string): void => {
     const nodes = children.get(parent) ?? [];
@@ -106,6 +126,7 @@ function branches(processes: Shown["processes"], top: number): string[][] {
         "",
         formatDuration(cpuMs),
         formatSize(rssKb * 1024),
+        "",
         String(identity.pid),
         `${indent}${last ? "└─" : "├─"} ${sanitizeLine(command)}`,
       ]);

@@ -1,10 +1,12 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
-import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
+import type { ProcessIdentity, RunRecord, RunUsage } from "../../store/run-record.js";
 import { formatDuration } from "../duration.js";
+import { limitsText } from "../limit-value.js";
 import type { Palette } from "../palette.js";
 import { formatSize } from "../size.js";
+import { healthText, portsOf } from "./health.js";
 import { eventText } from "./event-text.js";
 import { processTree } from "./process-tree.js";
 import { moodOf, statusOf } from "./status.js";
@@ -29,7 +31,7 @@ export function describeRun(
     lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
   return [
     `${palette.bold(record.runId)}  ${colours[moodOf(record)](statusOf(record))}  ${sanitizeLine(record.command)}`,
-    ...section("run", fields(aboutRun(record, now))),
+    ...section("run", fields(aboutRun(record, look, now))),
     ...section("exit", fields(aboutExit(record))),
     ...section("ownership", fields(aboutOwnership(record, look))),
     ...section("processes", aboutProcesses(record, look)),
@@ -38,12 +40,13 @@ export function describeRun(
   ];
 }
 
-function aboutRun(record: RunRecord, now: number): readonly Field[] {
+function aboutRun(record: RunRecord, look: Look, now: number): readonly Field[] {
   const { startedAt, endedAt, lastOutputAt, deadlines, policy, usage } = record;
   const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
   return [
     ["cwd", record.cwd === "" ? null : record.cwd],
     ["kind", `${record.kind}, ${record.io}`],
+    ["service", serviceText(record, look)],
     ["labels", labels.length === 0 ? null : labels.join(" ")],
     ["session", record.sessionKey],
     ["agent", record.agentId],
@@ -56,12 +59,27 @@ function aboutRun(record: RunRecord, now: number): readonly Field[] {
     ["timeout", deadlines.overallMs === null ? null : formatDuration(deadlines.overallMs)],
     ["no-output timeout", deadlines.noOutputMs === null ? null : formatDuration(deadlines.noOutputMs)],
     ["policy", `grace ${formatDuration(policy.graceMs)}, on escape ${policy.onEscape}`],
+    ["limits", limitsText(record.limits)],
     ["usage", usage === null ? null : usageText(usage)],
   ];
 }
 
-function usageText({ cpuMs, peakKb, processes }: NonNullable<RunRecord["usage"]>): string {
-  return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} at its peak, processes seen: ${processes}`;
+function serviceText(record: RunRecord, { anchor }: Look): string | null {
+  const { service } = record;
+  if (service === null) return null;
+  const parts = [
+    service.port === null ? null : `port ${service.port}`,
+    service.readyAt === null ? null : `first ready ${time(service.readyAt)}`,
+    anchor?.matches === true ? healthText(record, portsOf(anchor.descendants)) : null,
+  ].filter((part) => part !== null);
+  return parts.length === 0 ? null : parts.join("; ");
+}
+
+/** From a cgroup the peak is the whole run's; otherwise one process's. */
+function usageText({ cpuMs, peakKb, processes, peakTasks, source }: RunUsage): string {
+  const whose = source.memory === "cgroup" ? "at its peak" : "in its largest process";
+  const tasks = peakTasks === null ? "" : `, at most ${peakTasks} at one time with threads`;
+  return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} ${whose}, processes seen: ${processes}${tasks}`;
 }
 
 function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
@@ -72,6 +90,7 @@ function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
     ["asked by", exit.actor === "" ? null : exit.actor],
     ["status", status === null ? "not known" : `${status} (from ${exit.source})`],
     ["detail", exit.detail],
+    ["limit hit", exit.limitHit],
     ["emptiness", emptiness],
   ];
 }

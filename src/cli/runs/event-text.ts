@@ -16,9 +16,20 @@ export function eventText(event: RunEvent): string {
       return `${event.data.residue} leftover, ${event.data.survivors} surviving, by ${event.data.mode}`;
     case "escape":
       return event.data.residue.map(({ pid, kind, command }) => `${pid} ${command} (${kind})`).join(", ");
+    case "ready":
+      return `listens on port ${event.data.port}`;
+    case "adopt":
+      return adoptText(event.data);
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
     case "reconcile":
       return `${event.data.action} by ${event.data.by}, epoch ${event.data.epoch}: ${event.data.why}`;
   }
+}
+
+function adoptText({ actor, pid, from, to }: Extract<RunEvent, { type: "adopt" }>["data"]): string {
+  if (to !== null) return `process ${pid ?? "?"} and all below it became service ${to}, by ${actor}`;
+  return from === null
+    ? `it became a service, by ${actor}`
+    : `process ${pid ?? "?"} of ${from} became this service, by ${actor}`;
 }

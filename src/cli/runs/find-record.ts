@@ -1,6 +1,6 @@
 import { RunNotFound } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import type { ReadStore } from "../../store/store.js";
 import { pickRun, runPrefix, RUNS_ASKED_FOR } from "./pick-run.js";
 
 /** By id, or by a beginning that only one run has. */

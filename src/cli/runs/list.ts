@@ -2,7 +2,7 @@ import { isatty } from "node:tty";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord, RunStateName } from "../../store/run-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import type { ReadStore } from "../../store/store.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
@@ -15,14 +15,16 @@ import { table } from "./table.js";
 export interface ListRequest {
   readonly states: readonly RunStateName[];
   readonly labels: Readonly<Record<string, string>>;
+  readonly hidden: boolean;
   readonly limit: number;
   readonly json: boolean;
 }
 
-export async function listRuns({ states, labels, limit, json }: ListRequest): Promise<number> {
+export async function listRuns({ states, labels, hidden, limit, json }: ListRequest): Promise<number> {
   await using store = await openStoreForReading();
   // One more than shown, to know whether that was all.
-  const found = (await store?.listRuns({ states, labels, limit: limit + 1 })) ?? [];
+  const found =
+    (await store?.listRuns({ states, labels, limit: limit + 1, ...(hidden ? {} : { hidden: false }) })) ?? [];
   const shown = found.slice(0, limit);
   if (json) {
     print(`${JSON.stringify(shown, null, 2)}\n`);

@@ -9,6 +9,7 @@ interface Node {
 /** Processes as a tree, one line each, children under their parents. */
 export function processTree(top: ProcessEvidence, rootPid: number | null): string[] {
   const children = new Map<number, Node[]>();
+  const pids = new Set(top.descendants.map(({ identity }) => identity.pid));
   for (const { identity, parentPid, sessionId, command, state } of top.descendants) {
     const marks = [
       identity.pid === rootPid ? "the command" : null,
@@ -17,9 +18,11 @@ export function processTree(top: ProcessEvidence, rootPid: number | null): strin
       stateNames[state] ?? null,
     ].filter((mark) => mark !== null);
     const label = `${sanitizeLine(command)}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
-    const siblings = children.get(parentPid) ?? [];
+    // The parent of an adopted service's first process may be of another run.
+    const parent = pids.has(parentPid) ? parentPid : top.identity.pid;
+    const siblings = children.get(parent) ?? [];
     siblings.push({ pid: identity.pid, label });
-    children.set(parentPid, siblings);
+    children.set(parent, siblings);
   }
   const lines = [`${top.identity.pid} ${sanitizeLine(top.command)}`];
   const below = (parent: number, indent: string): void => {

@@ -1,8 +1,9 @@
-import { openSqliteStoreForReading, type ReadStore } from "../../store/sqlite/open-for-reading.js";
+import * as store from "../../store/open.js";
+import type { ReadStore } from "../../store/store.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
 
-/** The store, for looking only; null when nothing has ever been recorded. */
+/** The store, for looking only; null when nothing has ever been recorded, and then no database is loaded. */
 export async function openStoreForReading(): Promise<ReadStore | null> {
   const directory = await findStateDirectory(resolveHome());
-  return directory === null ? null : openSqliteStoreForReading(directory.storePath);
+  return store.openStoreForReading(directory?.storePath ?? null);
 }

@@ -3,11 +3,12 @@ import type { ProcessEvidence } from "../../anchor/host.js";
 import { inspect } from "../../anchor/inspect.js";
 import { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../store/run-event.js";
-import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/sqlite/open-for-reading.js";
+import { OPEN_STATES, type ProcessIdentity, type RunRecord } from "../../store/run-record.js";
+import type { ReadStore } from "../../store/store.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
 import { findRecord } from "./find-record.js";
+import { membersOf } from "../../anchor/members.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
 
@@ -16,10 +17,17 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   if (store === null) throw new RunNotFound(wanted);
   const record = await findRecord(store, wanted);
   const events = await allEvents(store, record.runId);
-  const look = await lookAt(record);
+  const look = ownOnly(record, await lookAt(record), await store.listRuns({ states: OPEN_STATES }));
   if (json) print(`${JSON.stringify({ ...record, processes: look, events }, null, 2)}\n`);
   else print(`${describeRun(record, look, events, Date.now(), paletteFor(1)).join("\n")}\n`);
   return 0;
+}
+
+/** Without those of other runs that its anchor serves. */
+function ownOnly(record: RunRecord, look: Look, open: readonly RunRecord[]): Look {
+  if (look.anchor === null) return look;
+  const descendants = membersOf(record, open, look.anchor.descendants);
+  return { ...look, anchor: { ...look.anchor, descendants } };
 }
 
 async function allEvents(store: ReadStore, runId: string): Promise<readonly RunEvent[]> {
@@ -44,7 +52,7 @@ async function lookAt(record: RunRecord): Promise<Look> {
   if (!(await isHere(record))) return nobody("it lives on another machine, boot or in another pid namespace");
   const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
   try {
-    const evidence = await inspect(record.anchorPath, wanted);
+    const evidence = await inspect(record.anchorPath, wanted, { ports: record.service !== null });
     const of = (identity: ProcessIdentity | null): ProcessEvidence | null =>
       identity === null ? null : (evidence[wanted.indexOf(identity)] ?? null);
     return { anchor: of(record.anchor), root: of(record.root), why: null };

@@ -1,16 +1,52 @@
-import { configPath, readConfig } from "../../gateway/config.js";
+import { isatty } from "node:tty";
+import { BadInput } from "../../errors.js";
+import { BadConfig } from "../../store/bad-config.js";
+import { configPath } from "../../store/config-file.js";
+import { readSettings, type Setting } from "../../gateway/settings.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
+import { table } from "../runs/table.js";
 
-/** A mistake is a usage error, said by whoever reads the file. */
-export async function checkConfigFile(): Promise<number> {
-  const path = configPath();
-  const { foreign } = await readConfig(path);
-  print(`${path} can be used; foreign profiles: ${foreign.map(({ name }) => name).join(", ") || "none"}\n`);
+/** A mistake is a usage error, said by whoever reads the file; with `--json` each by itself, too. */
+export async function checkConfigFile(json: boolean): Promise<number> {
+  const { path, config, each } = await readSettings().catch((error: unknown) => {
+    if (json && error instanceof BadInput) printProblems(error);
+    throw error;
+  });
+  const said = each.filter(({ from }) => from !== "default").map(({ key }) => key);
+  if (json) print(`${JSON.stringify({ path, usable: true, set: said })}\n`);
+  else {
+    const profiles = config.foreign.map(({ name }) => name).join(", ") || "none";
+    print(`${path} can be used; it sets ${said.join(", ") || "nothing"}; foreign profiles: ${profiles}\n`);
+  }
   return 0;
 }
 
-export async function showConfigFile(): Promise<number> {
-  const path = configPath();
-  print(`${JSON.stringify({ path, ...(await readConfig(path)) }, null, 2)}\n`);
+function printProblems(error: BadInput): void {
+  const problems =
+    error instanceof BadConfig ? error.problems : [{ line: null, key: "", message: error.message }];
+  print(`${JSON.stringify({ path: configPath(), usable: false, problems })}\n`);
+}
+
+export async function showConfigFile(json: boolean): Promise<number> {
+  const { path, config, each } = await readSettings();
+  if (json) print(`${JSON.stringify({ path, ...config, settings: each }, null, 2)}\n`);
+  else {
+    const [head, ...lines] = table(
+      [["SETTING", "FROM", "VALUE"], ...each.map(row)],
+      isatty(1) ? process.stdout.columns : null,
+    );
+    print(`${[path, paletteFor(1).bold(head ?? ""), ...lines].map((line) => line.trimEnd()).join("\n")}\n`);
+  }
   return 0;
+}
+
+function row({ key, value, from, variable }: Setting): string[] {
+  const source = from === "environment" ? (variable ?? from) : from;
+  return [
+    key,
+    source,
+    sanitizeLine(typeof value === "string" ? value : value === null ? "-" : JSON.stringify(value)),
+  ];
 }

@@ -1,26 +1,30 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { BadInput } from "../../errors.js";
+import { MAIN } from "../../gateway/start.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { print } from "../runs/print.js";
 import { systemdUnit } from "./unit.js";
 
-const MAIN = fileURLToPath(new URL("../main.js", import.meta.url));
-
 /** Write the unit that keeps a gateway running, or only show it. Nothing is started: that is the user's word. */
-export async function installService(onlyPrint: boolean): Promise<number> {
+export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {
   if (process.platform !== "linux")
     throw new BadInput("platform", `there is no service for ${process.platform} yet; nothing was written`);
   const unit = systemdUnit({ node: process.execPath, main: MAIN, home: resolveHome() });
+  const path = unitPath(process.env);
+  const told = (written: boolean): void => print(`${JSON.stringify({ path, written, unit })}\n`);
   if (onlyPrint) {
-    print(unit);
+    if (json) told(false);
+    else print(unit);
     return 0;
   }
-  const path = unitPath(process.env);
   await mkdir(dirname(path), { recursive: true });
   await writeFile(path, unit, { mode: 0o644 });
+  if (json) {
+    told(true);
+    return 0;
+  }
   print(`wrote ${path}\n`);
   say("start it: systemctl --user daemon-reload && systemctl --user enable --now holdfast", "dim");
   say("a user's services end with the last login unless lingering is on: loginctl enable-linger", "dim");

@@ -6,8 +6,9 @@ export interface UnitFacts {
 }
 
 /**
- * `Delegate` gives each run a cgroup of its own; `KillMode=process` and `OOMPolicy=continue` leave the runs to their
- * anchors when the gateway is stopped, restarted, or killed for want of memory.
+ * `Delegate` gives each run a cgroup of its own, and `DelegateSubgroup` keeps processes out of the unit's own, so that it
+ * can hand out controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue` leave
+ * the runs to their anchors when the gateway is stopped, restarted, or killed for want of memory.
  */
 export function systemdUnit({ node, main, home }: UnitFacts): string {
   return `[Unit]
@@ -22,6 +23,7 @@ Environment=${quoted(`HOLDFAST_HOME=${home}`)}
 Restart=on-failure
 RestartSec=1
 Delegate=yes
+DelegateSubgroup=holdfast-gateway
 KillMode=process
 OOMPolicy=continue
 TimeoutStopSec=30

@@ -1,8 +1,21 @@
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
-import { heartbeat, kill, log, paste, poll, remove, resize, screen, sendKeys, write } from "./process.js";
+import {
+  clear,
+  heartbeat,
+  kill,
+  log,
+  paste,
+  poll,
+  remove,
+  resize,
+  screen,
+  sendKeys,
+  write,
+} from "./process.js";
 import type { Asked, Answered, Heard } from "./route.js";
 import { getRun, listRuns } from "./runs.js";
+import { adoptProcess, adoptRun, ready } from "./services.js";
 import { closeSession, decideApproval, listApprovals, listSessions, openSession } from "./sessions.js";
 
 /** Everything that can be asked of a gateway, by the verb that the client, the server and the command line all use. */
@@ -23,6 +36,10 @@ export const contract = {
   heartbeat,
   kill,
   remove,
+  clear,
+  ready,
+  adoptRun,
+  adoptProcess,
   openSession,
   listSessions,
   closeSession,

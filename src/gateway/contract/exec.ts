@@ -1,8 +1,11 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
+import { isRunId } from "../../supervisor/ids.js";
 import { nothing, outputPiece } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
+import { port, readiness, readyTimeoutMs } from "./services.js";
 
 const words = z.record(z.string(), z.string());
 const variables = z.record(
@@ -14,12 +17,12 @@ const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096
 /** What to run and how. Exactly one of `argv` and `command`. */
 export const execBody = z
   .strictObject({
-    argv: z.array(z.string()).min(1).max(65_536).optional(),
+    argv: z.array(z.string()).min(1).max(1_000_000).optional(),
     /** Verbatim to `shell -c`, on a PTY. */
     command: z.string().min(1).max(131_072).optional(),
     shell: bounded("is empty").optional(),
     pty: z.boolean().default(false),
-    /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. */
+    /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
     ptyFallback: z.boolean().default(false),
     /** The whole environment; left out: the gateway's. */
     environment: variables.optional(),
@@ -32,26 +35,57 @@ export const execBody = z
     sessionKey: bounded("is empty").optional(),
     agentId: bounded("is empty").optional(),
     kind: z.enum(["task", "service"]).default("task"),
+    /** Of a service: unless in the background, wait until one of its own processes listens there; stop it if none does. */
+    port: port.optional(),
+    readyTimeoutMs,
     onEscape: z.enum(["fail", "sweep"]).optional(),
-    timeoutMs: z.number().min(0).default(defaults.execTimeoutMs),
-    noOutputTimeoutMs: z.number().min(0).default(0),
-    graceMs: z.number().min(0).max(600_000).optional(),
+    /** Left out, this and the next: what the gateway is configured with. */
+    timeoutMs: z.number().min(0).optional(),
+    noOutputTimeoutMs: z.number().min(0).optional(),
+    graceMs: z.number().min(0).max(86_400_000).optional(),
+    /** What it may use at most; one that cannot be set here fails the run, as `limit-unavailable`. */
+    limits: z
+      .strictObject({
+        memoryBytes: z.number().nullable(),
+        pids: z.number().nullable(),
+        cpus: z.number().nullable(),
+      })
+      .partial()
+      .optional(),
     merge: z.boolean().default(false),
     stdin: z.enum(["pipe", "null"]).default("null"),
     /** All of the input, at once. */
     input: z.string().max(1_048_576).optional(),
     rows: z.int().min(1).max(1_000).optional(),
     cols: z.int().min(1).max(2_000).optional(),
+    /**
+     * It belongs to the caller, who attaches as such at once: its output waits for the caller, this many bytes of each
+     * stream, its input is the caller's alone, and it is cancelled when the caller is gone. Returns at once.
+     */
+    foreground: z.strictObject({ bufferBytes: z.int().min(1).max(Number.MAX_SAFE_INTEGER) }).optional(),
+    /** Chosen by the caller, who can then ask what became of a request whose answer was lost. */
+    runId: z
+      .string()
+      .refine((text) => isRunId(text), "cannot be the id of a run")
+      .optional(),
     /** Return at once; the run goes on. */
     background: z.boolean().default(false),
     /** Wait this long for the end, then return; the run goes on. */
-    yieldMs: z.number().min(10).max(120_000).default(defaults.execYieldMs),
+    yieldMs: z.number().min(10).max(120_000).optional(),
     /** Of each stream, the newest so many characters. */
     maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
   })
   .refine(({ argv, command }) => (argv === undefined) !== (command === undefined), {
     message: "say what to run: argv, or command (for a shell, on a PTY), not both",
     path: ["argv"],
+  })
+  .refine(({ foreground, input }) => foreground === undefined || input === undefined, {
+    message: "a foreground run's input is its caller's alone: send it when attached",
+    path: ["input"],
+  })
+  .refine(({ runId, ptyFallback }) => runId === undefined || !ptyFallback, {
+    message: "what is run instead is another run, with an id of its own: say runId or ptyFallback, not both",
+    path: ["ptyFallback"],
   });
 
 /** Why a run that has ended did not succeed; null: it did, or it goes on. */
@@ -60,6 +94,7 @@ export const failureKind = z
     "not-found",
     "not-executable",
     "spawn-error",
+    "limit-unavailable",
     "overall-timeout",
     "no-output-timeout",
     "signal",
@@ -71,8 +106,7 @@ export const failureKind = z
   .nullable();
 
 export const exec = route({
-  method: "POST",
-  path: "/v1/exec",
+  ...addresses.exec,
   summary: "Run a command; wait for its end, or for a while",
   audience: "session",
   params: nothing,
@@ -86,5 +120,7 @@ export const exec = route({
     output: z.array(outputPiece),
     /** A PTY was asked for and could not be had. */
     ptyFellBack: z.boolean(),
+    /** Null: not waited for. */
+    readiness: readiness.nullable(),
   }),
 });

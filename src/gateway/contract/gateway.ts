@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { count, flag, nothing } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 
 export const status = route({
-  method: "GET",
-  path: "/v1/gateway",
+  ...addresses.status,
   summary: "How the gateway is",
   audience: "session",
   params: nothing,
@@ -20,12 +20,13 @@ export const status = route({
     ready: z.boolean(),
     runs: z.int(),
     tier: z.string().nullable(),
+    /** The TCP address it answers on besides its socket; null: none. */
+    listen: z.string().nullable(),
   }),
 });
 
 export const stop = route({
-  method: "POST",
-  path: "/v1/gateway/stop",
+  ...addresses.stop,
   summary: "Stop the gateway",
   audience: "operator",
   params: nothing,
@@ -35,13 +36,12 @@ export const stop = route({
     runs: z.enum(["leave", "drain", "terminate"]).default("leave"),
     waitMs: z.number().min(0).max(86_400_000).default(60_000),
   }),
-  answer: z.object({ left: z.int(), ended: z.int(), terminated: z.int() }),
+  answer: z.object({ left: z.int(), ended: z.int(), terminated: z.int(), callers: z.int() }),
 });
 
 /** Not followed: one page. Followed: the same objects, one per line, until the caller leaves. */
 export const events = route({
-  method: "GET",
-  path: "/v1/events",
+  ...addresses.events,
   summary: "What happened, in order; replayable by sequence number",
   audience: "session",
   params: nothing,

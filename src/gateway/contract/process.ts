@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { count, flag, nothing, outputPiece, runParams, stream, survivor } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
 /** News of a run: what it wrote since, whether it waits, how it ended. Waits for some, up to 30 s; consumes nothing. */
 export const poll = route({
-  method: "GET",
-  path: "/v1/runs/{runId}/poll",
+  ...addresses.poll,
   summary: "Wait for news of a run",
   audience: "session",
   params: runParams,
@@ -28,8 +28,7 @@ export const poll = route({
 });
 
 export const log = route({
-  method: "GET",
-  path: "/v1/runs/{runId}/log",
+  ...addresses.log,
   summary: "A page of a run's output",
   audience: "session",
   params: runParams,
@@ -38,7 +37,9 @@ export const log = route({
     /** In bytes; left out: by lines. */
     offset: count.optional(),
     maxBytes: z.coerce.number().int().min(1).max(1_048_576).default(65_536),
-    /** The newest so many lines. */
+    /** Lines to pass over, from the oldest kept; left out: the newest. */
+    skip: count.optional(),
+    /** So many lines. */
     lines: z.coerce.number().int().min(1).max(100_000).default(200),
     raw: flag.optional(),
   }),
@@ -47,8 +48,7 @@ export const log = route({
 });
 
 export const write = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/write",
+  ...addresses.write,
   summary: "Bytes for a run's input",
   audience: "session",
   params: runParams,
@@ -68,8 +68,7 @@ export const write = route({
 });
 
 export const sendKeys = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/keys",
+  ...addresses.sendKeys,
   summary: "Press keys in a run's terminal",
   audience: "session",
   params: runParams,
@@ -79,8 +78,7 @@ export const sendKeys = route({
 });
 
 export const paste = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/paste",
+  ...addresses.paste,
   summary: "Paste text, bracketed when the program asked for it",
   audience: "session",
   params: runParams,
@@ -94,8 +92,7 @@ export const paste = route({
 });
 
 export const resize = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/resize",
+  ...addresses.resize,
   summary: "Change a run's terminal size",
   audience: "session",
   params: runParams,
@@ -105,8 +102,7 @@ export const resize = route({
 });
 
 export const screen = route({
-  method: "GET",
-  path: "/v1/runs/{runId}/screen",
+  ...addresses.screen,
   summary: "What a PTY program shows now",
   audience: "session",
   params: runParams,
@@ -122,15 +118,20 @@ export const screen = route({
 });
 
 export const kill = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/kill",
+  ...addresses.kill,
   summary: "Stop a run; answers when it is gone, or with who is left",
   audience: "session",
   params: runParams,
   query: nothing,
   body: z.strictObject({
     graceMs: z.number().min(0).max(600_000).optional(),
-    reason: z.string().max(200).optional(),
+    /** Recorded with who asked. */
+    reason: z
+      .string()
+      .min(1)
+      .max(200)
+      .refine((text) => !text.includes("\0"), "must be text without NUL")
+      .optional(),
   }),
   answer: z.object({
     outcome: z.enum(["gone", "ended-before", "survivors", "unknown"]),
@@ -140,8 +141,7 @@ export const kill = route({
 });
 
 export const heartbeat = route({
-  method: "POST",
-  path: "/v1/runs/{runId}/heartbeat",
+  ...addresses.heartbeat,
   summary: "Vouch that a silent run is making progress",
   audience: "session",
   params: runParams,
@@ -151,12 +151,22 @@ export const heartbeat = route({
 });
 
 export const remove = route({
-  method: "DELETE",
-  path: "/v1/runs/{runId}",
+  ...addresses.remove,
   summary: "Hide a run; stop it if it is running",
   audience: "session",
   params: runParams,
   query: nothing,
   body: nothing,
-  answer: nothing,
+  /** Its record stays; while it is being stopped it is open, and hidden. */
+  answer: z.object({ runId: z.string(), stopping: z.boolean() }),
+});
+
+export const clear = route({
+  ...addresses.clear,
+  summary: "Hide every ended run of the one who asks",
+  audience: "session",
+  params: nothing,
+  query: nothing,
+  body: z.strictObject({}),
+  answer: z.object({ cleared: z.int() }),
 });

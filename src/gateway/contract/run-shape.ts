@@ -14,11 +14,14 @@ const residue = z.object({
   command: z.string(),
 });
 
+const usageSource = z.enum(["cgroup", "reaped"]);
+
 /** A run's record, field by field as it is stored. */
 export const runShape: z.ZodType<RunRecord> = z.object({
   runId: z.string(),
   leaseId: z.string(),
   sessionKey: z.string().nullable(),
+  sessionId: z.string().nullable(),
   backendId: z.string().nullable(),
   agentId: z.string().nullable(),
   labels: z.record(z.string(), z.string()),
@@ -56,6 +59,12 @@ export const runShape: z.ZodType<RunRecord> = z.object({
     ownerLossMs: z.number(),
     onEscape: z.enum(["fail", "sweep"]),
     onOrphan: z.enum(["adopt", "terminate"]),
+    callerBound: z.boolean(),
+  }),
+  limits: z.object({
+    memoryBytes: z.number().nullable(),
+    pids: z.int().nullable(),
+    cpus: z.number().nullable(),
   }),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
@@ -71,12 +80,22 @@ export const runShape: z.ZodType<RunRecord> = z.object({
       source: z.enum(["anchor", "exit-file", "leader-file", "none"]),
       detail: z.string().nullable(),
       errno: z.int().nullable(),
+      limitHit: z.enum(["memory", "pids"]).nullable(),
     })
     .nullable(),
   residue: z.array(residue),
   residueCount: z.int(),
-  usage: z.object({ cpuMs: z.number(), peakKb: z.number(), processes: z.int() }).nullable(),
+  usage: z
+    .object({
+      cpuMs: z.number(),
+      peakKb: z.number(),
+      processes: z.int(),
+      peakTasks: z.int().nullable(),
+      source: z.object({ cpu: usageSource, memory: usageSource }),
+    })
+    .nullable(),
   emptiness: z.enum(["proven", "unproven"]).nullable(),
+  service: z.object({ port: z.int().nullable(), readyAt: z.number().nullable() }).nullable(),
   imported: z
     .object({
       pid: z.int(),
@@ -85,4 +104,5 @@ export const runShape: z.ZodType<RunRecord> = z.object({
       startTime: z.int().nullable(),
     })
     .nullable(),
+  hiddenAt: z.number().nullable(),
 });

@@ -1,16 +1,19 @@
 import { z } from "zod";
 import { flag, nothing, runParams } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
 export const listRuns = route({
-  method: "GET",
-  path: "/v1/runs",
+  ...addresses.listRuns,
   summary: "Runs, newest first",
   audience: "session",
   params: nothing,
   query: z.strictObject({
+    /** Those that have ended, too. */
     all: flag.optional(),
+    /** Those that were removed or cleared, too. */
+    hidden: flag.optional(),
     session: z.string().optional(),
     agent: z.string().optional(),
     /** `key=value`; several are separated by commas. */
@@ -22,8 +25,7 @@ export const listRuns = route({
 });
 
 export const getRun = route({
-  method: "GET",
-  path: "/v1/runs/{runId}",
+  ...addresses.getRun,
   summary: "One run's record",
   audience: "session",
   params: runParams,

@@ -3,6 +3,7 @@ import { execRulesSchema } from "../../sessions/exec-rule-schema.js";
 import type { Approval } from "../../store/approval-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import { flag, nothing } from "./common.js";
+import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 
 const key = z.string().min(1).max(200);
@@ -14,8 +15,7 @@ const approvalShape = z
   .meta({ type: "object", description: "a question to the operator" });
 
 export const openSession = route({
-  method: "POST",
-  path: "/v1/sessions",
+  ...addresses.openSession,
   summary: "Open a session, or find the open one of that key; with a token that acts for it",
   audience: "operator",
   params: nothing,
@@ -35,8 +35,7 @@ export const openSession = route({
 });
 
 export const listSessions = route({
-  method: "GET",
-  path: "/v1/sessions",
+  ...addresses.listSessions,
   summary: "Sessions that may be seen, newest first",
   audience: "session",
   params: nothing,
@@ -49,8 +48,7 @@ export const listSessions = route({
 });
 
 export const closeSession = route({
-  method: "DELETE",
-  path: "/v1/sessions/{id}",
+  ...addresses.closeSession,
   summary: "Close a session: its tokens are dead from here on",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
@@ -60,19 +58,18 @@ export const closeSession = route({
 });
 
 export const listApprovals = route({
-  method: "GET",
-  path: "/v1/approvals",
-  summary: "Questions that wait for an answer",
+  ...addresses.listApprovals,
+  summary:
+    "Questions that wait for an answer; followed: these, then each question and each end of one, a line each",
   audience: "operator",
   params: nothing,
-  query: nothing,
+  query: z.strictObject({ follow: flag.optional() }),
   body: nothing,
   answer: z.object({ approvals: z.array(approvalShape) }),
 });
 
 export const decideApproval = route({
-  method: "POST",
-  path: "/v1/approvals/{id}",
+  ...addresses.decideApproval,
   summary: "Answer a question",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),

@@ -1,29 +1,48 @@
 import { constants } from "node:os";
 import type { StreamName } from "../../anchor/host.js";
-import { SpawnFailed } from "../../errors.js";
+import { defaults } from "../../defaults.js";
+import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { Config } from "../config.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
+import type { Callers } from "../callers.js";
+import type { ExecIdentity } from "./handlers.js";
+import { readyOrStopped } from "./ready.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
+/** For what a caller leaves unsaid. */
+export type ExecDefaults = Config["defaults"];
 type Failure = AnswerOf<"exec">["failure"];
 
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
 export async function execFor(
   supervisor: Supervisor,
+  callers: Callers,
   body: ExecBody,
   asking: Asking,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+  identity: ExecIdentity,
+  unsaid: ExecDefaults,
 ): Promise<AnswerOf<"exec">> {
-  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity);
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid);
   if (run === null) {
+    // To whoever is at a terminal it is an error, with the step that failed.
+    if (body.foreground !== undefined) throw failed;
     const record = await mustHave(supervisor, failed.runId);
-    return { run: record, running: false, failure: failureOf(record), output: [], ptyFellBack };
+    const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
+    return { run: record, running: false, failure, output: [], ptyFellBack, readiness: null };
   }
   if (body.input !== undefined) feed(run, body.input);
-  const record = body.background ? null : await endOrYield(run, body.yieldMs, asking);
+  if (body.foreground !== undefined) {
+    callers.expect(run.runId, asking.gone);
+    const begun = await mustHave(supervisor, run.runId);
+    return { run: begun, running: true, failure: null, output: [], ptyFellBack, readiness: null };
+  }
+  const waits = !body.background && body.port !== undefined;
+  const readiness = waits ? await readyOrStopped(supervisor, run.runId, body.readyTimeoutMs, asking) : null;
+  const record = await endOf(supervisor, run, body, readiness, asking, unsaid);
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
@@ -38,7 +57,32 @@ export async function execFor(
       ),
     ),
   );
-  return { run: now, running: !ended, failure: ended ? failureOf(now) : null, output, ptyFellBack };
+  return {
+    run: now,
+    running: !ended,
+    failure: ended ? failureOf(now) : null,
+    output,
+    ptyFellBack,
+    readiness,
+  };
+}
+
+/** Null: it goes on. */
+async function endOf(
+  supervisor: Supervisor,
+  run: Run,
+  body: ExecBody,
+  readiness: AnswerOf<"exec">["readiness"],
+  asking: Asking,
+  unsaid: ExecDefaults,
+): Promise<RunRecord | null> {
+  if (readiness?.state === "ended") return run.wait();
+  if (readiness !== null) {
+    // Stopped, or being stopped with survivors.
+    const record = await mustHave(supervisor, run.runId);
+    return record.state === "exited" ? record : null;
+  }
+  return body.background ? null : endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
 }
 
 type Spawned =
@@ -48,9 +92,10 @@ type Spawned =
 async function spawn(
   supervisor: Supervisor,
   body: ExecBody,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
+  identity: ExecIdentity,
+  unsaid: ExecDefaults,
 ): Promise<Spawned> {
-  const options = spawnOptions(body, identity);
+  const options = spawnOptions(body, identity, unsaid);
   const pty = body.pty || body.command !== undefined;
   try {
     return { run: await supervisor.spawn(inputOf(body, pty), options), ptyFellBack: false, failed: null };
@@ -74,11 +119,9 @@ function inputOf({ argv, command, shell }: ExecBody, pty: boolean): CommandInput
   return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
 }
 
-function spawnOptions(
-  body: ExecBody,
-  identity: Pick<SpawnOptions, "sessionKey" | "agentId" | "env">,
-): SpawnOptions {
-  const { environment, cwd, umask, onEscape, graceMs, rows, cols, sessionKey, agentId } = body;
+function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaults): SpawnOptions {
+  const { environment, cwd, umask, limits, rows, cols, sessionKey, agentId } = body;
+  const spool = { boundBytes: unsaid["buffer-bytes"] };
   return {
     ...(environment === undefined ? {} : { inherit: environment }),
     allowEnv: body.allowEnv,
@@ -86,17 +129,35 @@ function spawnOptions(
     ...(umask === undefined ? {} : { umask }),
     labels: body.labels,
     kind: body.kind,
-    ...(onEscape === undefined ? {} : { onEscape }),
-    timeoutMs: body.kind === "service" ? 0 : body.timeoutMs,
-    noOutputTimeoutMs: body.noOutputTimeoutMs,
-    ...(graceMs === undefined ? {} : { graceMs }),
+    ...(body.port === undefined ? {} : { port: body.port }),
+    onEscape: body.onEscape ?? unsaid["on-escape"],
+    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? unsaid["timeout-ms"]),
+    noOutputTimeoutMs: body.noOutputTimeoutMs ?? unsaid["no-output-timeout-ms"],
+    graceMs: body.graceMs ?? unsaid["grace-ms"],
+    ...(limits === undefined ? {} : { limits }),
+    stdout: spool,
+    stderr: spool,
     merge: body.merge,
+    ...(body.runId === undefined ? {} : { runId: body.runId }),
+    ...(body.foreground === undefined ? {} : calledFor(body.foreground.bufferBytes)),
     stdin: body.input === undefined ? body.stdin : "pipe",
     ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
     ...(sessionKey === undefined ? {} : { sessionKey }),
     ...(agentId === undefined ? {} : { agentId }),
     ...identity,
     env: { ...body.env, ...identity.env },
+  };
+}
+
+function calledFor(boundBytes: number): SpawnOptions {
+  const spool = { boundBytes, policy: "back-pressure" } as const;
+  return {
+    callerBound: true,
+    ownerLossMs: defaults.callerOwnerLossMs,
+    // Whoever asked for it finds only this gateway, or the next of this state directory.
+    onOrphan: "terminate",
+    stdout: spool,
+    stderr: spool,
   };
 }
 
@@ -125,6 +186,8 @@ async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking
     const first = await Promise.race([run.wait(), yielded, vanished]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
+    // It needs nobody to wait for it, and may have become a service since.
+    if (run.service !== null) return null;
     // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
     if (gone.reason === GATEWAY_STOPS) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });

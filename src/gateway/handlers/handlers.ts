@@ -1,25 +1,32 @@
 import type { Supervisor } from "../../supervisor/api.js";
 import type { RunFilter } from "../../store/store.js";
-import { BadInput, NotFound } from "../../errors.js";
+import { NotFound } from "../../errors.js";
+import type { Callers } from "../callers.js";
+import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
-import { execFor } from "./exec.js";
+import { execFor, type ExecDefaults } from "./exec.js";
 import { pollRun } from "./poll.js";
-import { steered } from "./steered.js";
+import { readyOrStopped, waitReady } from "./ready.js";
+import { filterOf } from "./run-reader.js";
+import { held, mayBeSteered, typedInto } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
-import { isSeen, once, visibleRun, type Sees } from "./visible.js";
+import { once, visibleRun, type Sees } from "./visible.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
   readonly supervisor: Supervisor;
   readonly sees: Sees;
   readonly gate: ExecGate;
+  /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
+  readonly mayStart: () => void;
+  readonly callers: Callers;
+  readonly screens: Screens;
+  readonly defaults: ExecDefaults;
   readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
   readonly stop: (policy: StopPolicy) => Promise<Stopping>;
-  /** Runs that were removed: hidden from lists, on record until proven empty. */
-  readonly hidden: Set<string>;
 }
 
 export interface ExecQuestion {
@@ -30,13 +37,14 @@ export interface ExecQuestion {
 
 export interface ExecIdentity {
   readonly sessionKey?: string;
+  readonly sessionId?: string;
   readonly agentId?: string;
   readonly env?: Readonly<Record<string, string>>;
 }
 
 /** One function for each verb of the contract. */
 export function createHandlers(desk: Desk): Handlers {
-  const { supervisor, sees, hidden } = desk;
+  const { supervisor, sees } = desk;
   const { sessions, approvals } = desk.gate;
   const visible = (requester: Requester, runId: string) => visibleRun(supervisor, sees, requester, runId);
   return {
@@ -54,27 +62,24 @@ export function createHandlers(desk: Desk): Handlers {
       const seen = once(sees);
       for (const event of found) {
         const record = await supervisor.getRun(event.runId);
-        if (requester.kind === "operator" || (record !== null && (await isSeen(seen, requester, record))))
+        if (requester.kind === "operator" || (record !== null && (await seen(requester, record.sessionId))))
           events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
       }
       return { events, after: found.at(-1)?.seq ?? after };
     },
 
     listRuns: async ({ query }, { requester }) => {
-      const { all, session, agent, label, limit } = query;
+      const { limit, ...wanted } = query;
       const filter: RunFilter = {
-        ...(all === true ? {} : { states: ["starting", "running", "exiting"] }),
-        ...(session === undefined ? {} : { sessionKey: session }),
-        ...(agent === undefined ? {} : { agentId: agent }),
-        ...(label === undefined ? {} : { labels: pairs(label) }),
+        ...filterOf(wanted),
         // So many of those that are shown: what is hidden from a session must not use up its page.
-        ...(requester.kind === "operator" ? { limit: limit + hidden.size } : {}),
+        ...(requester.kind === "operator" ? { limit } : {}),
       };
       const runs = [];
       const seen = once(sees);
       for (const record of await supervisor.listRuns(filter)) {
         if (runs.length === limit) break;
-        if (!hidden.has(record.runId) && (await isSeen(seen, requester, record))) runs.push(record);
+        if (await seen(requester, record.sessionId)) runs.push(record);
       }
       return { runs };
     },
@@ -82,10 +87,13 @@ export function createHandlers(desk: Desk): Handlers {
     getRun: ({ params }, { requester }) => visible(requester, params.runId),
 
     exec: async ({ body }, asking) => {
+      desk.mayStart();
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
-      const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body.sessionKey);
-      return execFor(supervisor, body, asking, identity);
+      const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);
+      // It may have taken a while to be allowed.
+      desk.mayStart();
+      return execFor(supervisor, desk.callers, body, asking, identity, desk.defaults);
     },
 
     poll: async ({ params, query }, asking) =>
@@ -95,12 +103,12 @@ export function createHandlers(desk: Desk): Handlers {
       logOf(supervisor, await visible(requester, params.runId), query),
 
     screen: async ({ params }, { requester }) => {
-      const { rows, ...rest } = await screenshot(supervisor, await visible(requester, params.runId));
+      const { rows, ...rest } = await screenshot(desk.screens, await visible(requester, params.runId));
       return { ...rest, rows: [...rows] };
     },
 
     write: async ({ params, body }, { requester }) => {
-      const run = steered(supervisor, await visible(requester, params.runId));
+      const run = typedInto(supervisor, desk.callers, await visible(requester, params.runId));
       if (body.text !== undefined) await run.write(body.text);
       if (body.base64 !== undefined) await run.write(Buffer.from(body.base64, "base64"));
       if (body.close) await run.closeStdin();
@@ -109,15 +117,15 @@ export function createHandlers(desk: Desk): Handlers {
 
     sendKeys: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const run = steered(supervisor, record);
-      await run.write(await keysFor(supervisor, record, body.keys));
+      const run = typedInto(supervisor, desk.callers, record);
+      await run.write(await keysFor(desk.screens, record, body.keys));
       return {};
     },
 
     paste: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const run = steered(supervisor, record);
-      const { bytes, bracketed } = await pasteFor(supervisor, record, body.text);
+      const run = typedInto(supervisor, desk.callers, record);
+      const { bytes, bracketed } = await pasteFor(desk.screens, record, body.text);
       await run.write(bytes);
       if (body.submit) await run.write("\r");
       return { bracketed };
@@ -126,20 +134,22 @@ export function createHandlers(desk: Desk): Handlers {
     resize: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
       withTerminal(record);
-      steered(supervisor, record).resize(body);
+      const run = held(supervisor, record);
+      mayBeSteered(run, desk.callers);
+      run.resize(body);
       return {};
     },
 
     heartbeat: async ({ params }, { requester }) => {
-      steered(supervisor, await visible(requester, params.runId)).heartbeat();
+      held(supervisor, await visible(requester, params.runId)).heartbeat();
       return {};
     },
 
     kill: async ({ params, body }, { requester }) => {
       const record = await visible(requester, params.runId);
-      const { graceMs } = body;
+      const { graceMs, reason } = body;
       const { outcome, survivors } = await supervisor.stop(record.runId, {
-        actor: requester.actor,
+        actor: reason === undefined ? requester.actor : `${requester.actor} (${reason})`,
         ...(graceMs === undefined ? {} : { graceMs }),
       });
       return { outcome, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
@@ -147,10 +157,42 @@ export function createHandlers(desk: Desk): Handlers {
 
     remove: async ({ params }, { requester }) => {
       const record = await visible(requester, params.runId);
-      hidden.add(record.runId);
-      if (record.state !== "exited")
-        void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
-      return {};
+      const stopping = record.state !== "exited";
+      try {
+        await supervisor.hide([record.runId]);
+      } finally {
+        // Also when it could not be hidden. Not waited for, and not lost when this gateway goes: what is hidden and
+        // runs is stopped in its rounds.
+        if (stopping) void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
+      }
+      return { runId: record.runId, stopping };
+    },
+
+    clear: async (_, { requester }) => {
+      const whose = requester.kind === "operator" ? {} : { sessionId: requester.sessionId };
+      const ended = await supervisor.listRuns({ ...whose, states: ["exited"], hidden: false });
+      return { cleared: await supervisor.hide(ended.map(({ runId }) => runId)) };
+    },
+
+    ready: async ({ params, body: { timeoutMs, orStop } }, asking) => {
+      const { runId } = await visible(asking.requester, params.runId);
+      // Its end is committed a moment after it is over.
+      const run = supervisor.run(runId);
+      const readiness = await (orStop ? readyOrStopped : waitReady)(supervisor, runId, timeoutMs, asking);
+      const ended = readiness.state === "ended" ? await run?.wait() : null;
+      return { run: ended ?? (await visible(asking.requester, runId)), readiness };
+    },
+
+    adoptRun: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      return supervisor.adoptRun(record.runId, { actor: requester.actor, ...body });
+    },
+
+    adoptProcess: async ({ params }, { requester }) => {
+      const { record, from, warnings } = await supervisor.adoptProcess(params.pid, {
+        actor: requester.actor,
+      });
+      return { run: record, from, warnings: [...warnings] };
     },
 
     openSession: async ({ body: { key, ...options } }) => {
@@ -188,15 +230,4 @@ export function createHandlers(desk: Desk): Handlers {
 /** What was left out is not there, rather than undefined. */
 function defined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
-}
-
-function pairs(text: string): Record<string, string> {
-  return Object.fromEntries(
-    text.split(",").map((pair) => {
-      const equals = pair.indexOf("=");
-      if (equals < 1)
-        throw new BadInput("label", `${JSON.stringify(pair)} is not key=value; nothing was done`);
-      return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
-    }),
-  );
 }

@@ -2,24 +2,23 @@ import type { ByteReader } from "../../output/byte-reader.js";
 import { bytePage } from "../../output/log-bytes.js";
 import { linePage } from "../../output/log-lines.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
+import type { RunReader } from "./run-reader.js";
 
-/** A page of a run's output: from a byte on, or the last lines. */
+/** A page of a run's output: from a byte on, from a line on, or the last lines. */
 export async function logOf(
-  supervisor: Supervisor,
+  reader: RunReader,
   { runId, state }: RunRecord,
-  { stream, offset, maxBytes, lines, raw = false }: HeardOf<"log">["query"],
+  { stream, offset, maxBytes, skip, lines, raw = false }: HeardOf<"log">["query"],
 ): Promise<AnswerOf<"log">> {
-  const read: ByteReader = (from, most) =>
-    supervisor.readOutput(runId, stream, { offset: from, maxBytes: most });
+  const read: ByteReader = (from, most) => reader.readOutput(runId, stream, { offset: from, maxBytes: most });
   const ended = state === "exited";
   if (offset !== undefined) {
     const page = await bytePage(read, { offset, bytes: maxBytes }, { raw, ended });
     const { text, firstOffset, nextOffset, droppedBytes, more } = page;
     return { stream, offset: firstOffset, nextOffset, text, skipped: droppedBytes, ended: ended && !more };
   }
-  const page = await linePage(read, { last: lines }, { raw, ended });
+  const page = await linePage(read, skip === undefined ? { last: lines } : { skip, lines }, { raw, ended });
   const { firstOffset, nextOffset, droppedBytes, unfinishedFrom, more } = page;
   const text = page.lines.join("\n") + (page.lines.length > 0 && unfinishedFrom === null ? "\n" : "");
   return { stream, offset: firstOffset, nextOffset, text, skipped: droppedBytes, ended: ended && !more };

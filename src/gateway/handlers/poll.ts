@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { Supervisor } from "../../supervisor/api.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
+import type { RunReader } from "./run-reader.js";
 import { textFrom } from "./text-output.js";
 
 /** How late what another supervisor's run writes is noticed. */
@@ -11,27 +11,27 @@ const LOOK_MS = 100;
 
 /** News since the caller's offsets; waits for some, and for no longer than it was told. Consumes nothing. */
 export async function pollRun(
-  supervisor: Supervisor,
+  reader: RunReader,
   record: RunRecord,
   query: HeardOf<"poll">["query"],
-  { gone }: Asking,
+  { gone }: Pick<Asking, "gone">,
   seemsToWait: (text: string, idleMs: number) => { readonly seems: boolean; readonly because: string },
 ): Promise<AnswerOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
-  const run = supervisor.run(record.runId);
+  const run = reader.run(record.runId);
   const quit = new AbortController();
   const left = AbortSignal.any([gone, quit.signal]);
   if (query.waitMs > 0) {
-    const changed = run === null ? changedElsewhere(supervisor, record.runId, from, left) : run.changed(from);
+    const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
     await news(changed, query.waitMs, gone).finally(() => quit.abort());
   }
-  const now = (await supervisor.getRun(record.runId)) ?? record;
+  const now = (await reader.getRun(record.runId)) ?? record;
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];
   const output = await Promise.all(
     streams.map((stream) =>
       textFrom(
-        (name, options) => supervisor.readOutput(record.runId, name, options),
+        (name, options) => reader.readOutput(record.runId, name, options),
         stream,
         from[stream],
         query.maxChars,
@@ -52,16 +52,16 @@ export async function pollRun(
 
 /** The same for a run that another supervisor holds, which tells nobody here: looked at now and then. */
 async function changedElsewhere(
-  supervisor: Supervisor,
+  reader: RunReader,
   runId: string,
   from: Readonly<Record<StreamName, number>>,
   left: AbortSignal,
 ): Promise<void> {
   while (!left.aborted) {
-    const record = await supervisor.getRun(runId);
+    const record = await reader.getRun(runId);
     if (record === null || record.state === "exited") return;
     for (const stream of ["stdout", "stderr"] as const) {
-      const { bytes } = await supervisor.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 });
+      const { bytes } = await reader.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 });
       if (bytes.length > 0) return;
     }
     await setTimeout(LOOK_MS, undefined, { signal: left }).catch(() => undefined);

@@ -1,44 +1,34 @@
-import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { encodeKeys } from "../../output/keys.js";
 import { encodePaste } from "../../output/paste.js";
-import { screenOf } from "../../output/screen-of.js";
 import type { ScreenSnapshot } from "../../output/screen.js";
 import { waitingForInput } from "../../output/waiting-for-input.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { Supervisor } from "../../supervisor/api.js";
+import type { Screens } from "../screens.js";
 
 export function withTerminal({ runId, io }: RunRecord): void {
   if (io !== "pty") throw new BadInput("runId", `run ${runId} has no terminal; start it with a PTY`);
 }
 
-/** What a run's terminal shows, drawn from its spool: no gateway needs to have watched it. */
-export async function screenshot(supervisor: Supervisor, record: RunRecord): Promise<ScreenSnapshot> {
+export async function screenshot(screens: Screens, record: RunRecord): Promise<ScreenSnapshot> {
   withTerminal(record);
-  const { rows, cols } = defaults;
-  const size = supervisor.run(record.runId)?.size ?? { rows, cols };
-  const { screen } = await screenOf(
-    (offset, maxBytes) => supervisor.readOutput(record.runId, "stdout", { offset, maxBytes }),
-    size,
-  );
-  await using _screen = screen;
-  return screen.snapshot();
+  return screens.snapshot(record);
 }
 
 export async function keysFor(
-  supervisor: Supervisor,
+  screens: Screens,
   record: RunRecord,
   keys: readonly string[],
 ): Promise<Uint8Array> {
-  return encodeKeys(keys, (await screenshot(supervisor, record)).modes);
+  return encodeKeys(keys, (await screenshot(screens, record)).modes);
 }
 
 export async function pasteFor(
-  supervisor: Supervisor,
+  screens: Screens,
   record: RunRecord,
   text: string,
 ): Promise<{ readonly bytes: Uint8Array; readonly bracketed: boolean }> {
-  const { modes } = await screenshot(supervisor, record);
+  const { modes } = await screenshot(screens, record);
   return { bytes: encodePaste(text, modes), bracketed: modes.bracketedPaste };
 }
 

@@ -1,11 +1,19 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
 import { defaults } from "../../defaults.js";
-import { BadInput, NotFound, TooLarge, TooManyRequests, Unauthorized } from "../../errors.js";
+import {
+  BadInput,
+  NotFound,
+  SupervisorClosed,
+  TooLarge,
+  TooManyRequests,
+  Unauthorized,
+} from "../../errors.js";
 import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/contract.js";
 import type { Route } from "../contract/route.js";
 import { answerFor, statusFor } from "./error-answer.js";
 import { Budget } from "./budget.js";
+import { mustBeServed, type Served } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -34,8 +42,8 @@ export interface AppOptions {
   readonly handlers: Handlers;
   readonly special: Special;
   readonly authenticate: (token: string) => Promise<Requester | null>;
-  /** Hosts that may be named; null: any (a local socket has none). */
-  readonly hosts: ReadonlySet<string> | null;
+  /** Names by which it may be asked; null: any (a local socket has none). */
+  readonly served: Served | null;
   readonly stopping: () => boolean;
   readonly failed: (error: unknown, what: string) => void;
 }
@@ -47,8 +55,9 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
     const gone = new AbortController();
     response.once("close", () => gone.abort(options.stopping() ? GATEWAY_STOPS : "the caller left"));
     answer(options, budget, request, response, gone.signal).catch((error: unknown) => {
-      // A request that broke off half-way is no failure of ours, nor is one that we broke off.
-      const broken = request.errored !== null || gone.signal.reason === GATEWAY_STOPS;
+      // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
+      const broken =
+        request.errored !== null || gone.signal.reason === GATEWAY_STOPS || error instanceof SupervisorClosed;
       if (statusFor(error) >= 500 && !broken)
         options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();
@@ -64,8 +73,8 @@ async function answer(
   response: ServerResponse,
   gone: AbortSignal,
 ): Promise<void> {
-  mustBeLocal(options.hosts, request);
-  const requester = await requesterOf(options, request);
+  mustBeServed(options.served, request);
+  const requester = await requesterOf(options.authenticate, request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
   const url = urlOf(request);
   const asking = { requester, gone };
@@ -91,21 +100,16 @@ export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
   throw new NotFound(`${method} ${url}`);
 }
 
-/** A page in somebody's browser must not reach a gateway on loopback by any name it likes. */
-function mustBeLocal(hosts: ReadonlySet<string> | null, { headers }: IncomingMessage): void {
-  if (hosts === null) return;
-  const { host = "", origin } = headers;
-  const foreign =
-    !hosts.has(host) || (origin !== undefined && !hosts.has(origin.replace(/^https?:\/\//, "")));
-  if (foreign) throw new Unauthorized("this host or origin is not served");
-}
-
 /** Null: there is none, or it cannot be one. */
-export function bearerOf({ headers }: IncomingMessage): string | null {
+function bearerOf({ headers }: IncomingMessage): string | null {
   return /^Bearer ([\w.~+/=-]{1,200})$/.exec(headers.authorization ?? "")?.[1] ?? null;
 }
 
-async function requesterOf({ authenticate }: AppOptions, request: IncomingMessage): Promise<Requester> {
+/** Whoever the request's token acts for. */
+export async function requesterOf(
+  authenticate: AppOptions["authenticate"],
+  request: IncomingMessage,
+): Promise<Requester> {
   const token = bearerOf(request);
   const requester = token === null ? null : await authenticate(token);
   if (requester === null) throw new Unauthorized("a valid token is needed");

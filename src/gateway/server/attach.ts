@@ -1,16 +1,21 @@
 import { STATUS_CODES, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import { setTimeout } from "node:timers/promises";
 import { WebSocketServer, type WebSocket } from "ws";
-import { z } from "zod";
 import type { StreamName } from "../../anchor/host.js";
-import { HoldfastError } from "../../errors.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, HoldfastError } from "../../errors.js";
+import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { stream as streamName } from "../contract/common.js";
-import { contract } from "../contract/contract.js";
-import { isSeen, visibleRun, type Sees } from "../handlers/visible.js";
-import { frame, type FromViewer, type ToViewer } from "../attach-frames.js";
-import { parse, urlOf } from "./app.js";
+import type { Callers } from "../callers.js";
+import { mayBeSteered, mayBeTypedInto } from "../handlers/steered.js";
+import { visibleRun, type Sees } from "../handlers/visible.js";
+import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
+import { urlOf } from "./app.js";
+import { answerCall, type Call } from "./call.js";
 import { answerFor, statusFor } from "./error-answer.js";
+import { heard, stopFor } from "./heard.js";
+import { mustBeServed, type Served } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -19,35 +24,36 @@ export const ATTACH_PATH = "/v1/runs/{runId}/attach";
 /** What a viewer has not read yet: beyond it, the next piece of output waits. */
 const BUFFERED = 1024 * 1024;
 
-const fromViewer = z.discriminatedUnion("type", [
-  contract.resize.body.extend({ type: z.literal("resize") }),
-  z.strictObject({ type: z.literal("eof") }),
-  z.strictObject({ type: z.literal("stop"), graceMs: z.number().min(0).max(600_000).optional() }),
-  z.strictObject({ type: z.literal("ack"), stream: streamName, offset: z.int().min(0) }),
-]) satisfies z.ZodType<FromViewer>;
-
 /** How long a viewer may take to answer that it is closed, and how late it is noticed that it may not see its run any more. */
 const GOODBYE_MS = 500;
 const LOOK_MS = 500;
 
 interface Admitted {
-  readonly run: Run;
+  readonly requester: Requester;
+  readonly record: RunRecord;
+  /** Null: it has ended. */
+  readonly run: Run | null;
   readonly url: URL;
   readonly stillSees: () => Promise<boolean>;
 }
 
 export interface AttachParts {
   readonly supervisor: Supervisor;
+  readonly callers: Callers;
   readonly sees: Sees;
+  /** Throws once the gateway stops. */
+  readonly mustBeOpen: () => void;
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
 }
 
 /**
  * Live viewers of runs, over WebSocket: output as it comes, from the offsets asked for; input, size and stop from whoever
- * may steer. Viewers come and go, several at a time, and the run does not notice.
+ * may steer. Viewers come and go, several at a time, and the run does not notice. A caller (`as=caller`) is the one whom
+ * a foreground run belongs to.
  */
 export class Attachments implements AsyncDisposable {
   readonly #parts: AttachParts;
+  readonly #calls = new Set<Call>();
   readonly #server = new WebSocketServer({
     noServer: true,
     maxPayload: 1024 * 1024,
@@ -58,14 +64,14 @@ export class Attachments implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, served: Served | null = null): void {
     socket.on("error", () => socket.destroy());
-    this.#admit(request).then(
-      ({ run, url, stillSees }) =>
+    this.#admit(request, served).then(
+      (admitted) =>
         this.#server.handleUpgrade(request, socket, head, (viewer) => {
-          dismiss(viewer, stillSees);
+          dismiss(viewer, admitted.stillSees);
           // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
-          serve(run, viewer, url).catch(() => viewer.close(1011, "the gateway failed to show it"));
+          this.#serve(admitted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
         }),
       (error: unknown) => {
         const status = statusFor(error);
@@ -76,33 +82,66 @@ export class Attachments implements AsyncDisposable {
     );
   }
 
-  async #admit(request: IncomingMessage): Promise<Admitted> {
-    const { supervisor, sees, requesterOf } = this.#parts;
+  async #admit(request: IncomingMessage, served: Served | null): Promise<Admitted> {
+    mustBeServed(served, request);
+    const { supervisor, sees, mustBeOpen, requesterOf } = this.#parts;
     const requester = await requesterOf(request);
     const url = urlOf(request);
     const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
     const record = await visibleRun(supervisor, sees, requester, runId);
     const run = supervisor.run(record.runId);
-    if (run === null)
+    const calls = isCall(url);
+    if (calls && !record.policy.callerBound)
+      throw new BadInput("as", `run ${runId} was not started in the foreground: it has no caller`);
+    if (run === null && !(calls && record.state === "exited"))
       throw new HoldfastError(
         "NOT_STEERING",
         record.state === "exited"
           ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
           : `run ${runId} is held by another supervisor`,
       );
-    return { run, url, stillSees: () => isSeen(sees, requester, record) };
+    mustBeOpen();
+    return { requester, record, run, url, stillSees: () => sees(requester, record.sessionId) };
+  }
+
+  async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {
+    const offsets = offsetsOf(url);
+    const { supervisor, callers } = this.#parts;
+    if (!isCall(url)) return run === null ? undefined : show(run, callers, requester, socket, offsets);
+    const call = answerCall({ supervisor, callers, requester, record, run, socket, offsets });
+    this.#calls.add(call);
+    await call.done.finally(() => this.#calls.delete(call));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    for (const viewer of this.#server.clients) viewer.close(1001, "the gateway stops");
+    // What has ended has been ended for good, perhaps on the way out: its caller gets the last of it.
+    const last = [...this.#calls].filter(({ ending }) => ending).map(({ done }) => done);
+    const enough = new AbortController();
+    const drained = setTimeout(defaults.drainMs, undefined, { signal: enough.signal }).catch(() => undefined);
+    await Promise.race([Promise.allSettled(last), drained]);
+    enough.abort();
+    for (const viewer of this.#server.clients) viewer.close(TOLD_TO_STOP, "the gateway stops");
     // Whoever does not say goodbye in turn must not keep the gateway from stopping.
-    const late = setTimeout(() => {
+    const late = globalThis.setTimeout(() => {
       for (const viewer of this.#server.clients) viewer.terminate();
     }, GOODBYE_MS);
     await closed;
     clearTimeout(late);
   }
+}
+
+function isCall(url: URL): boolean {
+  return url.searchParams.get("as") === "caller";
+}
+
+function offsetsOf(url: URL): Partial<Record<StreamName, number>> {
+  return Object.fromEntries(
+    (["stdout", "stderr"] as const).flatMap((stream) => {
+      const text = url.searchParams.get(stream);
+      return text !== null && /^\d{1,15}$/.test(text) ? [[stream, Number(text)] as const] : [];
+    }),
+  );
 }
 
 /** A viewer stays for as long as it may see the run: a session that is closed takes its viewers with it. */
@@ -118,44 +157,50 @@ function dismiss(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
   viewer.once("close", () => clearInterval(timer));
 }
 
-async function serve(run: Run, viewer: WebSocket, url: URL): Promise<void> {
+async function show(
+  run: Run,
+  callers: Callers,
+  requester: Requester,
+  viewer: WebSocket,
+  offsets: Partial<Record<StreamName, number>>,
+): Promise<void> {
   const left = new AbortController();
   viewer.on("close", () => left.abort());
   viewer.on("error", () => viewer.terminate());
   const tell = (message: ToViewer): void => viewer.send(JSON.stringify(message));
   viewer.on("message", (data: Buffer, binary: boolean) => {
-    obey(run, data, binary).catch((error: unknown) =>
+    obey(run, callers, requester, data, binary).catch((error: unknown) =>
       tell({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
     );
   });
-  const offsets = Object.fromEntries(
-    (["stdout", "stderr"] as const).flatMap((stream) => {
-      const text = url.searchParams.get(stream);
-      return text !== null && /^\d{1,15}$/.test(text) ? [[stream, Number(text)] as const] : [];
-    }),
-  ) as Partial<Record<StreamName, number>>;
-  tell({ type: "attached", runId: run.runId, state: run.state, size: run.size });
+  tell({ type: "attached", runId: run.runId, state: run.state, size: run.size, accepted: run.accepted });
   for await (const { stream, offset, bytes } of run.follow({ offsets, signal: left.signal })) {
     viewer.send(frame(stream, offset, bytes));
-    while (viewer.bufferedAmount > BUFFERED && !left.signal.aborted)
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    while (viewer.bufferedAmount > BUFFERED && !left.signal.aborted) await setTimeout(5);
   }
   if (left.signal.aborted) return;
   const record = await run.wait().catch(() => null);
   tell({ type: "ended", record });
-  viewer.close(1000);
+  viewer.close(ALL_SAID);
 }
 
-async function obey(run: Run, data: Buffer, binary: boolean): Promise<void> {
-  if (binary) return run.write(data);
-  const message = parse(fromViewer, JSON.parse(data.toString("utf8")), "the message");
+async function obey(
+  run: Run,
+  callers: Callers,
+  requester: Requester,
+  data: Buffer,
+  binary: boolean,
+): Promise<void> {
+  const message = binary ? null : heard(data);
+  if (message?.type === "stop") return stopFor(run, requester, message);
+  if (message === null || message.type === "eof") mayBeTypedInto(run, callers);
+  else mayBeSteered(run, callers);
+  if (message === null) return run.write(data);
   switch (message.type) {
     case "resize":
       return run.resize({ rows: message.rows, cols: message.cols });
     case "eof":
       return run.closeStdin();
-    case "stop":
-      return run.cancel(message.graceMs === undefined ? {} : { graceMs: message.graceMs });
     case "ack":
       return run.ack(message.stream, message.offset);
   }

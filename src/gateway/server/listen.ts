@@ -11,10 +11,14 @@ export interface Listening extends AsyncDisposable {
 }
 
 /** On the state directory's own socket. Only for whoever holds the gateway's lock: a socket that is there is a dead one's. */
-export async function listenLocally(home: string, app: RequestListener): Promise<Listening> {
+export async function listenLocally(
+  home: string,
+  requestMs: number,
+  app: RequestListener,
+): Promise<Listening> {
   const path = gatewaySocket(home);
   await rm(path, { force: true });
-  const server = bounded(app);
+  const server = bounded(app, requestMs);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StateUnusable(path, `the gateway cannot listen on ${path}: ${cause.message}`, { cause })),
@@ -28,14 +32,14 @@ export async function listenLocally(home: string, app: RequestListener): Promise
 }
 
 /** Whoever is slow, silent or many holds up only himself. */
-function bounded(app: RequestListener): Server {
+export function bounded(app: RequestListener, requestMs: number): Server {
   const server = createServer(
     {
-      headersTimeout: defaults.requestMs,
-      requestTimeout: defaults.requestMs,
-      keepAliveTimeout: defaults.requestMs,
+      headersTimeout: requestMs,
+      requestTimeout: requestMs,
+      keepAliveTimeout: requestMs,
       maxHeaderSize: 16 * 1024,
-      connectionsCheckingInterval: 5_000,
+      connectionsCheckingInterval: Math.min(5_000, requestMs / 4),
     },
     app,
   );
@@ -44,7 +48,7 @@ function bounded(app: RequestListener): Server {
   return server;
 }
 
-async function close(server: Server): Promise<void> {
+export async function close(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   server.closeAllConnections();
   await closed;

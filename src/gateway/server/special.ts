@@ -1,16 +1,23 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import type { Approvals } from "../../sessions/approvals.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
-import { tailEvents } from "../event-tail.js";
-import { isSeen, type Sees } from "../handlers/visible.js";
+import type { EventTail } from "../event-tail.js";
+import type { Sees } from "../handlers/visible.js";
 import type { Metrics } from "../metrics.js";
 import type { Asking, Special } from "./app.js";
 import { parse, sendJson } from "./app.js";
 import { openApi } from "./openapi.js";
 
 /** What is no question with one answer: streams, and the description of everything. */
-export function serveSpecial(supervisor: Supervisor, sees: Sees, metrics: Metrics): Special {
+export function serveSpecial(
+  supervisor: Supervisor,
+  events: EventTail,
+  sees: Sees,
+  metrics: Metrics,
+  approvals: Approvals,
+): Special {
   return async (request, response, url, asking) => {
     if (request.method !== "GET") return false;
     if (url.pathname === "/metrics" && asking.requester.kind === "operator") {
@@ -23,19 +30,47 @@ export function serveSpecial(supervisor: Supervisor, sees: Sees, metrics: Metric
       return true;
     }
     if (
+      url.pathname === contract.listApprovals.path &&
+      asking.requester.kind === "operator" &&
+      url.searchParams.has("follow")
+    ) {
+      const { follow } = parse(
+        contract.listApprovals.query,
+        Object.fromEntries(url.searchParams),
+        "the query",
+      );
+      if (follow === true) await followApprovals(approvals, response, asking.gone);
+      return follow === true;
+    }
+    if (
       url.pathname === contract.events.path &&
       ["1", "true"].includes(url.searchParams.get("follow") ?? "")
     ) {
-      await followEvents(supervisor, sees, response, url, asking);
+      await followEvents(supervisor, events, sees, response, url, asking);
       return true;
     }
     return false;
   };
 }
 
+/** Those that wait, then every question and every end of one, for as long as the caller reads. */
+async function followApprovals(
+  approvals: Approvals,
+  response: ServerResponse,
+  gone: AbortSignal,
+): Promise<void> {
+  response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
+  response.flushHeaders();
+  for await (const approval of approvals.follow(gone))
+    if (!response.write(`${JSON.stringify(approval)}\n`))
+      await once(response, "drain", { signal: gone }).catch(() => undefined);
+  response.end();
+}
+
 /** One event per line, for as long as the caller reads; a slow reader is waited for, and nothing piles up. */
 async function followEvents(
   supervisor: Supervisor,
+  events: EventTail,
   sees: Sees,
   response: ServerResponse,
   url: URL,
@@ -44,10 +79,10 @@ async function followEvents(
   const { after, run } = parse(contract.events.query, Object.fromEntries(url.searchParams), "the query");
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
-  for await (const event of tailEvents(supervisor, after, run, gone)) {
+  for await (const event of events.follow(after, run, gone)) {
     if (requester.kind !== "operator") {
       const record = await supervisor.getRun(event.runId);
-      if (record === null || !(await isSeen(sees, requester, record))) continue;
+      if (record === null || !(await sees(requester, record.sessionId))) continue;
     }
     if (!response.write(`${JSON.stringify(event)}\n`))
       await once(response, "drain", { signal: gone }).catch(() => undefined);

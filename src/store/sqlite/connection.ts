@@ -1,6 +1,7 @@
 import type { DatabaseSyncInstance, StatementSyncInstance } from "@photostructure/sqlite";
 import { CompiledQuery } from "kysely";
 import type { DatabaseConnection, QueryResult } from "kysely";
+import { refuseToStream } from "../sql/dialect.js";
 import { translateSqliteError } from "./errors.js";
 
 /** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */
@@ -60,9 +61,7 @@ export class SqliteConnection implements DatabaseConnection {
     return this.execute<Row>(query);
   }
 
-  streamQuery(): never {
-    throw new Error("a statement held open would hold the store's snapshot; read in pages instead");
-  }
+  streamQuery = refuseToStream;
 
   #prepare(sql: string): Prepared {
     const known = this.#prepared.get(sql);

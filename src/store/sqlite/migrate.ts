@@ -1,36 +1,28 @@
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
-import { StateUnusable } from "../../errors.js";
-import * as runs from "./migrations/0001-runs.js";
-import * as runEvents from "./migrations/0002-run-events.js";
-import * as origin from "./migrations/0003-origin.js";
-import * as sessions from "./migrations/0004-sessions.js";
-
-/** Forward only: an entry is never edited once it has been released, only followed by another. */
-const migrations = [
-  { id: 1, name: "runs", sql: runs.sql },
-  { id: 2, name: "run-events", sql: runEvents.sql },
-  { id: 3, name: "origin", sql: origin.sql },
-  { id: 4, name: "sessions", sql: sessions.sql },
-] as const;
-
-const newest = migrations[migrations.length - 1]?.id ?? 0;
+import {
+  migrations,
+  missingFrom,
+  otherProgram,
+  requireNoneMissing,
+  type Migration,
+  type Place,
+} from "../sql/migrations.js";
 
 /** Bring the schema up to date, in one transaction: half a schema is never seen, by whatever crash. */
 export function migrate(db: DatabaseSyncInstance, path: string): void {
   // Asked first without the write lock, so that opening does not queue behind busy writers.
-  if (schemaVersion(db, path) === newest) return;
+  if (missing(db, path)?.length === 0) return;
   db.exec("begin immediate");
   try {
     // Asked again: another process may have migrated while this one waited for the lock.
-    const version = schemaVersion(db, path);
-    if (version === null) {
+    const wanted = missing(db, path);
+    if (wanted === null) {
       db.exec(
         "create table holdfast_migrations (id integer primary key not null, name text not null, applied_at integer not null) strict",
       );
     }
     const record = db.prepare("insert into holdfast_migrations (id, name, applied_at) values (?, ?, ?)");
-    for (const migration of migrations) {
-      if (migration.id <= (version ?? 0)) continue;
+    for (const migration of wanted ?? migrations) {
       db.exec(migration.sql);
       record.run(migration.id, migration.name, Date.now());
     }
@@ -44,35 +36,23 @@ export function migrate(db: DatabaseSyncInstance, path: string): void {
 
 /** For readers, who may not migrate. Null: nothing has been written yet. */
 export function requireCurrentSchema(db: DatabaseSyncInstance, path: string): "current" | null {
-  const version = schemaVersion(db, path);
-  if (version === null) return null;
-  if (version < newest) {
-    throw new StateUnusable(
-      path,
-      `the store ${path} was written by an older Holdfast (schema ${version}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
-    );
-  }
+  const wanted = missing(db, path);
+  if (wanted === null) return null;
+  requireNoneMissing(placeOf(path), wanted);
   return "current";
 }
 
-function schemaVersion(db: DatabaseSyncInstance, path: string): number | null {
+/** Null: the database is empty. */
+function missing(db: DatabaseSyncInstance, path: string): readonly Migration[] | null {
   const names = db.prepare("select name from sqlite_schema where type = 'table'").all() as { name: string }[];
   if (names.length === 0) return null;
   if (!names.some(({ name }) => name === "holdfast_migrations")) {
-    throw new StateUnusable(
-      path,
-      `${path} is a database of some other program; it is left as it is. Move it away, or set HOLDFAST_HOME to another directory.`,
-    );
+    throw otherProgram(placeOf(path));
   }
-  const [row] = db.prepare("select coalesce(max(id), 0) as version from holdfast_migrations").all() as {
-    version: number;
-  }[];
-  const version = row?.version ?? 0;
-  if (version > newest) {
-    throw new StateUnusable(
-      path,
-      `the store ${path} was written by a newer Holdfast (schema ${version}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or set HOLDFAST_HOME to another directory.`,
-    );
-  }
-  return version;
+  const recorded = db.prepare("select id from holdfast_migrations").all() as { id: number }[];
+  return missingFrom(placeOf(path), recorded);
+}
+
+function placeOf(path: string): Place {
+  return { path, otherwise: "set HOLDFAST_HOME to another directory" };
 }

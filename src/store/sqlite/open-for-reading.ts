@@ -6,29 +6,14 @@ import type { RunRecord } from "../run-record.js";
 import type { Schema } from "../schema.js";
 import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
-import type { EventFilter, RunFilter, Store } from "../store.js";
+import type { EventFilter, ReadStore, RunFilter } from "../store.js";
+import * as read from "../sql/read.js";
+import * as readSessions from "../sql/read-sessions.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
 import type { Fingerprint } from "./fingerprint.js";
-import * as read from "./read.js";
-import * as readSessions from "./read-sessions.js";
 import { ReadOnlyView } from "./read-only-view.js";
-
-/** The part of a store that changes nothing. */
-export type ReadStore = Pick<
-  Store,
-  | "getRun"
-  | "findRuns"
-  | "listRuns"
-  | "listEvents"
-  | "getSession"
-  | "getSessionByKey"
-  | "listSessions"
-  | "getApproval"
-  | "listApprovals"
-  | "now"
-  | typeof Symbol.asyncDispose
->;
+import { sqliteWords } from "./words.js";
 
 /** A writer would have to start and finish inside every one of these reads. */
 const ATTEMPTS = 20;
@@ -65,11 +50,11 @@ class SqliteReader implements ReadStore {
   }
 
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
-    return this.#read((db) => read.listRuns(db, filter), []);
+    return this.#read((db) => read.listRuns(db, sqliteWords, filter), []);
   }
 
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
-    return this.#read((db) => read.listEvents(db, filter), []);
+    return this.#read((db) => read.listEvents(db, null, filter), []);
   }
 
   getSession(id: string): Promise<SessionRow | null> {

@@ -4,11 +4,12 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
+import { SqlStore } from "../sql/sql-store.js";
 import type { Store } from "../store.js";
 import { SqliteConnection } from "./connection.js";
 import { isBusy, storeIsReadOnly, translateSqliteError } from "./errors.js";
 import { migrate } from "./migrate.js";
-import { SqliteStore } from "./sqlite-store.js";
+import { SqliteEngine } from "./sqlite-engine.js";
 import { WalSync } from "./wal-sync.js";
 
 export interface SqliteStoreOptions {
@@ -39,7 +40,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
     await switchToWal(db, path, busyMs);
     db.exec("pragma synchronous = normal");
     migrate(db, path);
-    return new SqliteStore(new SqliteConnection(db, path), new WalSync(path), eventsKept);
+    return new SqlStore(new SqliteEngine(new SqliteConnection(db, path), new WalSync(path)), eventsKept);
   } catch (error) {
     db?.close();
     throw translateSqliteError(error, path);

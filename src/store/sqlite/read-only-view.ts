@@ -1,14 +1,15 @@
 import { pathToFileURL } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { CompiledQuery, Kysely } from "kysely";
+import { CompiledQuery } from "kysely";
+import type { Kysely } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { SqliteConnection } from "./connection.js";
-import { SqliteDialect } from "./dialect.js";
 import { translateSqliteError } from "./errors.js";
 import { same } from "./fingerprint.js";
 import type { Fingerprint } from "./fingerprint.js";
 import { requireCurrentSchema } from "./migrate.js";
+import { composer } from "./sqlite-engine.js";
 
 /**
  * Two ways to read a WAL database, and each is wrong where the other is right:
@@ -32,7 +33,7 @@ export class ReadOnlyView implements AsyncDisposable {
       this.#connection = new SqliteConnection(handle, path);
       try {
         const current = requireCurrentSchema(handle, path) !== null;
-        this.db = current ? new Kysely<Schema>({ dialect: new SqliteDialect(this.#connection) }) : null;
+        this.db = current ? composer(this.#connection) : null;
       } catch (error) {
         handle.close();
         throw error;

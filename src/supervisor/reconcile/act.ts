@@ -1,10 +1,11 @@
+import type { AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
-import { adopt } from "../adopt.js";
-import { endVerified, NOTHING_DONE, type Aftermath } from "../aftermath.js";
+import { adopt, boundaryOf } from "../adopt.js";
+import { endVerified, NOTHING_DONE, sweptAway, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
 import { finalEvents, lostFinale, type Finale } from "../finale.js";
@@ -116,9 +117,18 @@ function attached(
 ): LiveRun {
   const live = resume(context, record, lease, link.welcome);
   adopt(live, link, true);
+  noteIdentities(live, record, link);
   refuseGate(live, link);
   if (stop) stopOrphan(live);
   return live;
+}
+
+/** Adopted out of another run, and its supervisor died before it could write down what it was. */
+function noteIdentities({ journal }: LiveRun, record: RunRecord, { welcome }: AnchorLink): void {
+  if (record.root !== null || welcome.phase === "gated") return;
+  const { anchor, root, boundary } = welcome;
+  const { tier } = boundary;
+  journal.note({ to: "gated", anchor, root, processGroupId: root.pid, boundary: boundaryOf(boundary), tier });
 }
 
 function stopOrphan(live: LiveRun): void {
@@ -160,10 +170,7 @@ async function lostAs(
 ): Promise<Extract<Aftermath, { kind: "lost" }>> {
   const remains = await host.remains(addressOf(record));
   const { swept } = remains;
-  if (swept !== null && row !== "other-boot") {
-    const { killed, emptiness } = swept;
-    return { ...NOTHING_DONE, kind: "lost", remains, emptiness, mode: "launcher", killed };
-  }
+  if (swept !== null && row !== "other-boot") return { ...sweptAway(swept), kind: "lost", remains };
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
   // An imported one never had an anchor that could have left something.
   return {

@@ -1,10 +1,11 @@
+import { unsaidPolicy } from "../unsaid-policy.js";
 import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
-import type { RunRecord } from "../../store/run-record.js";
+import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { Lease, NewRun, RunChange } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
-import { endVerified, type Aftermath, type Traces } from "../aftermath.js";
+import { endVerified, NOTHING_DONE, type Aftermath, type Traces } from "../aftermath.js";
 import { concludeAftermath } from "../conclude.js";
 import type { Context } from "../context.js";
 import { letGo } from "../let-go.js";
@@ -44,7 +45,8 @@ export async function importRun(
       ? { row: "imported", action: "lose", why: "its directory had no record; it is over" }
       : { row: "imported", action: "continue", why: "its directory had no record; its anchor lives" };
   const ageMs = observer?.welcome.elapsedMs ?? 0;
-  const lease = await insert(context, unknownRun(context, run, epoch, ageMs), decision);
+  const kind = observer?.welcome.kind ?? "task";
+  const lease = await insert(context, unknownRun(context, run, epoch, ageMs, kind), decision);
   if (lease === null) return null;
   decided({ runId, ...decision });
   if (observer === null) return concludeFound(context, run, lease, await boundaryOfRun(context, run));
@@ -117,13 +119,10 @@ async function whatWasFound(host: AnchorHost, traces: Traces): Promise<Aftermath
   if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
   if (traces.boundary !== null) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
   return {
+    ...NOTHING_DONE,
     kind: "lost",
     remains,
     emptiness: remains.swept?.emptiness ?? "unproven",
-    mode: "none",
-    killed: 0,
-    residue: [],
-    survivors: 0,
     note: "it was found without a record, so nothing was signalled",
   };
 }
@@ -165,17 +164,18 @@ function unknownRun(
   { instanceId, runId }: RunAddress,
   leaseEpoch: number,
   ageMs: number,
+  kind: RunKind = "task",
 ): NewRun {
   const { host } = context;
-  const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   return {
     runId,
     leaseId: "",
     sessionKey: null,
+    sessionId: null,
     backendId: null,
     agentId: null,
     labels: {},
-    kind: "task",
+    kind,
     io: "pipe",
     command: "(unknown: found without a record)",
     commandHash: "",
@@ -185,9 +185,11 @@ function unknownRun(
     originInstanceId: instanceId,
     ownerInstanceId: context.instanceId,
     leaseEpoch,
-    deadlines: { overallMs: null, noOutputMs: null },
-    policy: { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, onEscape: "fail", onOrphan: "adopt" },
+    deadlines: NO_DEADLINES,
+    policy: unsaidPolicy({ onEscape: "fail", onOrphan: "adopt" }),
+    limits: NO_LIMITS,
     createdAt: context.clock.wall() - ageMs,
+    service: kind === "task" ? null : { port: null, readyAt: null },
     imported: null,
   };
 }

@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
 import type { LocalInstance } from "../../anchor/host.js";
-import type { RunRecord, RunStateName } from "../../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import { atMost } from "../at-most.js";
 import type { Context } from "../context.js";
 import type { LiveRun } from "../live-run.js";
@@ -9,8 +9,6 @@ import type { Decision } from "./decide.js";
 import { examine, surroundings } from "./examine.js";
 import { noteLeft } from "./left.js";
 import { takeUpStrays } from "./strays.js";
-
-export const OPEN: readonly RunStateName[] = ["starting", "running", "exiting"];
 
 export interface Scope {
   /** Only what an earlier process of this instance left. */
@@ -67,8 +65,8 @@ async function recordsIn(context: Context, { own, runIds }: Scope): Promise<read
   const { store, host, instanceId, live, beginning } = context;
   const records =
     own === true
-      ? await store.listRuns({ states: OPEN, ownerInstanceId: instanceId })
-      : await store.listUnattended(instanceId, host.machine.bootId);
+      ? await store.listRuns({ states: OPEN_STATES, ownerInstanceId: instanceId })
+      : await store.listUnattended(instanceId, host.machine);
   const wanted = runIds === undefined ? null : new Set(runIds);
   return records.filter(
     ({ runId }) => !live.has(runId) && !beginning.has(runId) && wanted?.has(runId) !== false,

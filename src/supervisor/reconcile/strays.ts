@@ -113,7 +113,7 @@ async function takeUpBoundary(
   if (answer.kind === "observer") answer.observer.close();
   if (answer.kind !== "nobody") return null;
   const { graceMs } = record.policy;
-  const { killed, survivors } = await host.reap({
+  const { killed, killMode, survivors } = await host.reap({
     root: null,
     cgroup: boundary,
     leaseId: record.leaseId === "" ? null : record.leaseId,
@@ -126,7 +126,7 @@ async function takeUpBoundary(
       rootPid: record.root?.pid ?? null,
       descendants: 0,
       type: "cleanup",
-      data: { mode: "reap", residue: killed, survivors: survivors.length },
+      data: { mode: killMode, residue: killed, survivors: survivors.length },
     },
   ]);
   // Whoever would not go is looked at again.

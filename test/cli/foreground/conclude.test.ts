@@ -8,8 +8,10 @@ const leftover: Residue = { pid: 42, startTime: 1, kind: "detached", command: "s
 
 function ended(exit: Partial<RunExit>, facts: Partial<RunRecord> = {}, rest: Partial<Ending> = {}): Ending {
   const record = sampleRecord({ exit: { ...sampleExit, ...exit }, ...facts });
-  return { record, survivors: [], interrupt: null, outletFailure: null, ...rest };
+  return { record, state: record.state, survivors: [], interrupt: null, outletFailure: null, ...rest };
 }
+
+const running = { state: "running", exit: null, emptiness: null } as const;
 
 function failed(code: string): OutletFailed {
   return new OutletFailed(1, Object.assign(new Error(`${code}: write`), { code }));
@@ -47,6 +49,27 @@ describe("what `holdfast run` says and exits with", () => {
       ended({ reason: "no-output-timeout" }, { deadlines: { overallMs: null, noOutputMs: 500 } }),
       124,
       "stopped: no output for 500ms (--no-output-timeout)",
+    ],
+    [
+      "the memory limit",
+      ended(
+        { reason: "signal", code: null, signal: "SIGKILL", limitHit: "memory" },
+        { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } },
+      ),
+      137,
+      "ended by signal SIGKILL: over its memory limit of 64 MiB (--memory)",
+    ],
+    [
+      "the memory limit, hit by another process of it",
+      ended({ code: 1, limitHit: "memory" }, { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } }),
+      1,
+      "a process of it was killed: over its memory limit of 64 MiB (--memory)",
+    ],
+    [
+      "the limit of tasks",
+      ended({ code: 2, limitHit: "pids" }, { limits: { memoryBytes: null, pids: 10, cpus: null } }),
+      2,
+      "refused more processes and threads: at its limit of 10 (--pids)",
     ],
     [
       "a cancel by somebody else, who is named",
@@ -110,8 +133,20 @@ describe("what `holdfast run` says and exits with", () => {
     [
       "a reader that left when the command had ended anyway",
       ended({ code: 0 }, {}, { outletFailure: failed("EPIPE") }),
-      0,
+      141,
       null,
+    ],
+    [
+      "a reader that left a command that failed: its failure is told",
+      ended({ code: 3 }, {}, { outletFailure: failed("EPIPE") }),
+      3,
+      null,
+    ],
+    [
+      "a full disk under a command that had ended before it could be cancelled",
+      ended({ code: 0 }, {}, { outletFailure: failed("ENOSPC") }),
+      125,
+      "cannot write stdout: ENOSPC: write; the command has ended, but its output is incomplete",
     ],
     [
       "processes that cannot be killed",
@@ -128,6 +163,24 @@ describe("what `holdfast run` says and exits with", () => {
       ended({}, { state: "exiting", exit: null, emptiness: null }, { interrupt: "SIGINT" }),
       130,
       "left run run_0123456789ab to its anchor, which goes on terminating it",
+    ],
+    [
+      "a user who would not wait, when the anchor was told and the record knows nothing of it",
+      ended({}, running, { state: "exiting", interrupt: "SIGINT" }),
+      130,
+      "left run run_0123456789ab to its anchor, which goes on terminating it",
+    ],
+    [
+      "a user who would not wait, when nobody could be told",
+      ended({}, running, { interrupt: "SIGINT" }),
+      130,
+      "left run run_0123456789ab, which may go on: neither its gateway nor its anchor has answered. `holdfast runs cancel run_0123456789ab` tries again",
+    ],
+    [
+      "a run that is gone before anybody could record it",
+      ended({}, running, { state: "exited", interrupt: "SIGINT" }),
+      130,
+      "run run_0123456789ab is gone; the next gateway records its end",
     ],
   ])("%s", (_, ending, code, message) => {
     expect(conclude(ending)).toEqual({ code, message });

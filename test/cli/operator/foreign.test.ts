@@ -224,7 +224,7 @@ describe("foreign", () => {
     await writeFile(mistaken, '[[foreign]]\nname = "x"\nmarker = "HOLDFAST_RUN_ID"\n');
     const refused = await field.shell(`HOLDFAST_CONFIG='${mistaken}' holdfast foreign list`);
     expect(refused).toMatchObject({ code: 2, stdout: "" });
-    expect(refused.stderr).toContain("foreign.0.marker: must not be one of Holdfast's own");
+    expect(refused.stderr).toContain("foreign.1.marker must not be one of Holdfast's own");
     const none = await field.shell(
       `HOLDFAST_CONFIG= XDG_CONFIG_HOME='${field.home}/none' holdfast foreign list`,
     );

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { describeRun, type Look } from "../../../src/cli/runs/describe.js";
 import type { RunEvent } from "../../../src/store/run-event.js";
-import type { RunRecord } from "../../../src/store/run-record.js";
+import { REAPED, type RunRecord } from "../../../src/store/run-record.js";
 import { sampleExit, sampleRecord } from "../sample-record.js";
 
 const nobody: Look = { anchor: null, root: null, why: "it has ended" };
@@ -25,6 +25,7 @@ function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvi
     cgroup: null,
     command: "anchor",
     argv: [],
+    stdio: [],
     executable: null,
     leaseId: null,
     runId: null,
@@ -47,6 +48,7 @@ describe("a run that lives", () => {
     state,
     cpuMs: 0,
     rssKb: 0,
+    ports: [],
   });
 
   test("is shown with its whole tree, orphans and detached ones included", () => {
@@ -107,7 +109,7 @@ describe("a run that has ended", () => {
         residue: [{ pid: 7, startTime: 1, kind: "background", command: "sleep" }],
         residueCount: 3,
         labels: { ticket: "42" },
-        usage: { cpuMs: 1_500, peakKb: 2_048, processes: 4 },
+        usage: { ...REAPED, cpuMs: 1_500, peakKb: 2_048, processes: 4 },
       }),
     );
     expect(text).toContain("reason     manual-cancel");
@@ -115,7 +117,7 @@ describe("a run that has ended", () => {
     expect(text).toContain("status     SIGTERM (from anchor)");
     expect(text).toContain("leftovers (3)\n  7 sleep (background)\n  and 2 more");
     expect(text).toContain("ticket=42");
-    expect(text).toContain("1.5s of CPU, 2 MiB at its peak, processes seen: 4");
+    expect(text).toContain("1.5s of CPU, 2 MiB in its largest process, processes seen: 4");
     expect(text).not.toContain("\nprocesses");
   });
 

@@ -68,7 +68,7 @@ function answer(socket, epoch) {
       ...{ rootPid: said.pid, rootStart: said.startTime, rootUnique: said.uniqueId },
       ...{ anchorPid: anchor.pid, anchorStart: anchor.startTime, anchorUnique: anchor.uniqueId },
       ...{ tier: "subreaper+launcher+unique", tierNote: null, cgroup: null, cgroupInode: null },
-      ...{ elapsedMs: 0, outWithheld: false, errWithheld: false },
+      ...{ kind: 0, elapsedMs: 0, outWithheld: false, errWithheld: false },
       ...{ outStart: 0, outEnd: 0, outAcked: 0, outDropped: 0, outClosed: false },
       ...{ errStart: 0, errEnd: 0, errAcked: 0, errDropped: 0, errClosed: false },
       ...{ offset: 0, limit: 65_536, closed: false },

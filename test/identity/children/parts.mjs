@@ -68,6 +68,7 @@ export async function recordRuns(home, instanceId, runs) {
         deadlines: { overallMs: null, noOutputMs: null },
         policy,
         createdAt: Date.now(),
+        service: null,
         imported: null,
       },
       30_000,

@@ -85,6 +85,15 @@ const orders = {
   async cancel({ runId, options }) {
     await runs.get(runId).cancel(options);
   },
+  async adopt({ runId, options }) {
+    await supervisor.adoptRun(runId, options);
+    say("adopted");
+  },
+  async adoptProcess({ pid }) {
+    const { record, warnings } = await supervisor.adoptProcess(pid);
+    keep(supervisor.run(record.runId));
+    say("left", { record, warnings });
+  },
   async write({ runId, data }) {
     await runs.get(runId).write(data);
     say("written");
@@ -124,9 +133,11 @@ function steppedStore(store) {
     },
     saveRun: async (lease, change, ...rest) => {
       if (change.to === "exited") await reached("end-saving");
+      if (change.to === "service") await reached("adopt-saving");
       const saved = await store.saveRun(lease, change, ...rest);
       if (change.to === "gated") await reached("committed");
       if (change.to === "exited") await reached("end-saved");
+      if (change.to === "service") await reached("adopt-saved");
       return saved;
     },
     claimLease: async (...args) => {
@@ -167,7 +178,13 @@ function steppedHost(host) {
   });
 }
 
-const HEARD = { started: "heard", stopping: "stop-heard", leader: "leader-heard", exited: "end-heard" };
+const HEARD = {
+  status: "adopt-heard",
+  started: "heard",
+  stopping: "stop-heard",
+  leader: "leader-heard",
+  exited: "end-heard",
+};
 
 /** What is heard while the run waits at a step is heard when it goes on, in order. */
 function steppedLink(link) {
@@ -195,6 +212,10 @@ function steppedLink(link) {
       const pause = reached("stop-asking");
       if (pause === undefined) send();
       else void pause.then(send);
+    },
+    policy: (change) => {
+      link.policy(change);
+      hold(reached("adopt-asked"));
     },
     listen: (listener) => {
       hear = (event) => {

@@ -143,9 +143,9 @@ test("sessions and their approvals are read as the store has them", async () => 
 
 test("what cannot be read is refused with a reason and left alone", async () => {
   const cases: Record<string, (db: DatabaseSyncInstance) => void> = {
-    "older Holdfast (schema 3, this one reads 4)": (db) =>
-      db.exec("delete from holdfast_migrations where id = 4"),
-    "newer Holdfast (schema 9999, this one knows 4)": (db) =>
+    "older Holdfast (schema 4, this one reads 7)": (db) =>
+      db.exec("delete from holdfast_migrations where id >= 5"),
+    "newer Holdfast (schema 9999, this one knows 7)": (db) =>
       db.exec("insert into holdfast_migrations values (9999, 'x', 0)"),
     "some other program": (db) => db.exec("drop table holdfast_migrations"),
   };

@@ -3,12 +3,14 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Lease } from "../../../src/store/store.js";
 import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
-import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
+import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun, running } from "../samples.js";
+import { newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
 
@@ -51,6 +53,9 @@ test("the store is a WAL database that only its owner can read", async () => {
     { id: 2, name: "run-events" },
     { id: 3, name: "origin" },
     { id: 4, name: "sessions" },
+    { id: 5, name: "limits" },
+    { id: 6, name: "services" },
+    { id: 7, name: "session-of-run" },
   ]);
   db.close();
 });
@@ -59,21 +64,79 @@ test("a store written by a newer version is refused, says what to do, and is lef
   await createStore();
   tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
-  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 4)");
+  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 7)");
   expect(error.message).toContain("Upgrade Holdfast");
   const db = new DatabaseSync(path);
   expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
   db.close();
 });
 
+/** As the store was before runs knew their sessions. */
+const BEFORE_SESSIONS_OF_RUNS = `
+  drop trigger runs_exited_is_final; drop index runs_of_session_id;
+  alter table runs drop column session_id; alter table runs drop column hidden_at;
+  create trigger runs_exited_is_final before update on runs when old.state = 'exited'
+  begin select raise(abort, 'an exited run never changes'); end;
+  delete from holdfast_migrations where id >= 7;`;
+
+test("runs from before are given the session that had their key when they began, ended ones too", async () => {
+  const first = newSession({ key: "k", createdAt: 100, lineage: [] });
+  const second = newSession({ key: "k", createdAt: 300, lineage: [] });
+  const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
+  const stranger = newRun({ sessionKey: "no session's", createdAt: 150 });
+  {
+    await using store = await openSqliteStore({ path });
+    await store.createSession(first);
+    await store.closeSession(first.id, "a", 200);
+    await store.createSession(second);
+    for (const run of [...runs, stranger]) await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+  }
+  tamper(BEFORE_SESSIONS_OF_RUNS);
+  await using store = await openSqliteStore({ path });
+  const ids = await Promise.all(
+    [...runs, stranger].map(async ({ runId }) => (await store.getRun(runId))?.sessionId),
+  );
+  expect(ids).toEqual([null, first.id, null, second.id, null]);
+});
+
+test("an ended run can be hidden, and nothing be changed along with it", async () => {
+  {
+    await using store = await openSqliteStore({ path });
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+  }
+  const db = new DatabaseSync(path);
+  const columns = db.prepare("select name from pragma_table_info('runs')").all() as { name: string }[];
+  db.close();
+  expect(columns.length).toBeGreaterThan(50);
+  for (const change of forbiddenOnceEnded(
+    new Map(columns.map(({ name }) => [name, `coalesce(${name}, 0) + 1`])),
+  ))
+    expect(() => tamper(`update runs set ${change}`), change).toThrow("an exited run never changes");
+  tamper("update runs set hidden_at = 1");
+  expect(() => tamper("update runs set hidden_at = 2")).toThrow("an exited run never changes");
+});
+
 test("a schema half applied by an older version is completed", async () => {
   await createStore();
-  tamper(`drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
-    drop index runs_ended; alter table runs drop column imported; alter table runs drop column origin_instance_id;
+  tamper(`${BEFORE_SESSIONS_OF_RUNS}
+    alter table runs drop column limits; alter table runs drop column exit_limit;
+    drop index runs_of_session; drop table approvals; drop table session_tokens; drop table sessions;
+    drop index runs_ended; alter table runs drop column imported; alter table runs drop column service; alter table runs drop column origin_instance_id;
     drop table run_events; delete from holdfast_migrations where id >= 2`);
   await using store = await openSqliteStore({ path });
   await store.appendEvents([event("r")]);
   expect(await store.listEvents({})).toHaveLength(1);
+});
+
+test("a migration that was passed over is applied, though a later one is recorded; a reader waits for it", async () => {
+  await createStore();
+  tamper(`drop trigger runs_exited_is_final; alter table runs drop column limits; alter table runs drop column exit_limit;
+    delete from holdfast_migrations where id = 5`);
+  expect((await refusal(openSqliteStoreForReading(path))).message).toContain("schema 4, this one reads 7");
+  await using store = await openSqliteStore({ path });
+  const limits = { memoryBytes: null, pids: 5, cpus: null };
+  const { runId } = await store.insertRun(newRun({ limits }), LEASE_MS);
+  expect(await store.getRun(runId)).toMatchObject({ limits });
 });
 
 test("another program's database is refused and left alone", async () => {
@@ -175,7 +238,7 @@ describe("with other processes", () => {
     expect(await store.listEvents({})).toHaveLength(8);
     const db = new DatabaseSync(path);
     expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
-      { count: 4 },
+      { count: 7 },
     ]);
     db.close();
   });

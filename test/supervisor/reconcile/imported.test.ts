@@ -27,6 +27,7 @@ function live(change: Partial<ProcessEvidence> = {}): ProcessEvidence {
     cgroup: null,
     command: "node",
     argv,
+    stdio: [],
     executable: "/usr/bin/node",
     leaseId: null,
     runId: null,

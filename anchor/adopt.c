@@ -1,0 +1,224 @@
+/*
+ * A process of this run, with all below it, becomes a run of its own: re-labelled, not re-parented. Its anchor stays the
+ * same, and from then on serves both.
+ *
+ * With cgroups the tree is frozen, moved and thawed: nobody is born on the way, and from then on the cgroups tell whose
+ * everybody is. Without, ancestry tells, as of the last look: see `collect`.
+ */
+#include "run.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FREEZE_MS 2000
+#define MOVE_ROUNDS 64
+#define CHECK_EVERY_MS 5000
+
+/* What ADOPT says, copied: the look for the process may tell of a death, and drop the connection that the frame is in. */
+struct request {
+  char id[sizeof((struct served *)0)->id], key[sizeof((struct served *)0)->key];
+  bool complete;
+  uint64_t grace;
+  struct identity root;
+};
+
+static const char headless[] = "the first thread of a process in it has ended: the kernel does not move such a process to another cgroup";
+
+static struct served *free_slot(void) {
+  for (int i = 0; i < RUNS_MAX; i++)
+    if (!runs[i].active && !runs[i].given_up) return &runs[i];
+  return NULL;
+}
+
+/* Opened, and proven to be one of this run's; errno is ESRCH when it is none. */
+static bool open_member(const struct identity *wanted, struct member *out) {
+  long count = collect(0);
+  bool found = false;
+  for (long i = 0; i < count; i++)
+    if (members[i].id.pid == wanted->pid && members[i].id.start == wanted->start && !tree_dead(&members[i])) found = true;
+  tree_release(count);
+  errno = ESRCH;
+  return found && os_open(wanted, out);
+}
+
+/* The process and everybody below it, in `members`; 0 when it has ended. Its own handle stays open. */
+static long collect_below(const struct member *root) {
+  members[0] = *root;
+  if (!os_refresh(&members[0]) || tree_dead(&members[0])) return 0;
+  members[0].handle = -1; /* not to be closed with the others */
+  long count = os_descendants(root, members + 1, tree_max() - 1, NULL, 0);
+  return count < 0 ? 0 : 1 + count;
+}
+
+/* EOWNERDEAD: its first thread stays in the old cgroup, and all of it is counted there. */
+static int why_not(const struct boundary *from, long count) {
+  if (count == 0) return ESRCH;
+  for (long i = 0; i < count; i++)
+    if (members[i].state == 'Z' && !tree_dead(&members[i]) && os_boundary_holds(from, members[i].id.pid)) return EOWNERDEAD;
+  return 0;
+}
+
+/* Until a look finds nobody who is not there yet. Who had left the run's cgroup before stays where he is. */
+static bool move_all(const struct boundary *from, const struct boundary *to, const struct member *root) {
+  for (int round = 0; round < MOVE_ROUNDS; round++) {
+    long count = collect_below(root), moved = 0;
+    int error = why_not(from, count);
+    for (long i = 0; i < count && error == 0; i++) {
+      if (!os_boundary_holds(from, members[i].id.pid)) continue;
+      moved++;
+      if (!os_boundary_take(to, members[i].id.pid) && errno != ESRCH) error = errno;
+    }
+    tree_release(count);
+    if (error == 0 && moved == 0) return true;
+    errno = error;
+    if (error != 0) return false;
+  }
+  errno = EAGAIN;
+  return false;
+}
+
+static void move_back(const struct boundary *from, const struct boundary *to) {
+  long count = os_boundary_members(to, members, tree_max());
+  for (long i = 0; i < count; i++) (void)os_boundary_take(from, members[i].id.pid);
+  tree_release(count);
+}
+
+/* Both are frozen: who has been moved must not end, and leave us with children of his that have not. */
+static bool move(const struct boundary *from, const struct boundary *to, const struct member *root) {
+  bool done = os_boundary_freeze(from, FREEZE_MS) && os_boundary_freeze(to, FREEZE_MS) && move_all(from, to, root);
+  int error = errno;
+  if (!done) move_back(from, to);
+  os_boundary_thaw(to);
+  os_boundary_thaw(from);
+  errno = error;
+  return done;
+}
+
+static void know(const struct member *root) {
+  run.known = reserve(KNOWN_SIZE);
+  run.known[0] = root->id;
+  run.known_count = 1;
+  /* Twice the same: nobody was between two parents. */
+  for (long before = -1, round = 0; run.known_count != before && round < MOVE_ROUNDS; round++) {
+    before = run.known_count;
+    tree_release(collect(0));
+  }
+}
+
+/* A run that has no output and no input of its own, and needs no owner. */
+static void describe(const struct served *parent, const struct request *request, const struct member *root) {
+  uint64_t now = os_now_ms();
+  memcpy(run.instance, parent->instance, sizeof run.instance);
+  run.launcher = parent->launcher;
+  run.anchor = parent->anchor;
+  run.policy = parent->policy;
+  run.policy.service = run.policy.sweep_escapes = true;
+  run.policy.overall = run.policy.no_output = 0;
+  run.policy.grace = request->grace;
+  run.adopted = run.executed = run.gate_used = run.ready = true;
+  run.phase = RUNNING;
+  run.child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
+  run.input = (struct input){.fd = -1, .closed = true};
+  run.session = root->sid;
+  run.leader_handle = root->handle;
+  run.started_at = run.overall_from = run.output_at = run.owner_lost_at = now;
+  run.check_at = now + CHECK_EVERY_MS;
+}
+
+/* False and errno: nothing has changed. */
+static bool adopt(struct served *parent, struct served *slot, const struct request *request, const struct member *root) {
+  begin_serving(slot);
+  errno = EINVAL;
+  if (!request->complete) return false;
+  memcpy(run.id, request->id, sizeof run.id);
+  memcpy(run.key, request->key, sizeof run.key);
+  describe(parent, request, root);
+  bool bounded = parent->boundary.cgroup >= 0;
+  if (bounded) os_boundary_open(&run.boundary, cgroups_of_runs, run.id, "");
+  else memcpy(run.boundary.note, parent->boundary.note, sizeof run.boundary.note);
+  if (bounded && run.boundary.cgroup < 0) return false;
+  if (!open_directory(parent->instance_directory)) {
+    int error = errno;
+    if (error != EEXIST) remove_directory();
+    errno = error;
+    return false;
+  }
+  streams_open(&(struct frame){0});
+  if (!save_facts() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
+    remove_directory();
+    return false;
+  }
+  know(root);
+  run.boundary_events = os_boundary_events(&run.boundary);
+  return true;
+}
+
+static void undo(void) {
+  int error = errno;
+  os_boundary_remove(&run.boundary);
+  if (run.dir >= 0) close(run.dir);
+  if (run.listener >= 0) close(run.listener);
+  run.active = false;
+  errno = error;
+}
+
+static struct request read_request(const struct frame *frame) {
+  struct request request = {.grace = run.policy.grace};
+  uint64_t pid = 0;
+  frame_number(frame, T_ROOT_PID, &pid);
+  request.root.pid = (pid_t)pid;
+  frame_number(frame, T_ROOT_START, &request.root.start);
+  frame_number(frame, T_ROOT_UNIQUE, &request.root.unique);
+  frame_number(frame, T_GRACE_MS, &request.grace);
+  request.complete = frame_text(frame, T_RUN_ID, request.id, sizeof request.id) && frame_text(frame, T_KEY, request.key, sizeof request.key) &&
+                     strlen(request.key) >= 32 && strchr(request.id, '/') == NULL && request.id[0] != '.' && request.id[0] != 0;
+  return request;
+}
+
+static bool ends(struct connection *connection) {
+  bool over = run.phase != RUNNING || run.stop.set || run.leader_done;
+  if (over) refuse(connection, "adopt-phase", "the run is not running, or is about to end");
+  return over;
+}
+
+void adopt_asked(struct connection *connection, const struct frame *frame) {
+  struct served *parent = serving, *slot = free_slot();
+  const struct request request = read_request(frame);
+  struct member root;
+  if (ends(connection)) return;
+  if (os_limited()) {
+    refuse(connection, "adopt-limited", "the run has limits, which cannot be divided");
+    return;
+  }
+  if (run.boundary.cgroup < 0 && strcmp(os_strength(), "number") == 0) {
+    refuse(connection, "adopt-weak", "with neither cgroups nor process handles it could not be stopped apart from its run");
+    return;
+  }
+  if (slot == NULL) {
+    refuse(connection, "adopt-many", "this anchor serves as many runs as it can");
+    return;
+  }
+  if (request.root.pid == run.child.id.pid || !open_member(&request.root, &root)) {
+    refuse(connection, "adopt-member", "it is no process of this run, or its first one");
+    return;
+  }
+  if (connection->fd < 0 || ends(connection)) { /* the look has told */
+    os_close(&root);
+    return;
+  }
+  if (!adopt(parent, slot, &request, &root)) {
+    undo();
+    int error = errno;
+    os_close(&root);
+    serving = parent;
+    refuse(connection, "adopt-failed", error == EOWNERDEAD ? headless : strerror(error));
+    return;
+  }
+  serving = parent;
+  struct out out = connection_out(connection, F_ADOPTED);
+  out_text(&out, T_RUN_ID, request.id);
+  connection_send(connection, &out);
+}

@@ -1,0 +1,321 @@
+/*
+ * Linux: what a run may use at most, and what it has used. A limit is set in the run's own cgroup where cgroup v2 has the
+ * controller, otherwise in a directory of the run's in the v1 hierarchy that has it. Only the run's processes are ever in
+ * such a directory.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "linux.h"
+#include "os.h"
+
+#define CPU_PERIOD_US 100000
+#define AT_LIMIT (1024 * 1024) /* v1 keeps the peak of what it granted, and grants in batches; its fail counter may stay 0 */
+#define LIST_SIZE (64 * 1024)
+#define ROOM_TRIES 5
+#define ROOM_PAUSE_MS 10
+
+static const struct {
+  const char *controller, *file, *v1_file;
+} kinds[LIMITS] = {
+    [LIMIT_MEMORY] = {"memory", "memory.max", "memory.limit_in_bytes"},
+    [LIMIT_PIDS] = {"pids", "pids.max", "pids.max"},
+    [LIMIT_CPUS] = {"cpu", "cpu.max", "cpu.cfs_quota_us"},
+};
+
+/* Of our run: the v1 directories it is in, and what it may use. */
+static int v1[LIMITS] = {-1, -1, -1};
+static uint64_t asked[LIMITS];
+static bool decided; /* this process has a run, and knows whether it has v1 directories */
+
+/* ---- where controllers are ---- */
+
+static bool has_word(const char *list, const char *word, const char *separators) {
+  size_t length = strlen(word);
+  for (const char *at = list; *at != 0; at += strcspn(at, separators), at += strspn(at, separators))
+    if (strcspn(at, separators) == length && strncmp(at, word, length) == 0) return true;
+  return false;
+}
+
+static bool has_controller(const char *directory, const char *controller) {
+  char path[PATH_SIZE + 32], text[512];
+  snprintf(path, sizeof path, "%s/cgroup.controllers", directory);
+  return !weaken.controllers && slurp(path, text, sizeof text) > 0 && has_word(text, controller, " \n");
+}
+
+/* The path of ours that /proc/self/cgroup has for a v1 controller. */
+static bool own_v1_path(const char *controller, char *out, size_t size) {
+  char text[4096], *rest = text;
+  if (slurp("/proc/self/cgroup", text, sizeof text) <= 0) return false;
+  for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+    char *list = strchr(line, ':'), *path = list == NULL ? NULL : strchr(list + 1, ':');
+    if (path == NULL) continue;
+    *path = 0;
+    if (has_word(list + 1, controller, ",")) return (size_t)snprintf(out, size, "%s", path + 1) < size;
+  }
+  return false;
+}
+
+/* Our own directory in the v1 hierarchy of a controller; false: there is none, or it is not to be seen from here. */
+static bool own_v1(const char *controller, char *out, size_t size) {
+  static char info[LIST_SIZE];
+  char own[PATH_SIZE], *rest = info;
+  if (weaken.controllers || !own_v1_path(controller, own, sizeof own)) return false;
+  if (slurp("/proc/self/mountinfo", info, sizeof info) <= 0) return false;
+  for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+    char root[512], mount[512], options[512];
+    char *type = strstr(line, " - cgroup ");
+    if (type == NULL || sscanf(type, " - cgroup %*s %511s", options) != 1 || !has_word(options, controller, ",")) continue;
+    if (sscanf(line, "%*d %*d %*s %511s %511s", root, mount) != 2) continue;
+    size_t prefix = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    if (strncmp(own, root, prefix) != 0 || strncmp(own, "/..", 3) == 0) return false;
+    return join(out, size, mount, strcmp(own + prefix, "/") == 0 ? "" : own + prefix);
+  }
+  return false;
+}
+
+/* A recorded boundary is …/holdfast-<place>/runs/<runId>; its v1 directories are <own>/holdfast-<place>/<runId>. */
+static bool v1_names(int kind, const char *recorded, char *base, char *leaf) {
+  char own[PATH_SIZE];
+  const char *run = strrchr(recorded, '/'), *runs = run == NULL ? NULL : run - strlen("/runs");
+  if (runs == NULL || runs < recorded || strncmp(runs, "/runs", strlen("/runs")) != 0) return false;
+  const char *place = runs;
+  while (place > recorded && *--place != '/') continue;
+  return strncmp(place, "/holdfast-", 10) == 0 && own_v1(kinds[kind].controller, own, sizeof own) &&
+         (size_t)snprintf(base, PATH_SIZE, "%s%.*s", own, (int)(runs - place), place) < PATH_SIZE && join(leaf, PATH_SIZE, base, run);
+}
+
+/* ---- setting them ---- */
+
+static void value_of(int kind, uint64_t value, bool old, char *out, size_t size) {
+  if (kind != LIMIT_CPUS) snprintf(out, size, "%llu", (unsigned long long)value);
+  else if (old) snprintf(out, size, "%llu", (unsigned long long)value * CPU_PERIOD_US / 1000);
+  else snprintf(out, size, "%llu %d", (unsigned long long)value * CPU_PERIOD_US / 1000, CPU_PERIOD_US);
+}
+
+static bool up(char *path) {
+  char *slash = strrchr(path, '/');
+  if (slash != NULL) *slash = 0;
+  return slash != NULL;
+}
+
+static bool same_program(pid_t pid) {
+  char path[32];
+  struct stat theirs, ours;
+  snprintf(path, sizeof path, "/proc/%d/exe", pid);
+  return stat(path, &theirs) == 0 && stat("/proc/self/exe", &ours) == 0 && theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+}
+
+static bool is_service(const char *path) {
+  size_t length = strlen(path);
+  return length > 8 && strcmp(path + length - 8, ".service") == 0;
+}
+
+/*
+ * A cgroup that hands out controllers may have no processes of its own. Those of ours go to `sup`: the supervisor that asks,
+ * other processes of this binary, and a container's first process. When there is anybody else, everybody stays. Nor is
+ * anything moved out of a systemd service's own cgroup: systemd could not start it again there.
+ */
+static bool make_room(const char *here, const char *sup, pid_t supervisor) {
+  static char text[LIST_SIZE];
+  char path[PATH_SIZE + 32], number[24];
+  snprintf(path, sizeof path, "%s/cgroup.procs", here);
+  errno = EBUSY;
+  if (is_service(here) || slurp(path, text, sizeof text) < 0) return false;
+  for (int moving = 0; moving < 2; moving++) {
+    char *at = text, *end;
+    for (long pid; pid = strtol(at, &end, 10), end != at; at = end) { /* 0: one of another pid namespace */
+      if (moving == 0 && pid != supervisor && pid != 1 && !same_program((pid_t)pid)) return errno = EBUSY, false;
+      snprintf(number, sizeof number, "%ld", pid);
+      if (moving == 1 && !write_in(sup, "cgroup.procs", number) && errno != ESRCH) return false;
+    }
+  }
+  return true;
+}
+
+/* Who is forked while we look is there again, or not yet what it will be: so a few times. */
+static bool hand_out(const char *here, const char *word, const char *sup, pid_t supervisor) {
+  for (int tries = 0; tries < ROOM_TRIES; tries++) {
+    if (make_room(here, sup, supervisor) && write_in(here, "cgroup.subtree_control", word)) return true;
+    if (errno != EBUSY || is_service(here)) return false;
+    (void)poll(NULL, 0, ROOM_PAUSE_MS);
+  }
+  return errno = EBUSY, false;
+}
+
+/* From where we came down to where the runs are. */
+static bool enable(const char *directory, int kind, pid_t supervisor, char *why, size_t size) {
+  char chain[3][PATH_SIZE], sup[PATH_SIZE], word[16];
+  snprintf(chain[2], PATH_SIZE, "%s", directory);
+  bool fits = up(chain[2]);
+  for (int i = 1; fits && i >= 0; i--) {
+    memcpy(chain[i], chain[i + 1], PATH_SIZE);
+    fits = up(chain[i]);
+  }
+  if (!fits || !join(sup, sizeof sup, chain[1], "/sup") || !has_controller(chain[0], kinds[kind].controller)) return false;
+  snprintf(word, sizeof word, "+%s", kinds[kind].controller);
+  for (int i = 0; i < 3; i++) {
+    if (i < 2 && has_controller(chain[i + 1], kinds[kind].controller)) continue;
+    if (write_in(chain[i], "cgroup.subtree_control", word)) continue;
+    if (i == 0 && errno == EBUSY && hand_out(chain[0], word, sup, supervisor)) continue;
+    const char *busy = is_service(chain[i]) ? "the unit needs DelegateSubgroup=holdfast-gateway (systemd 254)"
+                                            : "it has other processes in it, so it cannot hand out controllers";
+    snprintf(why, size, "%s: %.120s: %s", kinds[kind].controller, chain[i], errno == EBUSY ? busy : strerror(errno));
+    return false;
+  }
+  return true;
+}
+
+static bool set_v2(const struct boundary *boundary, int kind, uint64_t value, pid_t supervisor, char *why, size_t size) {
+  char text[64], directory[PATH_SIZE];
+  value_of(kind, value, false, text, sizeof text);
+  if (weaken.controllers || !cgroup_directory(boundary->path, directory, sizeof directory)) return false;
+  if (faccessat(boundary->cgroup, kinds[kind].file, W_OK, 0) != 0 && !enable(directory, kind, supervisor, why, size)) return false;
+  if (!write_at(boundary->cgroup, kinds[kind].file, text)) {
+    snprintf(why, size, "%s: %s of %.120s: %s", kinds[kind].controller, kinds[kind].file, directory, strerror(errno));
+    return false;
+  }
+  if (kind == LIMIT_MEMORY) {
+    write_at(boundary->cgroup, "memory.swap.max", "0"); /* only where there is swap to be had */
+    write_at(boundary->cgroup, "memory.oom.group", "1");
+  }
+  return true;
+}
+
+static bool set_v1(const struct boundary *boundary, int kind, uint64_t value, char *why, size_t size) {
+  char base[PATH_SIZE], leaf[PATH_SIZE], text[64];
+  if (!v1_names(kind, boundary->path, base, leaf)) return false;
+  bool made = false;
+  for (int again = 0; !made && again < 10; again++) { /* another run that ends may take the empty base away */
+    made = (mkdir(base, 0755) == 0 || errno == EEXIST) && (mkdir(leaf, 0755) == 0 || errno == EEXIST);
+    if (!made && errno != ENOENT) break;
+  }
+  value_of(kind, value, true, text, sizeof text);
+  if (made) v1[kind] = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (v1[kind] < 0 || !write_at(v1[kind], kinds[kind].v1_file, text)) {
+    snprintf(why, size, "%s: %.150s: %s", kinds[kind].controller, made ? leaf : base, strerror(errno));
+    return false;
+  }
+  if (kind == LIMIT_MEMORY) write_at(v1[kind], "memory.memsw.limit_in_bytes", text);
+  return true;
+}
+
+bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS], pid_t supervisor, char *why, size_t size) {
+  decided = true;
+  for (int kind = 0; kind < LIMITS; kind++) {
+    if (limits[kind] == 0) continue;
+    asked[kind] = limits[kind];
+    why[0] = 0;
+    if (boundary->cgroup < 0) {
+      snprintf(why, size, "%s: it needs a cgroup of the run's own: %.200s", kinds[kind].controller, boundary->note);
+      return errno = ENOTSUP, false;
+    }
+    if (set_v2(boundary, kind, limits[kind], supervisor, why, size) || (why[0] == 0 && set_v1(boundary, kind, limits[kind], why, size)))
+      continue;
+    if (why[0] == 0)
+      snprintf(why, size, "%s: neither the cgroup that %.120s is in nor a cgroup v1 hierarchy has this controller", kinds[kind].controller,
+               boundary->path);
+    return errno = ENOTSUP, false; /* the reason is in words: a number such as EACCES would be taken for the command's */
+  }
+  return true;
+}
+
+bool os_limited(void) {
+  for (int kind = 0; kind < LIMITS; kind++)
+    if (asked[kind] > 0) return true;
+  return false;
+}
+
+bool limits_join(void) {
+  for (int kind = 0; kind < LIMITS; kind++)
+    if (v1[kind] >= 0 && !write_at(v1[kind], "cgroup.procs", "0")) return false;
+  return true;
+}
+
+void limits_remove(const char *recorded) {
+  char base[PATH_SIZE], leaf[PATH_SIZE];
+  for (int kind = 0; kind < LIMITS; kind++) {
+    if ((decided && v1[kind] < 0) || !v1_names(kind, recorded, base, leaf)) continue;
+    int dir = open(leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (dir < 0) continue;
+    remove_tree(dir);
+    close(dir);
+    rmdir(leaf);
+    rmdir(base); /* of the last one */
+  }
+}
+
+bool os_limits_place(enum limit kind, const char *runs, char *out, size_t size) {
+  char recorded[PATH_SIZE], base[PATH_SIZE], leaf[PATH_SIZE];
+  if (!join(recorded, sizeof recorded, runs, "/any") || !v1_names(kind, recorded, base, leaf)) return false;
+  return (size_t)snprintf(out, size, "%s", base) < size;
+}
+
+const char *os_limits_look(enum limit kind, char *where, size_t size) {
+  char own[PATH_SIZE], path[PATH_SIZE + 32];
+  if (weaken.cgroup) return NULL;
+  if (cgroup_own(own, sizeof own) && has_controller(own, kinds[kind].controller)) {
+    snprintf(where, size, "%s", own);
+    snprintf(path, sizeof path, "%s/cgroup.subtree_control", own);
+    return access(path, W_OK) == 0 ? "v2" : "v2-refused";
+  }
+  if (!own_v1(kinds[kind].controller, own, sizeof own)) return NULL;
+  snprintf(where, size, "%s", own);
+  return access(own, W_OK) == 0 ? "v1" : "v1-refused";
+}
+
+const char *os_limit_name(enum limit kind) { return kinds[kind].controller; }
+
+/* ---- what became of them ---- */
+
+/* From a file of lines "key value". */
+static bool line_value(int directory, const char *file, const char *key, uint64_t *out) {
+  char text[8192];
+  size_t length = strlen(key);
+  if (directory < 0 || slurp_at(directory, file, text, sizeof text) <= 0) return false;
+  for (char *line = text; line != NULL; line = strchr(line, '\n'), line = line == NULL ? NULL : line + 1)
+    if (strncmp(line, key, length) == 0 && line[length] == ' ') return *out = strtoull(line + length, NULL, 10), true;
+  return false;
+}
+
+static bool only_value(int directory, const char *file, uint64_t *out) {
+  char text[64];
+  if (directory < 0 || slurp_at(directory, file, text, sizeof text) <= 0) return false;
+  *out = strtoull(text, NULL, 10);
+  return true;
+}
+
+/* Killed for want of memory, and at its own limit: the machine may be out of memory without it. */
+static bool memory_hit(const struct boundary *boundary) {
+  uint64_t killed = 0, reached = 0;
+  int old = v1[LIMIT_MEMORY];
+  if (old < 0)
+    return line_value(boundary->cgroup, "memory.events", "oom_kill", &killed) && killed > 0 &&
+           line_value(boundary->cgroup, "memory.events", "max", &reached) && reached > 0;
+  return line_value(old, "memory.oom_control", "oom_kill", &killed) && killed > 0 &&
+         only_value(old, "memory.max_usage_in_bytes", &reached) && reached + AT_LIMIT >= asked[LIMIT_MEMORY];
+}
+
+const char *os_limit_hit(const struct boundary *boundary) {
+  uint64_t refused = 0;
+  int pids = v1[LIMIT_PIDS] >= 0 ? v1[LIMIT_PIDS] : boundary->cgroup;
+  if (asked[LIMIT_MEMORY] > 0 && memory_hit(boundary)) return "memory";
+  if (asked[LIMIT_PIDS] > 0 && line_value(pids, "pids.events", "max", &refused) && refused > 0) return "pids";
+  return NULL;
+}
+
+void os_usage(const struct boundary *boundary, struct usage *usage) {
+  uint64_t value;
+  if (line_value(boundary->cgroup, "cpu.stat", "usage_usec", &value)) *usage = (struct usage){.cpu_known = true, .cpu_ms = value / 1000};
+  else *usage = (struct usage){0};
+  usage->memory_known = only_value(boundary->cgroup, "memory.peak", &value) || only_value(v1[LIMIT_MEMORY], "memory.max_usage_in_bytes", &value);
+  if (usage->memory_known) usage->peak_kb = value / 1024;
+  usage->tasks_known = only_value(boundary->cgroup, "pids.peak", &value) || only_value(v1[LIMIT_PIDS], "pids.peak", &value);
+  if (usage->tasks_known) usage->peak_tasks = value;
+}

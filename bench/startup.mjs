@@ -1,0 +1,49 @@
+// How long a command takes that has next to nothing to do, against `node -e 0`, in turns.
+// Usage: node bench/startup.mjs [count]
+import { spawn, spawnSync } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { row, sideBySide } from "./measure.mjs";
+
+const count = Number(process.argv[2] ?? 20);
+const main = new URL("../dist/cli/main.js", import.meta.url).pathname;
+const empty = join(tmpdir(), "hf-nothing-was-ever-run");
+const resident = await mkdtemp(join(tmpdir(), "hf-"));
+
+function node(home, ...args) {
+  return new Promise((resolve, reject) => {
+    const env = { ...process.env, HOLDFAST_HOME: home };
+    const child = spawn(process.execPath, args, { stdio: "ignore", env });
+    child.on("error", reject);
+    child.on("close", resolve);
+  });
+}
+
+function holdfast(...args) {
+  const env = { ...process.env, HOLDFAST_HOME: resident };
+  return spawnSync(process.execPath, [main, ...args], { encoding: "utf8", env }).stdout.trim();
+}
+
+try {
+  const runId = holdfast("run", "--detach", "--", "sleep", "1000");
+  const measured = [
+    ["--version", empty, "--version"],
+    ["--help", empty, "--help"],
+    ["ps, nothing recorded", empty, "ps"],
+    ["ps, one run", resident, "ps"],
+    ["runs list, one run", resident, "runs", "list"],
+    ["gateway status", resident, "gateway", "status"],
+    ["process poll", resident, "process", "poll", runId, "--wait", "0"],
+  ];
+  const rows = [];
+  for (const [name, home, ...args] of measured) {
+    const bare = () => node(home, "-e", "0");
+    const { ours, theirs } = await sideBySide(count, () => node(home, main, ...args), bare);
+    rows.push(row(`start-up, ms: ${name}`, ours, theirs, 0));
+  }
+  console.log(JSON.stringify(rows));
+} finally {
+  holdfast("gateway", "stop", "--runs", "terminate");
+  await rm(resident, { recursive: true, force: true });
+}

@@ -1,0 +1,171 @@
+// The store on SQLite and on PostgreSQL, in turns, so that a noisy machine is noisy for both.
+//
+// Usage: store.mjs [postgres://…]     without an address, a server of its own: durable, on a local socket.
+import { spawn, execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { chown, mkdtemp, rm } from "node:fs/promises";
+import { readdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { openPostgresStore } from "../dist/store/postgres/open.js";
+import { EventWatch } from "../dist/store/postgres/event-watch.js";
+import { quantile } from "./measure.mjs";
+import { claimOf, eventOf, runOf } from "./samples.mjs";
+
+const directory = await mkdtemp(join(tmpdir(), "hf-bench-"));
+const server = process.argv[2] === undefined ? await startServer() : null;
+const url = process.argv[2] ?? `postgres://postgres@localhost/postgres?host=${directory}`;
+const schema = `bench_${process.pid}`;
+const open = {
+  sqlite: () => openSqliteStore({ path: join(directory, "store.sqlite") }),
+  postgres: () => openPostgresStore({ url, schema, name: "bench" }),
+};
+const stores = { sqlite: await open.sqlite(), postgres: await open.postgres() };
+const rows = [];
+
+await compare("insert a run", 300, (store, n) => store.insertRun(runOf(`i${n}`, "inserter"), 30_000));
+await compare("a step with its event", 300, (store, n) =>
+  store.saveRun(leaseOf(`run_i${n}`, "inserter"), { to: "running", at: n }, [eventOf(`run_i${n}`)]),
+);
+for (const count of [1, 100, 10_000]) {
+  for (const store of Object.values(stores)) await fill(store, `o${count}`, count, 30_000);
+  await compare(`renew ${count} leases`, count > 1_000 ? 10 : 50, async (store) => {
+    if ((await store.renewLeases(`o${count}`, 30_000)) !== count) throw new Error("not all were renewed");
+  });
+}
+for (const store of Object.values(stores)) await fill(store, "victim", 2_000, -1);
+await throughput("steals, each with its event, 32 at a time", 2_000, async (store, n) => {
+  if ((await store.claimLease(claimOf(`run_victim${n}`, "victim"), [eventOf("x")])) === null)
+    throw new Error("not stolen");
+});
+await throughput("events, one per call, 32 at a time", 2_000, (store, n) =>
+  store.appendEvents([eventOf(`e${n}`)]),
+);
+await latency();
+
+for (const store of Object.values(stores)) await store[Symbol.asyncDispose]();
+if (server !== null) {
+  server.kill("SIGINT");
+  await once(server, "close");
+}
+await rm(directory, { recursive: true, force: true });
+console.log(JSON.stringify(rows));
+
+function leaseOf(runId, ownerInstanceId) {
+  return { runId, ownerInstanceId, epoch: 1 };
+}
+
+/** Runs of one owner, a few at a time. */
+async function fill(store, owner, count, leaseMs) {
+  await atOnce(count, (n) => store.insertRun(runOf(`${owner}${n}`, owner), leaseMs));
+}
+
+async function atOnce(count, work) {
+  let next = 0;
+  const worker = async () => {
+    for (let n = next++; n < count; n = next++) await work(n);
+  };
+  await Promise.all(Array.from({ length: 32 }, worker));
+}
+
+async function compare(measured, count, call) {
+  const times = { sqlite: [], postgres: [] };
+  for (let n = 0; n < count; n++)
+    for (const [name, store] of Object.entries(stores)) {
+      const began = performance.now();
+      await call(store, n);
+      times[name].push(performance.now() - began);
+    }
+  tell(measured, times, "ms");
+}
+
+async function throughput(measured, count, call) {
+  const rate = {};
+  for (const [name, store] of Object.entries(stores)) {
+    const began = performance.now();
+    await atOnce(count, (n) => call(store, n));
+    rate[name] = (count / (performance.now() - began)) * 1000;
+  }
+  rows.push({
+    measured: `${measured}, per second`,
+    "SQLite p50/p99": rate.sqlite.toFixed(0),
+    "PostgreSQL p50/p99": rate.postgres.toFixed(0),
+    ratio: (rate.postgres / rate.sqlite).toFixed(2),
+  });
+}
+
+/** From the call that appends to the moment another store has read it: woken by the server, or (SQLite) by looking. */
+async function latency() {
+  const times = { sqlite: [], postgres: [] };
+  for (const name of Object.keys(times)) {
+    const reader = await open[name]();
+    let [{ seq: last } = { seq: 0 }] = await reader.listEvents({ newestFirst: true, limit: 1 });
+    let wake = () => {};
+    const woken = () => new Promise((resolve) => (wake = resolve));
+    const watch = name === "postgres" ? new EventWatch({ url, schema, name: "bench" }, () => wake()) : null;
+    const look = watch === null ? () => new Promise((resolve) => setTimeout(resolve, 1)) : woken;
+    if (watch !== null) await woken();
+    for (let n = 0; n < 100; n++) {
+      const began = performance.now();
+      let next = look();
+      await stores[name].appendEvents([eventOf(`latency${n}`)]);
+      for (let page = []; page.length === 0; last = page.at(-1)?.seq ?? last) {
+        await next;
+        next = look();
+        page = await reader.listEvents({ after: last });
+      }
+      times[name].push(performance.now() - began);
+    }
+    await watch?.[Symbol.asyncDispose]();
+    await reader[Symbol.asyncDispose]();
+  }
+  tell("an event, seen by another store (SQLite: one that looks every millisecond)", times);
+}
+
+function tell(measured, times) {
+  const cell = (values) => `${quantile(values, 0.5).toFixed(2)} / ${quantile(values, 0.99).toFixed(2)}`;
+  rows.push({
+    measured: `${measured}, ms`,
+    "SQLite p50/p99": cell(times.sqlite),
+    "PostgreSQL p50/p99": cell(times.postgres),
+    ratio: (quantile(times.postgres, 0.5) / quantile(times.sqlite, 0.5)).toFixed(2),
+  });
+}
+
+/** As a distribution ships it, but for the socket: commits are on the disk before they are answered. */
+async function startServer() {
+  const home = "/usr/lib/postgresql";
+  const bin = join(
+    home,
+    readdirSync(home)
+      .toSorted((a, b) => a - b)
+      .at(-1),
+    "bin",
+  );
+  const identity = process.getuid() === 0 ? { uid: userId("-u"), gid: userId("-g") } : {};
+  if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid);
+  const data = join(directory, "data");
+  const options = { ...identity, cwd: directory, stdio: ["ignore", "ignore", "pipe"] };
+  execFileSync(
+    join(bin, "initdb"),
+    ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"],
+    options,
+  );
+  const flags = ["-D", data, "-c", "listen_addresses=", "-c", `unix_socket_directories=${directory}`];
+  const child = spawn(join(bin, "postgres"), flags, options);
+  let log = "";
+  for await (const [text] of on(child.stderr)) {
+    log += text;
+    if (log.includes("ready to accept connections")) return child;
+  }
+  throw new Error(log);
+}
+
+async function* on(stream) {
+  for (;;) yield await once(stream, "data");
+}
+
+function userId(flag) {
+  return Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
+}

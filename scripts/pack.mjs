@@ -1,0 +1,102 @@
+// Makes the packages of a release: holdfast, and the anchor for each platform that it names as optional.
+//
+// Usage: pack.mjs [--built] [--arch x64|arm64] [--to directory]
+//
+//   --built   pack what `npm run build` has left in dist instead of building first
+//   --arch    only this anchor
+//   --to      where the .tgz go; build/packages unless said
+
+import { spawnSync } from "node:child_process";
+import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { bundled } from "./bundle.mjs";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const checkout = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const { name, version, license, engines } = checkout;
+const ARCHITECTURES = ["x64", "arm64"];
+
+/** In the bundle, but also in the declarations of the library. */
+const TYPED = ["zod"];
+
+const { values: options } = parseArgs({
+  options: { built: { type: "boolean" }, arch: { type: "string" }, to: { type: "string" } },
+});
+const destination = resolve(options.to ?? join(root, "build/packages"));
+
+if (options.built !== true) run("npm", ["run", "--silent", "build"]);
+rmSync(destination, { recursive: true, force: true });
+packMain();
+for (const arch of options.arch === undefined ? ARCHITECTURES : [options.arch]) packAnchor(arch);
+
+function packMain() {
+  const { description, type, bin, exports, dependencies } = checkout;
+  const needed = ([each]) => !bundled.includes(each) || TYPED.includes(each);
+  const stage = openStage(name, {
+    ...{ name, version, description, license, type, bin, exports, engines },
+    dependencies: Object.fromEntries(Object.entries(dependencies).filter(needed)),
+    optionalDependencies: Object.fromEntries(ARCHITECTURES.map((arch) => [anchorName(arch), version])),
+  });
+  for (const each of ["README.md", "CHANGELOG.md", "docs"])
+    cpSync(join(root, each), join(stage, each), { recursive: true });
+  for (const each of ["cli/main.js", "index.js", "chunks"])
+    cpSync(join(root, "dist", each), join(stage, "dist", each), { recursive: true });
+  cpSync(join(root, "dist"), join(stage, "dist"), { recursive: true, filter: isDeclaration });
+  writeFileSync(join(stage, "THIRD-PARTY-LICENSES"), bundled.map(licenseOf).join("\n"));
+  closeStage(stage);
+}
+
+/** Directories are let through too, but the face has nothing to declare. */
+function isDeclaration(path) {
+  return path.endsWith(".d.ts") || !/\.\w+$|\/(cli|chunks)$/.test(path);
+}
+
+function packAnchor(arch) {
+  run(process.execPath, [join(root, "scripts/build-anchor.mjs"), "--arch", arch]);
+  const stage = openStage(`anchor-linux-${arch}`, {
+    name: anchorName(arch),
+    version,
+    description: `The native part of Holdfast for Linux on ${arch}: one static binary, for any libc.`,
+    ...{ license, engines, type: "commonjs" },
+    os: ["linux"],
+    cpu: [arch],
+    preferUnplugged: true,
+  });
+  const binary = join(stage, "bin/anchor");
+  mkdirSync(dirname(binary));
+  copyFileSync(join(root, "build", `anchor-linux-${arch}`), binary);
+  chmodSync(binary, 0o755);
+  closeStage(stage);
+}
+
+function anchorName(arch) {
+  return `@holdfast/anchor-linux-${arch}`;
+}
+
+function licenseOf(dependency) {
+  const directory = join(root, "node_modules", dependency);
+  return `${dependency}\n\n${readFileSync(join(directory, "LICENSE"), "utf8")}`;
+}
+
+function openStage(directory, manifest) {
+  const stage = join(destination, directory);
+  mkdirSync(stage, { recursive: true });
+  copyFileSync(join(root, "LICENSE"), join(stage, "LICENSE"));
+  writeFileSync(join(stage, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  return stage;
+}
+
+function closeStage(stage) {
+  run("npm", ["pack", "--silent", "--ignore-scripts", "--pack-destination", destination, stage]);
+  rmSync(stage, { recursive: true });
+}
+
+function run(command, args) {
+  const { status, error } = spawnSync(command, args, { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
+  if (status !== 0) {
+    console.error(`${command} ${args.join(" ")} failed${error ? `: ${error.message}` : ""}`);
+    process.exit(1);
+  }
+}

@@ -1,0 +1,29 @@
+import type { ProcessEvidence } from "./host.js";
+import { isSame, type RunRecord } from "../store/run-record.js";
+
+type Processes = ProcessEvidence["descendants"];
+
+/**
+ * Of everybody below an anchor, who belongs to this run: a service that was adopted out of another shares its anchor. As
+ * parents stand now: who has lost his is shown with the run the anchor was started for.
+ */
+export function membersOf(record: RunRecord, records: readonly RunRecord[], below: Processes): Processes {
+  const served = records
+    .filter((each) => shareAnchor(each, record))
+    .toSorted((a, b) => a.createdAt - b.createdAt);
+  const [first] = served;
+  if (first === undefined || served.length < 2) return below;
+  const roots = new Map(served.map(({ root, runId }) => [root?.pid, runId] as const));
+  const owner = new Map<number, string | undefined>();
+  // Parents come first.
+  for (const { identity, parentPid } of below)
+    owner.set(identity.pid, roots.get(identity.pid) ?? owner.get(parentPid) ?? first.runId);
+  return below.filter(({ identity }) => owner.get(identity.pid) === record.runId);
+}
+
+/** A state directory may hold records of other boots and pid namespaces, where the same pid is another's. */
+function shareAnchor(one: RunRecord, other: RunRecord): boolean {
+  return (
+    one.bootId === other.bootId && one.pidNamespace === other.pidNamespace && isSame(one.anchor, other.anchor)
+  );
+}

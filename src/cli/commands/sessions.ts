@@ -1,0 +1,145 @@
+import { Option, type Command } from "commander";
+import type { ExecEffect, ExecRule } from "../../store/session-record.js";
+import { optionValue, wholeNumber } from "../option-value.js";
+import type { Finish } from "../program.js";
+import { parseExecRule } from "../sessions/exec-rule.js";
+
+const createExamples = `
+A session is what a token acts for: it sees and steers its own runs, and what
+its rules allow it may execute. The first rule that matches decides, in the
+order they are written; what no rule matches is asked (holdfast approvals).
+
+A rule names a program, by file name, absolute path, or a directory with / at
+its end, and its arguments if it has any: * is any one word, ... the rest.
+"*" alone is every program.
+
+Examples:
+  holdfast sessions create --key chat-7 --allow "git status ..." --deny "*"
+  HOLDFAST_TOKEN=$(holdfast sessions create --key ci --allow "*" --json | jq -r .token)
+`;
+
+interface CreateFlags {
+  readonly key: string;
+  readonly agent?: string;
+  readonly parent?: string;
+  readonly visibility?: "self" | "tree" | "agent" | "all";
+  readonly sandboxed?: true;
+  readonly json?: true;
+}
+
+export function addSessionsCommand(program: Command, finish: Finish): void {
+  const sessions = program
+    .command("sessions")
+    .summary("who may do what: create, list, end")
+    .description("Sessions: what a token acts for.");
+  // In the order they are written, whichever of the three each is.
+  const rules: ExecRule[] = [];
+  const rule = (effect: ExecEffect) => (text: string) =>
+    void rules.push(optionValue((words) => parseExecRule(effect, words))(text));
+  sessions
+    .command("create")
+    .summary("open one; prints its id and a token, once")
+    .description(
+      "Open a session, or find the open one of that key. Prints its id and a token that acts for it.",
+    )
+    .requiredOption("--key <key>", "what it is called; one open session has a key at a time")
+    .option("--agent <id>", "the agent whose session it is")
+    .option("--parent <key>", "the open session that it belongs to")
+    .addOption(
+      new Option("--visibility <level>", "what it sees of others").choices(["self", "tree", "agent", "all"]),
+    )
+    .option("--sandboxed", "it sees no more than its own tree, whatever it is given")
+    .option("--allow <rule>", "it may execute this (repeatable)", rule("allow"))
+    .option("--ask <rule>", "a person is asked each time (repeatable)", rule("ask"))
+    .option("--deny <rule>", "it may not (repeatable)", rule("deny"))
+    .option("--json", "session and token as JSON")
+    .addHelpText("after", createExamples)
+    .action(async ({ key, agent, parent, visibility, sandboxed, json }: CreateFlags) => {
+      const { createSession } = await import("../sessions/sessions.js");
+      const body = {
+        key,
+        ...(agent === undefined ? {} : { agentId: agent }),
+        ...(parent === undefined ? {} : { parentSessionKey: parent }),
+        ...(visibility === undefined ? {} : { visibility }),
+        ...(sandboxed === undefined ? {} : { sandboxed }),
+        ...(rules.length === 0
+          ? {}
+          : {
+              execRules: rules.map(({ args, ...each }) =>
+                args === undefined ? each : { ...each, args: [...args] },
+              ),
+            }),
+      };
+      finish(await createSession(body, json === true));
+    });
+  sessions
+    .command("list")
+    .summary("those that are open, newest first")
+    .description("Sessions that may be seen, newest first. Only reads.")
+    .option("--all", "those that have ended, too")
+    .option("--limit <n>", "at most this many", wholeNumber, 100)
+    .option("--json", "the rows as a JSON array")
+    .action(
+      async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
+        const { listSessions } = await import("../sessions/sessions.js");
+        finish(await listSessions(all === true, limit, json === true));
+      },
+    );
+  sessions
+    .command("end")
+    .summary("end one: its tokens are dead, its runs go on")
+    .description("End a session. Its tokens are dead from here on, its questions expire, its runs go on.")
+    .argument("<session>", "its id or its key")
+    .option("--json", "what was done, as JSON")
+    .action(async (wanted: string, { json }: { readonly json?: true }) => {
+      const { endSession } = await import("../sessions/sessions.js");
+      finish(await endSession(wanted, json === true));
+    });
+}
+
+const approvalExamples = `
+A session whose rules say "ask" waits for an answer for five minutes; then its
+command is not executed. Only the operator answers.
+
+Exit status of allow and deny: 0, 1 no such question, 3 it came too late.
+
+Examples:
+  holdfast approvals list
+  holdfast approvals list --follow
+  holdfast approvals allow apr_4k2m8s1x9q0z
+`;
+
+export function addApprovalsCommand(program: Command, finish: Finish): void {
+  const approvals = program
+    .command("approvals")
+    .summary("what sessions ask leave for: list, allow, deny")
+    .description("What sessions ask leave for.")
+    .addHelpText("after", approvalExamples);
+  approvals
+    .command("list")
+    .summary("questions that wait, with when they expire")
+    .description(
+      "Questions that wait for an answer, and when each expires. Only reads, until one is answered.",
+    )
+    .option("-f, --follow", "each as it comes; on a terminal, be asked")
+    .option("--json", "as JSON; with --follow one object per line, decisions too")
+    .action(async ({ follow, json }: { readonly follow?: true; readonly json?: true }) => {
+      const { followApprovals, listApprovals } = await import("../sessions/approvals.js");
+      finish(await (follow === true ? followApprovals : listApprovals)(json === true));
+    });
+  for (const verdict of ["allow", "deny"] as const)
+    approvals
+      .command(verdict)
+      .summary(verdict === "allow" ? "let it be executed" : "do not")
+      .description(
+        verdict === "allow"
+          ? "Let the command be executed, this once."
+          : "Do not let the command be executed.",
+      )
+      .argument("<approval>", "its id")
+      .option("--json", "the question and its decision as JSON")
+      .action(async (id: string, { json }: { readonly json?: true }) => {
+        const { decideApproval } = await import("../sessions/approvals.js");
+        finish(await decideApproval(id, verdict, json === true));
+      });
+}

@@ -1,0 +1,119 @@
+import { setTimeout as startTimer } from "node:timers";
+import { setTimeout } from "node:timers/promises";
+import { defaults } from "../../defaults.js";
+import { GatewayUnreachable, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
+import type { GatewayError } from "../../gateway/client.js";
+import type { AskedOf } from "../../gateway/contract/contract.js";
+import type { RunRecord } from "../../store/run-record.js";
+import { newRunId } from "../../supervisor/ids.js";
+import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
+import { execBody } from "../gateway/exec-body.js";
+import { gatewayBack } from "../gateway/gateway-back.js";
+import { CalledRun } from "./called-run.js";
+import type { ForegroundHost } from "./host.js";
+
+/** The state directory's gateway; started in the background when none runs. */
+export async function openThroughGateway(say: (message: string) => void): Promise<ForegroundHost> {
+  let connection = await needGateway("; or say --in-process");
+  let run: CalledRun | null = null;
+  let known: RunRecord | null = null;
+  const back = async (onPurpose: boolean): Promise<Connection | null> => {
+    // Not at once: a gateway that lives but does not hold the run yet would be asked all the time.
+    await setTimeout(AGAIN_MS);
+    const next = await gatewayBack(connection.home, {
+      onPurpose,
+      forMs: defaults.callerOwnerLossMs,
+      say,
+    });
+    if (next !== null) connection = next;
+    return next;
+  };
+  return {
+    spawn: async (input, options) => {
+      const { size, stdout } = options;
+      const runId = newRunId();
+      using _said = sayIfLong(say);
+      known = await ask(() => connection, back, {
+        ...execBody(input, options),
+        ...(size === undefined ? {} : size),
+        stdin: "pipe",
+        runId,
+        foreground: { bufferBytes: stdout?.boundBytes ?? defaults.spoolBytes },
+      });
+      run = new CalledRun({
+        runId,
+        connection,
+        back,
+        lost: () =>
+          say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
+        adopted: () => say(`run ${runId} is a service now; it goes on when this is left`),
+        stopAlone: async (graceMs, told) => (await import("./stop-alone.js")).stopAlone(runId, graceMs, told),
+      });
+      return run;
+    },
+    // One that hangs must not keep us.
+    getRun: (runId) =>
+      connection.client.getRun({ params: { runId } }, AbortSignal.timeout(RECORD_MS)).catch(() => known),
+    close: async () => run?.leave(),
+  };
+}
+
+const AGAIN_MS = 20;
+const RECORD_MS = 1_000;
+const LONG_MS = 2_000;
+
+/** A session's command may need somebody's leave. */
+function sayIfLong(say: (message: string) => void): Disposable | null {
+  if (sessionToken() === null) return null;
+  const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";
+  const timer = startTimer(() => say(waiting), LONG_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
+}
+
+/**
+ * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell
+ * whether there is such a run.
+ */
+async function ask(
+  connection: () => Connection,
+  back: (onPurpose: boolean) => Promise<Connection | null>,
+  body: AskedOf<"exec">["body"] & { readonly runId: string },
+): Promise<RunRecord> {
+  for (;;)
+    try {
+      return (await connection().client.exec({ body })).run;
+    } catch (error) {
+      if (isCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) throw spawnFailed(error as GatewayError);
+      if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
+        throw error;
+      if ((await back(false)) === null) throw error;
+      const record = await askedBefore(connection(), body.runId);
+      if (record !== null) return record;
+    }
+}
+
+async function askedBefore({ client }: Connection, runId: string): Promise<RunRecord | null> {
+  const record = await client.getRun({ params: { runId } }).catch((error: unknown) => {
+    if (isCode(error, "RUN_NOT_FOUND")) return null;
+    throw error;
+  });
+  const exit = record?.exit ?? null;
+  if (exit?.reason === "spawn-error")
+    throw new SpawnFailed(
+      runId,
+      exit.errno ?? 0,
+      exit.errno === null ? "anchor" : "exec",
+      exit.detail ?? `run ${runId} was interrupted while it was being started; the command did not run`,
+    );
+  return record;
+}
+
+function spawnFailed({ code, message, fields }: GatewayError): SpawnFailed {
+  const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
+  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
+  return new Failure(runId, errno, step, message);
+}
+
+function isCode(error: unknown, ...codes: readonly string[]): boolean {
+  return error instanceof HoldfastError && codes.includes(error.code);
+}

@@ -1,0 +1,47 @@
+import { setTimeout } from "node:timers/promises";
+import { isatty } from "node:tty";
+import { defaults } from "../../defaults.js";
+import { reach, startGateway } from "../../gateway/start.js";
+import { formatDuration } from "../duration.js";
+import { insideRun, tokenFor, type Connection } from "./connect.js";
+
+/** How often to look for the next gateway: it listens within half a second of its start. */
+const LOOK_MS = 50;
+
+export interface Gap {
+  /** The last one was told to stop, so another is not to be started for that reason alone. */
+  readonly onPurpose: boolean;
+  /** How long it is worth waiting: after that there is no run to come back to. */
+  readonly forMs: number;
+  readonly say: (message: string) => void;
+}
+
+/**
+ * The next gateway, when the last one has gone from under a command that goes on. Null: none came. One that was killed is
+ * replaced from here, like any acting command would, unless somebody else does it first.
+ */
+export async function gatewayBack(home: string, { onPurpose, forMs, say }: Gap): Promise<Connection | null> {
+  const began = performance.now();
+  let mayStart = !onPurpose && !insideRun();
+  let said = false;
+  for (;;) {
+    const token = await tokenFor(home);
+    const found = await reach(home, token).catch(() => null);
+    if (found?.status.ready === true) return { client: found.client, home, token };
+    const passed = performance.now() - began;
+    if (passed > forMs) return null;
+    if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {
+      said = true;
+      const what = onPurpose ? "the gateway was stopped" : "the gateway is gone";
+      say(
+        `${what}; the command goes on, and its output when another one runs (at most ${formatDuration(forMs)} from now, then its anchor ends it)`,
+      );
+    }
+    if (mayStart && found === null && passed > defaults.gatewayBackMs) {
+      mayStart = false;
+      // Somebody else may still succeed where this failed: that is waited for.
+      await startGateway(home).catch((error: unknown) => say((error as Error).message));
+    }
+    await setTimeout(LOOK_MS);
+  }
+}

@@ -1,0 +1,28 @@
+import { GatewayUnreachable } from "../../errors.js";
+import type { GatewayClient } from "../../gateway/client.js";
+import { resolveHome } from "../../store/state-directory.js";
+import { say } from "../complain.js";
+import { runningGateway, sessionToken } from "./connect.js";
+
+/** What can be asked without changing anything. */
+export type Looking = Pick<GatewayClient, "listRuns" | "poll" | "log" | "screen" | "listSessions">;
+
+export interface Look extends AsyncDisposable {
+  readonly client: Looking;
+}
+
+/**
+ * For a command that only looks: the gateway if one answers, else the store and the spools themselves, and says so.
+ * Starts nothing. A session without a gateway sees nothing: only a gateway can say what it may see.
+ */
+export async function openLook(): Promise<Look> {
+  const running = await runningGateway();
+  if (running !== null) return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
+  if (sessionToken() !== null)
+    throw new GatewayUnreachable(
+      "no gateway is running, and only a gateway can say what this session may see; nothing was done",
+    );
+  const { readLocally } = await import("./read-locally.js");
+  say("no gateway is running; this is what the store says", "dim");
+  return readLocally(resolveHome());
+}

@@ -1,0 +1,67 @@
+import type { StreamName } from "../../anchor/host.js";
+import { RunNotFound } from "../../errors.js";
+import { contract } from "../../gateway/contract/contract.js";
+import { logOf } from "../../gateway/handlers/log.js";
+import { pollRun } from "../../gateway/handlers/poll.js";
+import { filterOf, type RunReader } from "../../gateway/handlers/run-reader.js";
+import { Screens } from "../../gateway/screens.js";
+import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
+import { openStoreForReading } from "../../store/open.js";
+import type { RunRecord } from "../../store/run-record.js";
+import { findStateDirectory } from "../../store/state-directory.js";
+import type { ReadOptions } from "../../supervisor/api.js";
+import { readOutput } from "../../supervisor/output.js";
+import { addressOf } from "../../supervisor/reconcile/look.js";
+import { observe } from "../operator/observer.js";
+import type { Look } from "./look.js";
+
+/** What a gateway would answer, from what lies in its state directory. */
+export async function readLocally(home: string): Promise<Look> {
+  const directory = await findStateDirectory(home);
+  const store = await openStoreForReading(directory?.storePath ?? null);
+  const host = directory === null ? null : await observe(directory);
+  const must = async (runId: string): Promise<RunRecord> => {
+    const record = (await store?.getRun(runId)) ?? null;
+    if (record === null) throw new RunNotFound(runId);
+    return record;
+  };
+  const reader: RunReader = {
+    run: () => null,
+    getRun: async (runId) => (await store?.getRun(runId)) ?? null,
+    readOutput: async (runId: string, stream: StreamName, options?: ReadOptions) => {
+      const address = addressOf(await must(runId));
+      if (host === null) throw new RunNotFound(runId);
+      return readOutput(host, address, stream, options);
+    },
+  };
+  const runOf = async (params: { readonly runId: string } | undefined): Promise<RunRecord> =>
+    must(params?.runId ?? "");
+  const never = new AbortController().signal;
+  const asking = { requester: { kind: "operator", actor: "operator" }, gone: never } as const;
+  return {
+    client: {
+      listRuns: async ({ query = {} } = {}) => {
+        const { limit, ...heard } = contract.listRuns.query.parse(query);
+        return { runs: [...((await store?.listRuns({ ...filterOf(heard), limit })) ?? [])] };
+      },
+      poll: async ({ params, query = {} } = {}) =>
+        pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking, seemsToWait),
+      log: async ({ params, query = {} } = {}) =>
+        logOf(reader, await runOf(params), contract.log.query.parse(query)),
+      screen: async ({ params } = {}) => {
+        await using screens = new Screens(reader);
+        const { rows, ...rest } = await screenshot(screens, await runOf(params));
+        return { ...rest, rows: [...rows] };
+      },
+      listSessions: async ({ query = {} } = {}) => {
+        const { all, limit } = contract.listSessions.query.parse(query);
+        const open = all === true ? {} : { open: true };
+        return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
+      },
+    },
+    async [Symbol.asyncDispose]() {
+      await host?.[Symbol.asyncDispose]();
+      await store?.[Symbol.asyncDispose]();
+    },
+  };
+}

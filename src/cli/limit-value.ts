@@ -1,0 +1,26 @@
+import { BadInput } from "../errors.js";
+import type { RunLimits } from "../store/run-record.js";
+import { runLimits } from "../supervisor/run-limits.js";
+import { formatSize } from "./size.js";
+
+/** `1.5`, `100`. */
+export function parseCount(text: string): number {
+  if (/^\d+(?:\.\d+)?$/.test(text)) return Number(text);
+  throw new BadInput("limits", `${JSON.stringify(text)} is not a number`);
+}
+
+/** A limit that some machine can set. */
+export function limitOf(name: keyof RunLimits, value: number): number {
+  runLimits({ [name]: value });
+  return value;
+}
+
+/** `memory 64 MiB, 100 pids, 1.5 cpus`; null: none. */
+export function limitsText({ memoryBytes, pids, cpus }: RunLimits): string | null {
+  const parts = [
+    memoryBytes === null ? null : `memory ${formatSize(memoryBytes)}`,
+    pids === null ? null : `${pids} pids`,
+    cpus === null ? null : `${cpus} cpus`,
+  ].filter((part) => part !== null);
+  return parts.length === 0 ? null : parts.join(", ");
+}

@@ -1,0 +1,37 @@
+import { BadInput } from "../../errors.js";
+import { say } from "../complain.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { fullRunId } from "../process/act.js";
+import { print } from "../runs/print.js";
+
+export interface AdoptRequest {
+  /** A run, or a process: ids of runs begin with `run_`, or are not only digits. */
+  readonly wanted: string;
+  readonly keepTimeouts: boolean;
+  readonly json: boolean;
+}
+
+export function adoptService(request: AdoptRequest): Promise<number> {
+  return /^\d+$/.test(request.wanted) ? adoptProcess(request) : adoptRun(request);
+}
+
+async function adoptRun({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+  const connection = await needGateway();
+  const runId = await fullRunId(connection, wanted);
+  const record = await connection.client.adoptRun({ params: { runId }, body: { keepTimeouts } });
+  print(json ? `${JSON.stringify(record)}\n` : `${record.runId}\n`);
+  if (!json) say(`it is a service now; \`holdfast service stop ${record.runId}\` stops it`, "dim");
+  return 0;
+}
+
+async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+  if (keepTimeouts)
+    throw new BadInput("option", "a process has no timeouts of its own to keep; nothing was changed");
+  mustBeOperator("take a process out of its run");
+  const { client } = await needGateway();
+  const answer = await client.adoptProcess({ params: { pid: wanted } });
+  print(json ? `${JSON.stringify(answer)}\n` : `${answer.run.runId}\n`);
+  for (const warning of answer.warnings) say(warning, "yellow");
+  if (!json) say(`process ${wanted} and all below it left ${answer.from}, and are a service now`, "dim");
+  return 0;
+}

@@ -1,0 +1,15 @@
+import { BadInput } from "../../errors.js";
+import type { ExecEffect, ExecRule } from "../../store/session-record.js";
+import { splitCommand } from "../../supervisor/split-command.js";
+
+/** `git`, `/usr/bin/git status ...`, or `*` for every program: the words after the first are the arguments. */
+export function parseExecRule(effect: ExecEffect, text: string): ExecRule {
+  const [executable, ...args] = splitCommand(text) ?? [];
+  if (executable === undefined)
+    throw new BadInput(effect, `${JSON.stringify(text)} names no program; write one, or * for every program`);
+  return {
+    effect,
+    ...(executable === "*" ? {} : { executable }),
+    ...(args.length === 0 ? {} : { args }),
+  };
+}

@@ -1,0 +1,53 @@
+import type { z } from "zod";
+
+export function keyOf(path: readonly PropertyKey[]): string {
+  return path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(".");
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  int: "a whole number",
+  number: "a whole number",
+  string: "text",
+  boolean: "true or false",
+  object: "a table",
+  array: "a list",
+};
+
+/** As much of a value as is said back. */
+const QUOTED = 60;
+
+/** What is wrong with one value of a parsed file, in words. */
+export function inWords(issue: z.core.$ZodIssue, file: unknown): string {
+  const value = issue.path.reduce<unknown>(
+    (inside, part) => (inside as Record<PropertyKey, unknown> | undefined)?.[part],
+    file,
+  );
+  if (value === undefined && issue.path.length > 0) return "is missing";
+  const whole = JSON.stringify(value);
+  const said = whole.length > QUOTED ? `${whole.slice(0, QUOTED)}…` : whole;
+  switch (issue.code) {
+    case "invalid_value":
+      return `is ${said}; it may be ${listed(issue.values.map(String))}`;
+    case "invalid_type":
+      return `is ${said}; it must be ${KINDS[issue.expected] ?? issue.expected}`;
+    case "too_small":
+      return issue.origin === "string" ? "must not be empty" : `must be ${issue.minimum} or more`;
+    case "too_big":
+      return `must be at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
+    // These say it in the schema's own words.
+    case "custom":
+    case "invalid_format":
+    case "invalid_union":
+    case "invalid_key":
+    case "invalid_element":
+    case "not_multiple_of":
+    case "unrecognized_keys":
+      return issue.message;
+  }
+}
+
+const UNITS: Readonly<Record<string, string>> = { string: " characters long", array: " entries long" };
+
+function listed(words: readonly string[]): string {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+}

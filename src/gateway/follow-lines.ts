@@ -1,0 +1,31 @@
+import { once } from "node:events";
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
+import { GatewayUnreachable } from "../errors.js";
+import { GatewayError, type ClientOptions } from "./client.js";
+import type { ErrorAnswer } from "./server/error-answer.js";
+
+/** What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. */
+export async function* followLines<Line>(
+  { socketPath, token }: ClientOptions,
+  path: string,
+): AsyncGenerator<Line, void, undefined> {
+  const asking = httpRequest({ socketPath, path, headers: { authorization: `Bearer ${token}` } });
+  asking.end();
+  try {
+    const [response] = (await once(asking, "response").catch((cause: unknown) => {
+      throw new GatewayUnreachable(`no gateway listens on ${socketPath}`, { cause });
+    })) as [IncomingMessage];
+    if (response.statusCode !== 200)
+      throw new GatewayError((JSON.parse(await text(response)) as ErrorAnswer).error);
+    // One that breaks off ends it: there is nothing more to be heard.
+    response.on("error", () => undefined);
+    const lines = createInterface({ input: response });
+    // Nor is it an error when the caller has left: it hears what became of the response all the same.
+    lines.on("error", () => undefined);
+    for await (const line of lines) yield JSON.parse(line) as Line;
+  } finally {
+    asking.on("error", () => undefined).destroy();
+  }
+}

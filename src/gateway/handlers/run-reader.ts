@@ -1,0 +1,36 @@
+import { OPEN_STATES } from "../../store/run-record.js";
+import { BadInput } from "../../errors.js";
+import type { RunFilter } from "../../store/store.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import type { HeardOf } from "../contract/contract.js";
+
+/** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
+export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
+
+/** Which runs a list shows. */
+export function filterOf({
+  all,
+  hidden,
+  session,
+  agent,
+  label,
+}: Omit<HeardOf<"listRuns">["query"], "limit">): RunFilter {
+  return {
+    ...(all === true ? {} : { states: OPEN_STATES }),
+    ...(hidden === true ? {} : { hidden: false }),
+    ...(session === undefined ? {} : { sessionKey: session }),
+    ...(agent === undefined ? {} : { agentId: agent }),
+    ...(label === undefined ? {} : { labels: pairs(label) }),
+  };
+}
+
+function pairs(text: string): Record<string, string> {
+  return Object.fromEntries(
+    text.split(",").map((pair) => {
+      const equals = pair.indexOf("=");
+      if (equals < 1)
+        throw new BadInput("label", `${JSON.stringify(pair)} is not key=value; nothing was done`);
+      return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
+    }),
+  );
+}

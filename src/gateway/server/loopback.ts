@@ -1,0 +1,62 @@
+import type { IncomingMessage, RequestListener } from "node:http";
+import { isIPv4 } from "node:net";
+import { ForeignOrigin, StateUnusable } from "../../errors.js";
+import { bounded, close, type Listening } from "./listen.js";
+
+export interface Loopback {
+  readonly host: string;
+  /** 0: any that is free. */
+  readonly port: number;
+}
+
+/** `127.0.0.1:7433`, `[::1]:7433` or `localhost:7433`. Null: it is none, or others than this machine could reach it. */
+export function parseLoopback(text: string): Loopback | null {
+  const [, v6, name = "", digits = ""] = /^(?:\[(::1)\]|([\w.]+)):(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits);
+  const host = v6 ?? (name === "localhost" ? "127.0.0.1" : name);
+  const local = host === "::1" || (isIPv4(host) && host.startsWith("127."));
+  return local && digits !== "" && port <= 65_535 ? { host, port } : null;
+}
+
+export interface LoopbackListening extends Listening {
+  /** As a client writes it, with the port that was had. */
+  readonly address: string;
+  readonly served: Served;
+}
+
+/** What may be asked for by name there. Each request is held against it before anything else is looked at. */
+export type Served = ReadonlySet<string>;
+
+/** On a port of this machine's own, for browsers. `serve` is given the names that are served. */
+export async function listenOnLoopback(
+  { host, port }: Loopback,
+  requestMs: number,
+  serve: (served: Served) => RequestListener,
+): Promise<LoopbackListening> {
+  const served = new Set<string>();
+  const server = bounded(serve(served), requestMs);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
+    );
+    server.listen({ host, port, exclusive: true }, resolve);
+  });
+  const bound = server.address();
+  const actual = typeof bound === "object" && bound !== null ? bound.port : port;
+  const written = host === "::1" ? "[::1]" : host;
+  for (const name of [written, "localhost", "127.0.0.1", "[::1]"]) served.add(`${name}:${actual}`);
+  return { server, served, address: `${written}:${actual}`, [Symbol.asyncDispose]: () => close(server) };
+}
+
+/**
+ * A page in somebody's browser must not reach a gateway on loopback by a name of its own that resolves to it, nor
+ * from a page of its own. Null: a local socket, which no page can reach.
+ */
+export function mustBeServed(served: Served | null, { headers }: IncomingMessage): void {
+  if (served === null) return;
+  const { host = "", origin } = headers;
+  if (!served.has(host.toLowerCase())) throw new ForeignOrigin("Host", host);
+  if (origin === undefined) return;
+  if (!origin.startsWith("http://") || !served.has(origin.slice("http://".length).toLowerCase()))
+    throw new ForeignOrigin("Origin", origin);
+}

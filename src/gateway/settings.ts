@@ -1,0 +1,104 @@
+import { configPath, readConfigFile } from "../store/config-file.js";
+import { parseToml } from "../store/config-toml.js";
+import { checkConfig, placeInFile, sections, type Config } from "./config.js";
+
+export type Source = "flag" | "environment" | "file" | "default";
+
+/** One setting as it holds, and who says so. */
+export interface Setting {
+  /** As in the file: `gateway.listen`. */
+  readonly key: string;
+  readonly value: unknown;
+  readonly from: Source;
+  /** The variable that sets it over the file; null: it is a list, which only the file can say. */
+  readonly variable: string | null;
+}
+
+export interface Settings {
+  readonly path: string;
+  readonly config: Config;
+  readonly each: readonly Setting[];
+}
+
+/** Flags of a command line, by their keys. */
+export type Flags = Readonly<Record<string, string | undefined>>;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+type Raw = Record<string, Record<string, unknown>>;
+
+/** What holds: flags over the environment over the file over the defaults. */
+export async function readSettings(
+  flags: Flags = {},
+  env: Environment = process.env,
+  path: string = configPath(env),
+): Promise<Settings> {
+  return resolveSettings(await readConfigFile(path), path, flags, env);
+}
+
+export function resolveSettings(text: string, path: string, flags: Flags, env: Environment): Settings {
+  const raw = parseToml(text, path) as Raw;
+  const sources = new Map<string, Source>();
+  for (const [section, key] of scalars()) {
+    const name = `${section}.${key}`;
+    if (raw[section]?.[key] !== undefined) sources.set(name, "file");
+    const said = flags[name] ?? nonEmpty(env[variableOf(section, key)]);
+    // Whatever else is there in place of a table is the schema's to refuse.
+    if (said === undefined || !isTable(raw[section] ?? {})) continue;
+    raw[section] = { ...raw[section], [key]: valueOf(said) };
+    sources.set(name, flags[name] === undefined ? "environment" : "flag");
+  }
+  const config = checkConfig(raw, (at) => {
+    const [section = "", key = ""] = at.map(String);
+    const source = sources.get(`${section}.${key}`);
+    if (source === "environment") return { line: null, text: variableOf(section, key) };
+    if (source === "flag") return { line: null, text: `--${key}` };
+    return placeInFile(text, path, at);
+  });
+  return { path, config, each: list(config, raw, sources) };
+}
+
+function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): Setting[] {
+  const single = scalars().map(([section, key]): Setting => {
+    const name = `${section}.${key}`;
+    const value = (config[section] as Readonly<Record<string, unknown>>)[key] ?? null;
+    return { key: name, value, from: sources.get(name) ?? "default", variable: variableOf(section, key) };
+  });
+  const lists: [string, unknown, unknown][] = [
+    ["a2a.allow", config.a2a.allow, raw["a2a"]?.["allow"]],
+    ["exec", config.exec, raw["exec"]],
+    ["foreign", config.foreign, raw["foreign"]],
+  ];
+  return [
+    ...single,
+    ...lists.map(([key, value, said]): Setting => {
+      return { key, value, from: said === undefined ? "default" : "file", variable: null };
+    }),
+  ];
+}
+
+/** Everything that is one word, number or switch. */
+function scalars(): (readonly [keyof typeof sections, string])[] {
+  return (Object.keys(sections) as (keyof typeof sections)[]).flatMap((section) =>
+    Object.keys(sections[section].shape)
+      .filter((key) => !(section === "a2a" && key === "allow"))
+      .map((key) => [section, key] as const),
+  );
+}
+
+/** `gateway.log-level` is `HOLDFAST_GATEWAY_LOG_LEVEL`. */
+function variableOf(section: string, key: string): string {
+  return `HOLDFAST_${section}_${key}`.replaceAll("-", "_").toUpperCase();
+}
+
+function valueOf(text: string): unknown {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  return text === "true" ? true : text === "false" ? false : text;
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  return text === "" ? undefined : text;
+}
+
+function isTable(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,31 @@
+import { readFile } from "node:fs/promises";
+import { isAbsolute, join } from "node:path";
+import { BadInput } from "../errors.js";
+
+/** `$HOLDFAST_CONFIG`, else the platform's place for it. */
+export function configPath(
+  env: Readonly<Record<string, string | undefined>> = process.env,
+  platform: NodeJS.Platform = process.platform,
+): string {
+  const chosen = env["HOLDFAST_CONFIG"];
+  if (chosen !== undefined && chosen !== "") return chosen;
+  const home = env["HOME"] ?? "";
+  if (platform === "win32") return join(env["APPDATA"] ?? home, "holdfast", "config.toml");
+  if (platform === "darwin") return join(home, "Library", "Application Support", "holdfast", "config.toml");
+  const xdg = env["XDG_CONFIG_HOME"];
+  return join(xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".config"), "holdfast", "config.toml");
+}
+
+/** A file that is not there says nothing: it is empty. */
+export async function readConfigFile(path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT" && process.env["HOLDFAST_CONFIG"] !== path)
+      return "";
+    throw new BadInput(
+      "config",
+      `the config file ${path} cannot be read (${(error as Error).message}); nothing was changed`,
+    );
+  }
+}

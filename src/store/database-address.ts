@@ -1,0 +1,50 @@
+import { readFile } from "node:fs/promises";
+import { BadInput } from "../errors.js";
+import { configPath, readConfigFile } from "./config-file.js";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * The environment's, else the config file's. Null: records are kept in the state directory's own file. Not the
+ * gateway's to read: whoever opens the store of a state directory must open the same one, an embedding program, too.
+ */
+export async function databaseAddress(env: Environment = process.env): Promise<string | null> {
+  const told = await addressIn(env["HOLDFAST_DATABASE_URL"], env["HOLDFAST_DATABASE_URL_FILE"]);
+  return told ?? (await fromConfig(configPath(env)));
+}
+
+async function fromConfig(path: string): Promise<string | null> {
+  const text = await readConfigFile(path);
+  // Most say nothing of it, and need not wait for a parser.
+  if (!text.includes("database")) return null;
+  const { parseToml } = await import("./config-toml.js");
+  const { database } = parseToml(text, path);
+  if (database === undefined) return null;
+  const { url, "url-file": file } = Object(database) as Record<string, unknown>;
+  const address = await addressIn(url, file);
+  // Not the state directory's own file then: half of the records would be in each.
+  if (address === null)
+    throw new BadInput(
+      "database",
+      `${path} has a database without url or url-file (holdfast config check); nothing was changed`,
+    );
+  return address;
+}
+
+async function addressIn(url: unknown, file: unknown): Promise<string | null> {
+  if (isText(url)) return url;
+  if (!isText(file)) return null;
+  const address = await readFile(file, "utf8").catch((error: unknown) => {
+    throw new BadInput(
+      "database.url-file",
+      `the database's address cannot be read from ${file} (${(error as NodeJS.ErrnoException).code ?? "no reason"}); nothing was changed`,
+    );
+  });
+  if (address.trim() === "")
+    throw new BadInput("database.url-file", `${file} holds no database's address; nothing was changed`);
+  return address.trim();
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && value !== "";
+}

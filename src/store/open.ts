@@ -1,0 +1,51 @@
+import { defaults } from "../defaults.js";
+import { databaseAddress } from "./database-address.js";
+import type { StoreHealth } from "./sqlite/check.js";
+import type { ReadStore, Store } from "./store.js";
+
+// Either database is loaded only where it is used: every command would wait for it.
+
+/** For a supervisor, or whatever else writes; `name` is whose it is. */
+export async function openStore(storePath: string, name: string): Promise<Store> {
+  const url = await databaseAddress();
+  if (url === null) {
+    const { openSqliteStore } = await import("./sqlite/open.js");
+    return openSqliteStore({ path: storePath });
+  }
+  const { openPostgresStore } = await import("./postgres/open.js");
+  return openPostgresStore({ url, name });
+}
+
+/** For looking only. Null when nothing has been stored yet; without a state directory, only a database can have something. */
+export async function openStoreForReading(storePath: string | null): Promise<ReadStore | null> {
+  const url = await databaseAddress();
+  if (url === null) {
+    if (storePath === null) return null;
+    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
+    return openSqliteStoreForReading(storePath);
+  }
+  const { openPostgresStoreForReading } = await import("./postgres/open-for-reading.js");
+  return openPostgresStoreForReading({ url, name: "reader" });
+}
+
+/** Look it over, changing nothing. Null: nothing has been stored yet. */
+export async function checkStore(storePath: string): Promise<StoreHealth | null> {
+  const url = await databaseAddress();
+  if (url === null) {
+    const { checkSqliteStore } = await import("./sqlite/check.js");
+    return checkSqliteStore(storePath);
+  }
+  const { checkPostgresStore } = await import("./postgres/check.js");
+  return checkPostgresStore({ url, name: "doctor" });
+}
+
+/** Calls `wake` whenever there may be new events, and now and then without a reason. */
+export async function watchEvents(name: string, wake: () => void): Promise<AsyncDisposable> {
+  const url = await databaseAddress();
+  if (url === null) {
+    const looking = setInterval(wake, defaults.eventLookMs).unref();
+    return { [Symbol.asyncDispose]: async () => clearInterval(looking) };
+  }
+  const { EventWatch } = await import("./postgres/event-watch.js");
+  return new EventWatch({ url, name }, wake);
+}

@@ -1,0 +1,23 @@
+import type { StoreHealth } from "../sqlite/check.js";
+import { translatePostgresError } from "./errors.js";
+import { openForReading, type ReadingOptions } from "./reading.js";
+
+/** Count what is there, changing nothing. Null: there is no schema yet. Damage and disk are the server's to watch. */
+export async function checkPostgresStore(options: ReadingOptions): Promise<StoreHealth | null> {
+  const reading = await openForReading(options);
+  if (reading === null) return null;
+  const { pool, target } = reading;
+  try {
+    const { rows } = await pool.query<Record<"schema" | "open" | "ended" | "events", number>>(`select
+      (select max(id) from holdfast_migrations) as schema,
+      (select count(*) from runs where state <> 'exited') as open,
+      (select count(*) from runs where state = 'exited') as ended,
+      (select count(*) from run_events) as events`);
+    const { schema = 0, open = 0, ended = 0, events = 0 } = rows[0] ?? {};
+    return { schema, damage: null, runs: { open, ended }, events, logBytes: 0 };
+  } catch (error) {
+    throw translatePostgresError(error, target, "asking");
+  } finally {
+    await pool.end();
+  }
+}

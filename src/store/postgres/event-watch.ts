@@ -1,0 +1,75 @@
+import { Client } from "pg";
+import { defaults } from "../../defaults.js";
+import { eventChannel } from "./announcer.js";
+import type { ReadingOptions } from "./reading.js";
+import { clientConfig } from "./pool.js";
+import { parseTarget, type PostgresTarget } from "./target.js";
+
+/**
+ * Says when there may be events to read, and nothing about them: whoever listens reads on from its own cursor. Said
+ * after every announcement, after every connection that had to be made anew, and now and then without a reason, so
+ * that a word that was lost costs time and nothing else. The hint is how far can be read already; null: not known.
+ */
+export class EventWatch implements AsyncDisposable {
+  readonly #target: PostgresTarget;
+  readonly #name: string;
+  readonly #wake: (hint: number | null) => void;
+  readonly #poll: NodeJS.Timeout;
+  #client: Client | null = null;
+  #again: NodeJS.Timeout | null = null;
+  #pauseMs: number = defaults.storeRetryMs;
+  #closed = false;
+
+  constructor(
+    options: ReadingOptions,
+    wake: (hint: number | null) => void,
+    pollMs: number = defaults.eventPollMs,
+  ) {
+    this.#target = parseTarget(options.url, options.schema);
+    this.#name = options.name;
+    this.#wake = wake;
+    this.#poll = setInterval(() => wake(null), pollMs).unref();
+    void this.#listen();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#poll);
+    if (this.#again !== null) clearTimeout(this.#again);
+    const client = this.#client;
+    this.#client = null;
+    await client?.end().catch(() => {});
+  }
+
+  /** Never rejects. */
+  async #listen(): Promise<void> {
+    const client = new Client(clientConfig(this.#target, { name: this.#name, readOnly: true }));
+    this.#client = client;
+    client.on("notification", ({ payload }) => this.#wake(hintOf(payload)));
+    // The end follows, and says enough.
+    client.on("error", () => {});
+    client.on("end", () => this.#lost(client));
+    try {
+      await client.connect();
+      await client.query(`listen ${eventChannel(this.#target.schema)}`);
+      this.#pauseMs = defaults.storeRetryMs;
+      // What was announced while nobody listened.
+      if (!this.#closed) this.#wake(null);
+    } catch {
+      await client.end().catch(() => {});
+      this.#lost(client);
+    }
+  }
+
+  #lost(client: Client): void {
+    if (this.#client !== client) return;
+    this.#client = null;
+    this.#again = setTimeout(() => void this.#listen(), this.#pauseMs).unref();
+    this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
+  }
+}
+
+function hintOf(payload: string | undefined): number | null {
+  const hint = Number(payload ?? "");
+  return Number.isSafeInteger(hint) && hint > 0 ? hint : null;
+}

@@ -1,0 +1,104 @@
+import type { Pool, PoolClient } from "pg";
+import { StateUnusable } from "../../errors.js";
+import {
+  migrations,
+  missingFrom,
+  otherProgram,
+  requireNoneMissing,
+  type Migration,
+  type Place,
+} from "../sql/migrations.js";
+import { eventOrder } from "./event-order.js";
+import type { PostgresTarget } from "./target.js";
+import { preamble, translateSchema } from "./translate.js";
+
+/** A first opening among many waits for the others; the tables are made in a tenth of a second. */
+const MIGRATION_MS = 60_000;
+
+/** Bring the schema up to date, in one transaction: half a schema is never seen, and of many at once one does it. */
+export async function migrate(client: PoolClient, target: PostgresTarget): Promise<void> {
+  // Asked first without the lock, so that opening does not queue.
+  if ((await missing(client, target))?.length === 0) return;
+  await requireUtf8(client, target);
+  await client.query("begin");
+  await client.query(`set local statement_timeout = ${MIGRATION_MS}`);
+  await client.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [
+    `holdfast schema ${target.schema}`,
+  ]);
+  // Asked again: another may have migrated while this one waited.
+  const wanted = await missing(client, target);
+  if (wanted === null) await client.query(beginning(target.schema, await schemaExists(client, target)));
+  for (const { id, name, sql } of wanted ?? migrations) {
+    await client.query(translateSchema(sql));
+    const more = additions[id]?.(target.schema);
+    if (more !== undefined) await client.query(more);
+    await client.query("insert into holdfast_migrations (id, name, applied_at) values ($1, $2, $3)", [
+      id,
+      name,
+      Date.now(),
+    ]);
+  }
+  await client.query("commit");
+}
+
+/** What only PostgreSQL needs, by the migration that it completes. */
+const additions: Readonly<Record<number, (schema: string) => string>> = {
+  // Room for new versions of a row beside the old one: renewing a lease then touches no index.
+  1: () => "alter table runs set (fillfactor = 50)",
+  2: eventOrder,
+};
+
+function beginning(schema: string, exists: boolean): string {
+  return `
+${exists ? "" : `create schema ${schema};`}
+create table holdfast_migrations (id bigint primary key, name text not null, applied_at bigint not null);
+${preamble}`;
+}
+
+/** For readers, who may not migrate. False: nothing has been written yet. */
+export async function hasCurrentSchema(pool: Pool | PoolClient, target: PostgresTarget): Promise<boolean> {
+  const wanted = await missing(pool, target);
+  if (wanted === null) return false;
+  requireNoneMissing(placeOf(target), wanted);
+  return true;
+}
+
+/** Null: nothing has been written yet. */
+async function missing(
+  client: Pool | PoolClient,
+  target: PostgresTarget,
+): Promise<readonly Migration[] | null> {
+  const { rows: tables } = await client.query<{ name: string }>(
+    "select tablename as name from pg_tables where schemaname = $1",
+    [target.schema],
+  );
+  if (tables.length === 0) return null;
+  if (!tables.some(({ name }) => name === "holdfast_migrations")) throw otherProgram(placeOf(target));
+  const { rows } = await client.query<{ id: number }>("select id from holdfast_migrations");
+  return missingFrom(placeOf(target), rows);
+}
+
+/** Asked, because `if not exists` wants the right to create one even where it exists. */
+async function schemaExists(client: PoolClient, { schema }: PostgresTarget): Promise<boolean> {
+  const { rows } = await client.query("select 1 from pg_namespace where nspname = $1", [schema]);
+  return rows.length > 0;
+}
+
+async function requireUtf8(client: PoolClient, { label }: PostgresTarget): Promise<void> {
+  const { rows } = await client.query<{ encoding: string }>(
+    "select current_setting('server_encoding') as encoding",
+  );
+  const encoding = rows[0]?.encoding ?? "";
+  if (encoding === "UTF8") return;
+  throw new StateUnusable(
+    label,
+    `the ${label} has the encoding ${encoding} and cannot hold every text; nothing was changed. Create one with encoding UTF8.`,
+  );
+}
+
+function placeOf({ label, schema }: PostgresTarget): Place {
+  return {
+    path: `schema ${schema} of the ${label}`,
+    otherwise: "use another database",
+  };
+}

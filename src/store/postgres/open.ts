@@ -1,0 +1,39 @@
+import { defaults } from "../../defaults.js";
+import { SqlStore } from "../sql/sql-store.js";
+import type { Store } from "../store.js";
+import { translatePostgresError } from "./errors.js";
+import { migrate } from "./migrate.js";
+import { openPool } from "./pool.js";
+import { PostgresEngine } from "./postgres-engine.js";
+import { parseTarget } from "./target.js";
+
+export interface PostgresStoreOptions {
+  readonly url: string;
+  /** The one schema whose tables are used. */
+  readonly schema?: string;
+  /** Whose connections these are, for whoever looks at the server. */
+  readonly name: string;
+  readonly eventsKept?: number;
+  readonly busyMs?: number;
+}
+
+/** Open the store for a supervisor, creating it or bringing its schema up to date as needed. */
+export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
+  const { eventsKept = defaults.eventsKept, name, busyMs } = options;
+  const target = parseTarget(options.url, options.schema);
+  const pool = openPool(target, { name, readOnly: false, busyMs });
+  try {
+    const client = await pool.connect();
+    try {
+      await migrate(client, target);
+    } catch (error) {
+      client.release(true);
+      throw error;
+    }
+    client.release();
+    return new SqlStore(new PostgresEngine(pool, target), eventsKept);
+  } catch (error) {
+    await pool.end();
+    throw translatePostgresError(error, target, "connecting");
+  }
+}

@@ -1,0 +1,133 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { CompiledQuery, Kysely, PostgresAdapter, PostgresQueryCompiler, sql } from "kysely";
+import type { DatabaseConnection, QueryResult } from "kysely";
+import type { Pool, PoolClient } from "pg";
+import type { Schema } from "../schema.js";
+import { refuseToStream, StatementDialect } from "../sql/dialect.js";
+import type { Engine } from "../sql/engine.js";
+import type { Steps } from "../sql/steps.js";
+import { isConflict, translatePostgresError } from "./errors.js";
+import { Announcer } from "./announcer.js";
+import { StatementNames } from "./statement-names.js";
+import type { PostgresTarget } from "./target.js";
+import { postgresWords } from "./words.js";
+
+/** Conflicts are between a few statements of milliseconds: who loses this often is not unlucky. */
+const ATTEMPTS = 10;
+const PAUSE_MS = 5;
+
+const BEGIN = CompiledQuery.raw("begin");
+const COMMIT = CompiledQuery.raw("commit");
+
+type Ask = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
+
+export class PostgresEngine implements Engine {
+  readonly words = postgresWords;
+  readonly db: Kysely<Schema>;
+  readonly #pool: Pool;
+  readonly #target: PostgresTarget;
+  readonly #announcer: Announcer;
+  readonly #names = new StatementNames();
+
+  constructor(pool: Pool, target: PostgresTarget) {
+    this.#pool = pool;
+    this.#target = target;
+    this.#announcer = new Announcer(pool, target.schema);
+    const connection: DatabaseConnection = {
+      executeQuery: <Row>(query: CompiledQuery) => this.#alone((ask) => ask(query as CompiledQuery<Row>)),
+      streamQuery: refuseToStream,
+    };
+    this.db = new Kysely<Schema>({
+      dialect: new StatementDialect({
+        connection,
+        compiler: PostgresQueryCompiler,
+        adapter: PostgresAdapter,
+      }),
+    });
+  }
+
+  perform<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return drive(steps(), (query) => this.#alone((ask) => ask(query)));
+  }
+
+  transact<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#alone(async (ask) => {
+      await ask(BEGIN);
+      const result = await drive(steps(), ask);
+      await ask(COMMIT);
+      return result;
+    });
+  }
+
+  /** A commit is answered when it is on the disk. */
+  async flush(): Promise<void> {}
+
+  async settledEvents(): Promise<number> {
+    const { rows } = await sql<{ settled: number }>`select settled_events() as settled`.execute(this.db);
+    return rows[0]?.settled ?? 0;
+  }
+
+  announce(): void {
+    this.#announcer.announce();
+  }
+
+  async now(): Promise<number> {
+    const { rows } = await sql<{ now: number }>`select ${this.words.now()} as now`.execute(this.db);
+    return rows[0]?.now ?? Number.NaN;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#announcer[Symbol.asyncDispose]();
+    await this.db.destroy();
+    if (!this.#pool.ending) await this.#pool.end();
+  }
+
+  /** On a connection of its own, and again when the server has undone it in favour of others. */
+  async #alone<Result>(work: (ask: Ask) => Promise<Result>): Promise<Result> {
+    for (let attempt = 1; ; attempt += 1) {
+      const client = await this.#connect();
+      try {
+        const result = await work((query) => this.#execute(client, query));
+        client.release();
+        return result;
+      } catch (error) {
+        // What the connection is good for after an error is not worth finding out: a new one takes a millisecond.
+        client.release(true);
+        if (!isConflict(error) || attempt === ATTEMPTS) throw error;
+        await delay(Math.random() * PAUSE_MS * attempt);
+      }
+    }
+  }
+
+  async #connect(): Promise<PoolClient> {
+    try {
+      return await this.#pool.connect();
+    } catch (error) {
+      throw translatePostgresError(error, this.#target, "connecting");
+    }
+  }
+
+  async #execute<Row>(client: PoolClient, query: CompiledQuery<Row>): Promise<QueryResult<Row>> {
+    try {
+      const { rows, rowCount } = await client.query({
+        ...this.#names.of(query.sql),
+        text: query.sql,
+        values: query.parameters.map(storable),
+      });
+      return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
+    } catch (error) {
+      throw translatePostgresError(error, this.#target, "asking");
+    }
+  }
+}
+
+async function drive<Result>(steps: Steps<Result>, ask: Ask): Promise<Result> {
+  let step = steps.next();
+  while (step.done !== true) step = steps.next(await ask(step.value.compile()));
+  return step.value;
+}
+
+/** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
+function storable(value: unknown): unknown {
+  return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
+}

@@ -1,0 +1,18 @@
+import { sql } from "kysely";
+import type { RawBuilder } from "kysely";
+import type { Words } from "../sql/engine.js";
+
+export const postgresWords: Words = {
+  // Not now(), which stands still in a transaction: one that waited for a lock would write a lease of the past.
+  now: () => sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::bigint`,
+  members: (column) => sql`json_each_text(${readable(column)}::json)`,
+  items: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
+  hold: sql`for share`,
+  shared: true,
+};
+
+/** Escapes of what no text can hold (NUL, half a surrogate pair) as what a parameter would have become. */
+function readable(column: string): RawBuilder<string> {
+  const unreadable = String.raw`(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})`;
+  return sql`regexp_replace(${sql.ref(column)}, ${sql.lit(unreadable)}, ${sql.lit(String.raw`\1\\ufffd`)}, 'g')`;
+}

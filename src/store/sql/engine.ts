@@ -1,0 +1,35 @@
+import type { Kysely, RawBuilder } from "kysely";
+import type { Schema } from "../schema.js";
+import type { Steps } from "./steps.js";
+
+/** What a database says in its own way. */
+export interface Words {
+  /** Milliseconds on the store's clock, at the time of the statement. */
+  now(): RawBuilder<number>;
+  /** The members of a JSON object in a text column, as rows of `key` and `value`. */
+  members(column: string): RawBuilder<unknown>;
+  /** The items of a JSON array in a text column, as rows of `value`. */
+  items(column: string): RawBuilder<unknown>;
+  /** At the end of a select: what was read stays as it is until the transaction ends. */
+  readonly hold: RawBuilder<unknown>;
+  /** Whether many hosts can use it at once; then leases of all of them, and of every boot, are on one clock. */
+  readonly shared: boolean;
+}
+
+/** One database, for whoever has statements to execute. */
+export interface Engine extends AsyncDisposable {
+  /** Writes statements, and executes those that only read. */
+  readonly db: Kysely<Schema>;
+  readonly words: Words;
+  /** Each statement is a transaction by itself. */
+  perform<Result>(steps: () => Steps<Result>): Promise<Result>;
+  /** All steps or none. They may be begun anew from the first when others were in the way. */
+  transact<Result>(steps: () => Steps<Result>): Promise<Result>;
+  /** Resolves when everything committed before the call survives power loss. */
+  flush(): Promise<void>;
+  /** Up to which sequence number every event is committed or never will be. Null: it is so for all that can be read. */
+  settledEvents(): Promise<number | null>;
+  /** Events were committed: others may want to look. */
+  announce(): void;
+  now(): Promise<number>;
+}

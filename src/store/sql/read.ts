@@ -1,0 +1,134 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { defaults } from "../../defaults.js";
+import { toRunEvent } from "../event-row.js";
+import type { RunEvent } from "../run-event.js";
+import type { RunRecord } from "../run-record.js";
+import { toRunRecord } from "../run-row.js";
+import type { Schema } from "../schema.js";
+import type { EventFilter, Boot, RunFilter } from "../store.js";
+import type { Words } from "./engine.js";
+
+/** An empty list is no syntax everywhere. */
+const never = sql<boolean>`false`;
+
+/** Above every string that starts with `prefix`, in byte order. */
+const afterPrefix = (prefix: string): string => `${prefix}\u{10FFFF}`;
+
+export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
+  const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();
+  return row === undefined ? null : toRunRecord(row);
+}
+
+export async function findRuns(
+  db: Kysely<Schema>,
+  prefix: string,
+  limit: number,
+): Promise<readonly RunRecord[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .selectAll()
+    .where("run_id", ">=", prefix)
+    .where("run_id", "<", afterPrefix(prefix))
+    .orderBy("run_id")
+    .limit(limit)
+    .execute();
+  return rows.map(toRunRecord);
+}
+
+export async function listRuns(
+  db: Kysely<Schema>,
+  words: Words,
+  filter: RunFilter,
+): Promise<readonly RunRecord[]> {
+  let query = db.selectFrom("runs").selectAll();
+  // The literal lets the index of ended runs serve.
+  if (filter.endedBefore !== undefined)
+    query = query
+      .where(sql<boolean>`state = 'exited'`)
+      .where("ended_at", "<", filter.endedBefore)
+      .orderBy("ended_at");
+  query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
+  if (filter.states !== undefined)
+    query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
+  if (filter.ownerInstanceId !== undefined)
+    query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
+  if (filter.hostId !== undefined) query = query.where("host_id", "=", filter.hostId);
+  if (filter.notFrom !== undefined && filter.notFrom.length > 0)
+    query = query.where("origin_instance_id", "not in", filter.notFrom);
+  if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
+  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
+  if (filter.hidden === false) query = query.where("hidden_at", "is", null);
+  if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
+  for (const [name, value] of Object.entries(filter.labels ?? {})) {
+    // Not a JSON path: a label's name may contain anything.
+    query = query.where(
+      sql<boolean>`exists (select 1 from ${words.members("labels")} as label where label.key = ${name} and label.value = ${value})`,
+    );
+  }
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toRunRecord);
+}
+
+export async function listUnattended(
+  db: Kysely<Schema>,
+  words: Words,
+  ownerInstanceId: string,
+  { hostId, bootId }: Boot,
+): Promise<readonly RunRecord[]> {
+  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= ${words.now()} - ${forMs}`;
+  const rows = await db
+    .selectFrom("runs")
+    .selectAll()
+    .where(sql<boolean>`state <> 'exited'`)
+    .where((row) =>
+      row.or([
+        row("owner_instance_id", "=", ownerInstanceId),
+        ...(words.shared
+          ? [row.and([expired(0), row("host_id", "=", hostId)]), expired(defaults.hostLostMs)]
+          : [expired(0), row("boot_id", "<>", bootId)]),
+      ]),
+    )
+    .execute();
+  return rows.map(toRunRecord);
+}
+
+export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .select("run_id")
+    .where("owner_instance_id", "=", ownerInstanceId)
+    .where(sql<boolean>`state <> 'exited'`)
+    .execute();
+  return rows.map(({ run_id }) => run_id);
+}
+
+export async function countEnded(
+  db: Kysely<Schema>,
+  { hostId, notFrom = [] }: Pick<RunFilter, "hostId" | "notFrom">,
+): Promise<number> {
+  let query = db
+    .selectFrom("runs")
+    .select((of) => of.fn.countAll<number>().as("ended"))
+    .where(sql<boolean>`state = 'exited'`);
+  if (hostId !== undefined) query = query.where("host_id", "=", hostId);
+  if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
+  return (await query.executeTakeFirstOrThrow()).ended;
+}
+
+/** None after `settled`: a later look at the same place would find more before it. */
+export async function listEvents(
+  db: Kysely<Schema>,
+  settled: number | null,
+  filter: EventFilter,
+): Promise<readonly RunEvent[]> {
+  let query = db
+    .selectFrom("run_events")
+    .selectAll()
+    .orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
+  if (settled !== null) query = query.where("seq", "<=", settled);
+  if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
+  if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toRunEvent);
+}

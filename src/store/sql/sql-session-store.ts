@@ -1,0 +1,157 @@
+import { sql } from "kysely";
+import type { Compilable } from "kysely";
+import { toApprovalColumns } from "../approval-columns.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../approval-record.js";
+import type { NewSession, SessionRow } from "../session-record.js";
+import type { ApprovalFilter, SessionFilter, SessionStore } from "../session-store.js";
+import { toSessionColumns, toSessionRow } from "../session-columns.js";
+import type { Engine } from "./engine.js";
+import * as read from "./read-sessions.js";
+import { countOf, rowsOf, type Steps } from "./steps.js";
+
+/** Literals, not parameters: only so can the partial indexes serve. */
+const open = sql<boolean>`closed_at is null`;
+const pending = sql<boolean>`verdict is null`;
+
+export class SqlSessionStore implements SessionStore {
+  readonly #engine: Engine;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  async createSession(
+    session: NewSession,
+  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+    return this.#engine.transact(() => this.#create(session));
+  }
+
+  getSession(id: string): Promise<SessionRow | null> {
+    return read.getSession(this.#engine.db, id);
+  }
+
+  getSessionByKey(key: string): Promise<SessionRow | null> {
+    return read.getSessionByKey(this.#engine.db, key);
+  }
+
+  listSessions(filter: SessionFilter): Promise<readonly SessionRow[]> {
+    return read.listSessions(this.#engine.db, filter);
+  }
+
+  async closeSession(id: string, actor: string, at: number): Promise<boolean> {
+    const closed = await this.#engine.transact(() => this.#close(id, actor, at));
+    // A token that was dead must not be alive again after power loss. Also when it was closed before: that sync may have failed.
+    await this.#engine.flush();
+    return closed;
+  }
+
+  async forgetSessions(closedBefore: number): Promise<number> {
+    // A lineage names all ancestors, not only the nearest: one look tells whether anything that stays refers to a row.
+    const forget = sql`
+      with going as (
+        select id, lineage from sessions
+        where closed_at < ${closedBefore} and not exists (select 1 from runs where session_id = sessions.id)
+      ), named as (
+        select ancestor.value as id from sessions, ${this.#engine.words.items("lineage")} as ancestor
+        where sessions.id not in (select id from going)
+      )
+      delete from sessions where id in (select id from going) and id not in (select id from named)
+    `;
+    return this.#count({ compile: () => forget.compile(this.#engine.db) });
+  }
+
+  async issueToken(sessionId: string, hash: string, at: number): Promise<boolean> {
+    const row = { session_id: sessionId, hash, created_at: at };
+    return this.#insertFor(sessionId, this.#engine.db.insertInto("session_tokens").values(row));
+  }
+
+  resolveToken(hash: string): Promise<SessionRow | null> {
+    return read.resolveToken(this.#engine.db, hash);
+  }
+
+  async revokeToken(hash: string): Promise<boolean> {
+    const revoked = await this.#count(this.#engine.db.deleteFrom("session_tokens").where("hash", "=", hash));
+    await this.#engine.flush();
+    return revoked > 0;
+  }
+
+  async insertApproval(approval: NewApproval): Promise<boolean> {
+    const insert = this.#engine.db.insertInto("approvals").values(toApprovalColumns(approval));
+    return this.#insertFor(approval.sessionId, insert);
+  }
+
+  async decideApproval(id: string, decision: ApprovalDecision): Promise<boolean> {
+    return (await this.#count(this.#decide(decision).where("id", "=", id))) > 0;
+  }
+
+  async expireApprovals(ids: readonly string[], actor: string, at: number): Promise<readonly string[]> {
+    return this.#engine.transact(() => this.#expire(ids, { verdict: "expired", actor, at }));
+  }
+
+  getApproval(id: string): Promise<Approval | null> {
+    return read.getApproval(this.#engine.db, id);
+  }
+
+  listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
+    return read.listApprovals(this.#engine.db, filter);
+  }
+
+  async forgetApprovals(decidedBefore: number): Promise<number> {
+    return this.#count(this.#engine.db.deleteFrom("approvals").where("decided_at", "<", decidedBefore));
+  }
+
+  *#create(session: NewSession): Steps<{ readonly session: SessionRow; readonly created: boolean }> {
+    const { db } = this.#engine;
+    const insert = db
+      .insertInto("sessions")
+      .values(toSessionColumns(session))
+      .onConflict((conflict) => conflict.column("key").where(open).doNothing());
+    const select = db.selectFrom("sessions").selectAll().where("key", "=", session.key).where(open);
+    for (;;) {
+      const created = (yield* countOf(insert)) > 0;
+      const [row] = yield* rowsOf(select);
+      if (row !== undefined) return { session: toSessionRow(row), created };
+      // The one that was in the way has been closed between the two statements.
+    }
+  }
+
+  *#close(id: string, actor: string, at: number): Steps<boolean> {
+    const { db } = this.#engine;
+    const close = db.updateTable("sessions").set({ closed_at: at }).where("id", "=", id).where(open);
+    if ((yield* countOf(close)) === 0) return false;
+    yield* countOf(db.deleteFrom("session_tokens").where("session_id", "=", id));
+    yield* countOf(this.#decide({ verdict: "expired", actor, at }).where("session_id", "=", id));
+    return true;
+  }
+
+  *#expire(ids: readonly string[], decision: ApprovalDecision): Steps<readonly string[]> {
+    const expired: string[] = [];
+    for (const id of ids)
+      if ((yield* countOf(this.#decide(decision).where("id", "=", id))) > 0) expired.push(id);
+    return expired;
+  }
+
+  /** Guarded: what is decided stays decided. */
+  #decide({ verdict, actor, at }: ApprovalDecision) {
+    return this.#engine.db.updateTable("approvals").set({ verdict, actor, decided_at: at }).where(pending);
+  }
+
+  /** Only while the session is open; it is not closed meanwhile. */
+  #insertFor(sessionId: string, insert: Compilable): Promise<boolean> {
+    const { db, words } = this.#engine;
+    const session = db
+      .selectFrom("sessions")
+      .select("id")
+      .where("id", "=", sessionId)
+      .where(open)
+      .modifyEnd(words.hold);
+    return this.#engine.transact(function* () {
+      if ((yield* rowsOf(session)).length === 0) return false;
+      return (yield* countOf(insert)) > 0;
+    });
+  }
+
+  #count(statement: Compilable): Promise<number> {
+    return this.#engine.perform(() => countOf(statement));
+  }
+}

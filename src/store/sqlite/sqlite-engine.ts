@@ -1,0 +1,68 @@
+import { Kysely, SqliteAdapter, SqliteQueryCompiler } from "kysely";
+import type { Schema } from "../schema.js";
+import { StatementDialect } from "../sql/dialect.js";
+import type { Engine } from "../sql/engine.js";
+import type { Steps } from "../sql/steps.js";
+import { hostMonotonicMs } from "./clock.js";
+import type { SqliteConnection } from "./connection.js";
+import type { WalSync } from "./wal-sync.js";
+import { sqliteWords } from "./words.js";
+
+export function composer(connection: SqliteConnection): Kysely<Schema> {
+  const dialect = new StatementDialect({
+    connection,
+    compiler: SqliteQueryCompiler,
+    adapter: SqliteAdapter,
+  });
+  return new Kysely<Schema>({ dialect });
+}
+
+/** Everything is executed within the call: nothing can come between the statements of one process. */
+export class SqliteEngine implements Engine {
+  readonly words = sqliteWords;
+  readonly db: Kysely<Schema>;
+  readonly #connection: SqliteConnection;
+  readonly #walSync: WalSync;
+
+  constructor(connection: SqliteConnection, walSync: WalSync) {
+    this.db = composer(connection);
+    this.#connection = connection;
+    this.#walSync = walSync;
+  }
+
+  async perform<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#drive(steps());
+  }
+
+  async transact<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#connection.transaction(() => this.#drive(steps()));
+  }
+
+  flush(): Promise<void> {
+    return this.#walSync.flush();
+  }
+
+  /** Numbers are given under the lock that the commit releases. */
+  async settledEvents(): Promise<null> {
+    return null;
+  }
+
+  /** Whoever wants to know looks at the file. */
+  announce(): void {}
+
+  async now(): Promise<number> {
+    return hostMonotonicMs();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.db.destroy();
+    this.#walSync.close();
+    this.#connection.close();
+  }
+
+  #drive<Result>(steps: Steps<Result>): Result {
+    let step = steps.next();
+    while (step.done !== true) step = steps.next(this.#connection.execute(step.value.compile()));
+    return step.value;
+  }
+}

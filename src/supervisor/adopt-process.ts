@@ -1,0 +1,233 @@
+import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
+import { PROTOCOL } from "../anchor/protocol.js";
+import { defaults } from "../defaults.js";
+import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
+import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
+import type { NewRun } from "../store/store.js";
+import { adopt, boundaryOf } from "./adopt.js";
+import type { AdoptedProcess, AdoptOptions } from "./api.js";
+import { findBelonging } from "./belonging.js";
+import { concludeFailure } from "./conclude.js";
+import type { Context } from "./context.js";
+import { deferred } from "./deferred.js";
+import { newLeaseId, newRunId } from "./ids.js";
+import { eventFacts, type LiveRun } from "./live-run.js";
+import { commandHash, displayCommand } from "./redact.js";
+import { regain } from "./regain.js";
+import { maySteer } from "./run.js";
+import { plainText } from "./spawn-options.js";
+import { supervise } from "./supervise.js";
+
+const FIRST_EPOCH = 1;
+/** Only ancestry tells who belongs to a run, and only numbers who is who. */
+const WEAK = /^subreaper\b.*\+number$/;
+
+/**
+ * A process of one of our runs, with all below it, becomes a service of its own: the record first, then its anchor, which
+ * from then on serves both, then the identities. Killed in between, the next supervisor finds the record, and an anchor
+ * that answers for it or not.
+ */
+export async function adoptProcess(
+  context: Context,
+  pid: number,
+  options: Pick<AdoptOptions, "actor"> = {},
+): Promise<AdoptedProcess> {
+  const actor = plainText("actor", options.actor ?? context.actor);
+  const { evidence, record: parentRecord } = await memberOf(context, pid);
+  const parent = context.live.get(parentRecord.runId);
+  if (parent === undefined)
+    throw new NotSteering(
+      parentRecord.runId,
+      `${parentRecord.ownerInstanceId} holds it, not this supervisor`,
+    );
+  maySteer(parent);
+  mayDivide(parent);
+  const live = await recordService(context, parentRecord, evidence);
+  const { runId } = live.facts;
+  try {
+    await askAnchor(parent, runId, evidence);
+  } catch (error) {
+    concludeFailure(live, { errno: 0, step: "adopt", message: text(error) });
+    throw error;
+  }
+  const link = await attach(live, parent.facts.runId);
+  adopt(live, link, true);
+  await commit(live, link, evidence);
+  const at = context.clock.wall();
+  const from = parent.facts.runId;
+  live.journal.note(null, [{ ...eventFacts(live, at), type: "adopt", data: { actor, pid, from, to: null } }]);
+  parent.journal.note(null, [
+    { ...eventFacts(parent, at), type: "adopt", data: { actor, pid, from: null, to: runId } },
+  ]);
+  const record = await context.store.getRun(runId);
+  if (record === null) throw new NotSteering(runId, "its record is gone");
+  return { record, from, warnings: warningsFor(evidence, from) };
+}
+
+/** Proven by identity, cgroup or ancestry, as `who` does; never by a marker alone. */
+async function memberOf(
+  { host, store }: Context,
+  pid: number,
+): Promise<{ readonly evidence: ProcessEvidence; readonly record: RunRecord }> {
+  const [evidence] = await host.inspect([pid]);
+  if (evidence === undefined || !evidence.alive) throw new NotOurs(pid, "there is no such process");
+  const { bootId, pidNamespace } = host.machine;
+  const records = (await store.listRuns({ states: OPEN_STATES })).filter(
+    (record) => record.bootId === bootId && record.pidNamespace === pidNamespace,
+  );
+  const belonging = await findBelonging(evidence, records, (wanted) => host.inspectBoundaries(wanted));
+  if (belonging === null)
+    throw new NotOurs(pid, "neither its ancestry nor its cgroup leads to a run; nothing was changed");
+  const { role, record } = belonging;
+  switch (role) {
+    case "member":
+      if (Object.values(record.limits).some((limit) => limit !== null))
+        throw new BadInput(
+          "pid",
+          `process ${pid} is inside run ${record.runId}, whose limits cannot be divided: adopt the run instead (holdfast service adopt ${record.runId}); nothing was changed`,
+        );
+      return { evidence, record };
+    case "leader":
+      throw new BadInput(
+        "pid",
+        `process ${pid} is the first of run ${record.runId}: adopt the run instead (holdfast service adopt ${record.runId}); nothing was changed`,
+      );
+    case "anchor":
+      throw new BadInput("pid", `process ${pid} is the anchor of run ${record.runId}; nothing was changed`);
+    case "claims":
+      throw new NotOurs(
+        pid,
+        `it only carries the marker of ${record.runId}, which anybody can set; nothing was changed`,
+      );
+  }
+}
+
+/** What the anchor would refuse, as far as it is known here: then there is nothing to record. */
+function mayDivide({ facts: { runId }, link, owner, state }: LiveRun): void {
+  const why = whyNot();
+  if (why !== null) throw new NotAdopted(runId, why);
+  function whyNot(): string | null {
+    if (link === null || !owner) return "its anchor does not answer now";
+    if (link.welcome.protocol < PROTOCOL) return "its anchor was started before an upgrade, and cannot do it";
+    if (WEAK.test(link.welcome.boundary.tier))
+      return "with neither cgroups nor process handles it could not be stopped apart from its run";
+    return state.name === "running" ? null : "the run is not running, or is about to end";
+  }
+}
+
+async function recordService(
+  context: Context,
+  parent: RunRecord,
+  { argv, command }: ProcessEvidence,
+): Promise<LiveRun> {
+  const runId = newRunId();
+  const words = argv.length === 0 ? [command] : argv;
+  const service = { port: null, readyAt: null };
+  const run: NewRun = {
+    runId,
+    leaseId: newLeaseId(),
+    sessionKey: parent.sessionKey,
+    sessionId: parent.sessionId,
+    backendId: parent.backendId,
+    agentId: parent.agentId,
+    labels: parent.labels,
+    kind: "service",
+    io: "pipe",
+    command: displayCommand(words),
+    commandHash: commandHash(words),
+    cwd: "",
+    ...context.host.machine,
+    anchorPath: parent.anchorPath,
+    // Its directory lies beside the other's.
+    originInstanceId: parent.originInstanceId,
+    ownerInstanceId: context.instanceId,
+    leaseEpoch: FIRST_EPOCH,
+    deadlines: NO_DEADLINES,
+    policy: { ...parent.policy, onEscape: "sweep", onOrphan: "adopt", callerBound: false },
+    limits: NO_LIMITS,
+    createdAt: context.clock.wall(),
+    service,
+    imported: null,
+  };
+  context.beginning.add(runId);
+  try {
+    const lease = await context.store.insertRun(run, defaults.leaseMs);
+    const { leaseId, policy, deadlines } = run;
+    return supervise(
+      context,
+      {
+        runId,
+        address: { instanceId: run.originInstanceId, runId },
+        leaseId,
+        command: run.command,
+        attempt: null,
+        policy,
+        deadlines,
+        service,
+        withholdAt: { stdout: null, stderr: null },
+      },
+      lease,
+    );
+  } finally {
+    context.beginning.delete(runId);
+  }
+}
+
+/** Resolves when the anchor has done it, or cannot be heard any more; rejects when it refuses. */
+async function askAnchor(parent: LiveRun, runId: string, { identity }: ProcessEvidence): Promise<void> {
+  while (parent.adopting !== null) await parent.adopting.promise.catch(() => undefined);
+  if (parent.link === null || !parent.owner)
+    throw new NotAdopted(parent.facts.runId, "its anchor does not answer now");
+  const answered = deferred<void>();
+  parent.adopting = answered;
+  try {
+    parent.link.adopt(runId, identity, parent.facts.policy.graceMs);
+    await Promise.race([answered.promise, parent.ended.promise.then(() => undefined)]);
+  } finally {
+    parent.adopting = null;
+  }
+}
+
+async function attach(live: LiveRun, from: string): Promise<AnchorLink> {
+  const { context, facts, journal } = live;
+  let link: AnchorLink | null;
+  try {
+    link = await context.host.attach(facts.address, journal.lease.epoch);
+  } catch (error) {
+    context.track(facts.runId, regain(live));
+    throw error;
+  }
+  if (link !== null) return link;
+  const message = "its anchor has ended, or never heard of it";
+  concludeFailure(live, { errno: 0, step: "adopt", message });
+  throw new NotAdopted(from, message);
+}
+
+async function commit(
+  { context, journal }: LiveRun,
+  { welcome: { anchor, root, boundary } }: AnchorLink,
+  { processGroupId }: ProcessEvidence,
+): Promise<void> {
+  const { tier } = boundary;
+  const change = { anchor, root, processGroupId, boundary: boundaryOf(boundary), tier };
+  await context.store.saveRun(journal.lease, { to: "gated", ...change });
+}
+
+/** What the end of the other run would do to it. */
+function warningsFor({ stdio }: ProcessEvidence, from: string): readonly string[] {
+  return [1, 2].flatMap((fd) => {
+    const name = fd === 1 ? "stdout" : "stderr";
+    const target = stdio[fd] ?? "";
+    if (target.startsWith("pipe:"))
+      return [
+        `its ${name} is a pipe of ${from}: what it writes is kept there, and breaks (SIGPIPE) when ${from} has ended`,
+      ];
+    if (target.startsWith("/dev/pts/"))
+      return [`its ${name} is the terminal of ${from}: it is hung up (SIGHUP, EIO) when ${from} has ended`];
+    return [];
+  });
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,91 @@
+import type { ProcessEvidence } from "../anchor/host.js";
+import { isSame, type ProcessIdentity, type RunRecord } from "../store/run-record.js";
+import { cgroupOf } from "./aftermath.js";
+
+/** Which run a process belongs to, and what proves it. */
+export interface Belonging {
+  readonly record: RunRecord;
+  readonly role: "anchor" | "leader" | "member" | "claims";
+  readonly evidence: readonly string[];
+}
+
+/** Identity, ancestry or cgroup prove it. A marker in its environment only claims it: anybody may set one. */
+export async function findBelonging(
+  live: ProcessEvidence,
+  records: readonly RunRecord[],
+  inspectBoundaries: (wanted: readonly { path: string; inode: string }[]) => Promise<readonly string[]>,
+): Promise<Belonging | null> {
+  for (const record of records) {
+    if (isSame(record.anchor, live.identity))
+      return {
+        record,
+        role: "anchor",
+        evidence: [`it is the recorded anchor: ${identityText(live.identity)}`],
+      };
+    if (isSame(record.root, live.identity))
+      return {
+        record,
+        role: "leader",
+        evidence: [
+          `it is the recorded first process: ${identityText(live.identity)}`,
+          ...markerFacts(live, record),
+        ],
+      };
+  }
+  for (const record of nearestFirst(live, records)) {
+    const evidence = await membership(live, record, inspectBoundaries);
+    if (evidence.length > 0)
+      return { record, role: "member", evidence: [...evidence, ...markerFacts(live, record)] };
+  }
+  const claimed = records.find(({ runId }) => runId === live.runId);
+  if (claimed === undefined) return null;
+  const evidence = [`HOLDFAST_RUN_ID in its environment says so; neither ancestry nor cgroup does`];
+  return { record: claimed, role: "claims", evidence };
+}
+
+/** A service that was adopted out of a run lies below it: the cgroup decides, then the first process that is nearest. */
+function nearestFirst(live: ProcessEvidence, records: readonly RunRecord[]): readonly RunRecord[] {
+  const distance = (record: RunRecord): number => {
+    const cgroup = cgroupOf(record);
+    if (cgroup !== null && live.cgroup !== null && isInside(live.cgroup, cgroup.path)) return -1;
+    const at = live.ancestors.findIndex((each) => isSame(record.root, each));
+    return at < 0 ? Infinity : at;
+  };
+  const distances = new Map(records.map((record) => [record, distance(record)]));
+  return records.toSorted((a, b) => compare(distances.get(a) ?? 0, distances.get(b) ?? 0));
+}
+
+function compare(one: number, other: number): number {
+  return one === other ? 0 : one < other ? -1 : 1;
+}
+
+async function membership(
+  live: ProcessEvidence,
+  record: RunRecord,
+  inspectBoundaries: Parameters<typeof findBelonging>[2],
+): Promise<string[]> {
+  const evidence: string[] = [];
+  const cgroup = cgroupOf(record);
+  if (cgroup !== null && live.cgroup !== null && isInside(live.cgroup, cgroup.path)) {
+    const [state] = await inspectBoundaries([cgroup]);
+    if (state === "populated" || state === "empty")
+      evidence.push(`it is in the run's cgroup ${cgroup.path} (inode ${cgroup.inode})`);
+  }
+  const parent = live.ancestors.find((each) => isSame(record.root, each));
+  const anchor = live.ancestors.find((each) => isSame(record.anchor, each));
+  if (parent !== undefined) evidence.push(`it descends from the run's first process ${identityText(parent)}`);
+  else if (anchor !== undefined) evidence.push(`it descends from the run's anchor ${identityText(anchor)}`);
+  return evidence;
+}
+
+function isInside(found: string, recorded: string): boolean {
+  return found === recorded || found.startsWith(`${recorded}/`);
+}
+
+function markerFacts(live: ProcessEvidence, { leaseId }: RunRecord): string[] {
+  return leaseId !== "" && live.leaseId === leaseId ? [`it carries the run's marker ${leaseId}`] : [];
+}
+
+function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
+  return `pid ${pid}, start ${startTime}${uniqueId === null ? "" : `, id ${uniqueId}`}`;
+}

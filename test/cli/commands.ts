@@ -1,0 +1,82 @@
+import type { Command } from "commander";
+import { buildProgram } from "../../src/cli/program.js";
+
+/** Every command that does something, by the words that call it. */
+export function everyCommand(): ReadonlyMap<string, Command> {
+  const found = new Map<string, Command>();
+  const visit = (command: Command, path: readonly string[]): void => {
+    if (command.commands.length === 0) found.set(path.join(" "), command);
+    for (const each of command.commands) visit(each, [...path, each.name()]);
+  };
+  visit(
+    buildProgram(() => undefined),
+    [],
+  );
+  return found;
+}
+
+/** What there is to look at, and to name. */
+export interface Sights {
+  /** Of a run that has ended, on a terminal. */
+  readonly ended: string;
+  /** Of one that goes on without a gateway. */
+  readonly open: string;
+  readonly pid: number;
+  /** A file of records for `runs import`. */
+  readonly records: string;
+}
+
+/**
+ * Whether a command only looks; then with what words it does, each also with `--json` where it has that. A command that
+ * is not here fails the tests: somebody has to say what it is.
+ */
+export const conduct: Readonly<
+  Record<string, "acts" | ((sights: Sights) => readonly (readonly string[])[])>
+> = {
+  run: "acts",
+  ps: () => [[], ["--all"]],
+  "runs list": () => [["--all"], ["--state", "running"]],
+  "runs show": ({ ended, open }) => [[ended], [open]],
+  "runs cancel": "acts",
+  "runs abandon": "acts",
+  "runs cleanup": () => [["--all-orphans", "--dry-run"]],
+  "runs import": ({ records }) => [[records, "--dry-run"]],
+  logs: ({ ended, open }) => [[ended], [ended, "--follow"], [open]],
+  screen: ({ ended, open }) => [[ended], [open]],
+  events: ({ ended }) => [[], ["--run", ended]],
+  who: ({ pid }) => [[String(pid)]],
+  attach: "acts",
+  "process list": () => [[], ["--all"]],
+  "process log": ({ ended, open }) => [[ended], [ended, "--offset", "3"], [open, "--skip", "1"]],
+  "process poll": ({ ended, open }) => [[ended], [open, "--wait", "20ms"]],
+  "process write": "acts",
+  "process send-keys": "acts",
+  "process paste": "acts",
+  "process submit": "acts",
+  "process resize": "acts",
+  "process kill": "acts",
+  "process remove": "acts",
+  "process clear": "acts",
+  "foreign list": () => [[]],
+  "foreign cleanup": () => [["tool", "--dry-run"]],
+  "sessions create": "acts",
+  "sessions list": () => [["--all"]],
+  "sessions end": "acts",
+  "approvals list": () => [[]],
+  "approvals allow": "acts",
+  "approvals deny": "acts",
+  "gateway run": "acts",
+  "gateway start": "acts",
+  "gateway stop": "acts",
+  "gateway restart": "acts",
+  "gateway status": () => [[]],
+  "service install": () => [["--print"]],
+  "service list": () => [[]],
+  "service adopt": "acts",
+  "service stop": "acts",
+  "config check": () => [[]],
+  "config show": () => [[]],
+  doctor: () => [[]],
+  completion: () => [["bash"]],
+  help: () => [[], ["service", "adopt"]],
+};

@@ -1,0 +1,168 @@
+import type { Option } from "commander";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { buildProgram, runProgram } from "../../src/cli/program.js";
+import { everyCommand } from "./commands.js";
+import { Many } from "./many.js";
+import { Resident } from "./resident.js";
+import type { Finished } from "./stage.js";
+
+const commands = [...everyCommand()];
+
+/** The parser alone: whatever is wrong is found before anything is done. */
+async function parsed(...args: readonly string[]): Promise<{ readonly code: number; readonly said: string }> {
+  let said = "";
+  const hear = vi.spyOn(process.stderr, "write").mockImplementation((text) => {
+    said += String(text);
+    return true;
+  });
+  try {
+    return { code: await runProgram(["node", "holdfast", ...args]), said };
+  } finally {
+    hear.mockRestore();
+  }
+}
+
+const ONE_LINE = /^holdfast: [^\n\u0000-\u0008\u000b-\u001f\u007f]+\n$/;
+
+function expectUsage(answer: { readonly code: number; readonly said: string }): void {
+  expect(answer.said).toMatch(ONE_LINE);
+  expect(answer.code).toBe(2);
+}
+
+describe.each(commands)("%s", (path, command) => {
+  const must = command.options.filter(({ mandatory }) => mandatory).flatMap(({ long }) => [long ?? "", "x"]);
+  const words = [...path.split(" "), ...must];
+  const { registeredArguments: wanted } = command;
+
+  test("refuses an option that is none, and suggests one that is near", async () => {
+    expectUsage(await parsed(...words, "--frobnicate"));
+    if (!command.options.some(({ long }) => long === "--json")) return;
+    const slip = await parsed(...words, "--jsn");
+    expectUsage(slip);
+    expect(slip.said).toContain("did you mean --json");
+  });
+
+  test("refuses too few words and too many", async () => {
+    if (wanted.some(({ required }) => required)) expectUsage(await parsed(...words));
+    if (wanted.some(({ variadic }) => variadic)) return;
+    expectUsage(await parsed(...words, ...wanted.map(({ argChoices }) => argChoices?.[0] ?? "1"), "extra"));
+  });
+
+  const valued = command.options.filter(({ required }) => required);
+  if (valued.length > 0)
+    test("refuses an option without its value, and every value that cannot be one", async () => {
+      for (const option of valued) {
+        const name = option.long ?? "";
+        expectUsage(await parsed(...words, name));
+        for (const value of ["", "-1", "nonsense\u001b[31m\n", "1e99", "9".repeat(40), "x".repeat(5_000)])
+          if (!accepts(option, value)) expectUsage(await parsed(...words, `${name}=${value}`));
+      }
+    });
+});
+
+/** Whether the option takes any text, and leaves it to who uses it. */
+function accepts(option: Option, value: string): boolean {
+  if (option.argChoices !== undefined) return option.argChoices.includes(value);
+  try {
+    option.parseArg?.(value, option.defaultValue as never);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+test("a number, a duration, a pair and a choice are each refused somewhere: the table above is not empty", () => {
+  const strict = commands.flatMap(([, command]) =>
+    command.options.filter((option) => option.required && !accepts(option, "nonsense")),
+  );
+  expect(strict.length).toBeGreaterThan(25);
+});
+
+test.each([
+  ["rnu", "did you mean run"],
+  ["process kil", "did you mean kill"],
+  ["frobnicate", "frobnicate"],
+])("%s is no command", async (line, said) => {
+  const answer = await parsed(...line.split(" "));
+  expectUsage(answer);
+  expect(answer.said).toContain(said);
+});
+
+test("help names every command under what a person wants to do", async () => {
+  const help = buildProgram(() => undefined).helpInformation();
+  const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
+  expect(headings).toEqual([
+    "Options",
+    "Run things",
+    "Look at what runs and what ran",
+    "Steer",
+    "Clean up",
+    "Agents and sessions",
+    "Gateway and setup",
+  ]);
+  for (const [path] of commands) expect(help).toMatch(new RegExp(`^  ${path.split(" ")[0] ?? ""} `, "m"));
+});
+
+/** Words after the first, for those that need more. */
+const MORE: Readonly<Record<string, readonly string[]>> = {
+  attach: ["--read-only"],
+  "process write": ["x"],
+  "process send-keys": ["Enter"],
+  "process paste": ["x"],
+  "process submit": ["x"],
+  "process resize": ["9", "9"],
+  "runs abandon": ["--yes"],
+  "foreign cleanup": ["--yes"],
+};
+
+const NAMES = [
+  "run_zzzzzzzzzzzz",
+  "",
+  "../../etc/passwd\n\u001b[31m'; drop table runs --",
+  "x".repeat(5_000),
+];
+
+const named = commands.filter(
+  ([
+    path,
+    {
+      registeredArguments: [first],
+    },
+  ]) => path !== "run" && first !== undefined,
+);
+
+describe("a name that names nothing", () => {
+  let resident: Resident;
+  let many: Many;
+  beforeAll(async () => {
+    resident = await Resident.started();
+    many = new Many(resident.env);
+    // Somebody is there, and must not be taken for who was meant.
+    await resident.script("sleep 7011");
+  }, 60_000);
+  afterAll(async () => {
+    await many[Symbol.asyncDispose]();
+    await resident[Symbol.asyncDispose]();
+  });
+
+  test.each(named.map(([path]) => path))("%s", async (path) => {
+    const client = await resident.client();
+    const before = await client.listRuns({ query: { all: "1", hidden: "1" } });
+    for (const name of NAMES)
+      expectRefused(await many.holdfast(...path.split(" "), name, ...(MORE[path] ?? [])));
+    const after = await client.listRuns({ query: { all: "1", hidden: "1" } });
+    const states = ({ runs }: typeof after) =>
+      runs.map(({ runId, state, hiddenAt }) => [runId, state, hiddenAt]);
+    expect(states(after)).toEqual(states(before));
+  });
+});
+
+function expectRefused({ code, stdout, stderr }: Finished): void {
+  expect(stderr).toMatch(ONE_LINE);
+  expect(stderr).not.toMatch(/\bat .*:\d+:\d+|undefined|\[object/);
+  expect({ stdout, refused: code === 1 || code === 2, stderr }).toEqual({
+    stdout: "",
+    refused: true,
+    stderr,
+  });
+}

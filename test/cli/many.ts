@@ -1,0 +1,64 @@
+import { fork, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import type { Readable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll } from "vitest";
+import { Resident } from "./resident.js";
+import type { Finished } from "./stage.js";
+
+const child = fileURLToPath(new URL("children/many.mjs", import.meta.url));
+const MARK = "\n<<< that was it >>>\n";
+
+/** A `holdfast` that is told one command line after another. None of them may read its stdin. */
+export class Many implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<null>;
+
+  constructor(env: NodeJS.ProcessEnv) {
+    this.#child = fork(child, { env, stdio: ["ignore", "pipe", "pipe", "ipc"] });
+    this.#ended = once(this.#child, "exit").then(() => null);
+  }
+
+  async holdfast(...args: readonly string[]): Promise<Finished> {
+    const { stdout: out, stderr: err } = this.#child;
+    if (out === null || err === null) throw new Error("it has no output");
+    const said = Promise.all([upToMark(out), upToMark(err), once(this.#child, "message")]);
+    this.#child.send({ args, mark: MARK });
+    const first = await Promise.race([said, this.#ended]);
+    if (first === null) throw new Error(`${args.join(" ")} ended the program`);
+    const [stdout, stderr, [code]] = first;
+    return { code: code as number, signal: null, stdout, stderr };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.kill();
+    await this.#ended;
+  }
+}
+
+/** One gateway, and a `holdfast` beside it, for all tests of a file. */
+export function oneHouse(): { readonly resident: Resident; readonly many: Many } {
+  const house = {} as { resident: Resident; many: Many };
+  beforeAll(async () => {
+    house.resident = await Resident.started();
+    house.many = new Many(house.resident.env);
+  }, 60_000);
+  afterAll(async () => {
+    await house.many[Symbol.asyncDispose]();
+    await house.resident[Symbol.asyncDispose]();
+  });
+  return house;
+}
+
+function upToMark(stream: Readable): Promise<string> {
+  let text = "";
+  return new Promise((resolve) => {
+    const hear = (data: Buffer): void => {
+      text += data.toString();
+      if (!text.endsWith(MARK)) return;
+      stream.off("data", hear);
+      resolve(text.slice(0, -MARK.length));
+    };
+    stream.on("data", hear);
+  });
+}

@@ -1,0 +1,77 @@
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
+import { Stage } from "./stage.js";
+
+describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+
+  test(
+    "a run is recorded in the database, shown from there, and knows nothing of it",
+    { timeout: 90_000 },
+    async () => {
+      await using stage = await Stage.open();
+      const database = await server.createDatabase();
+      const env = { HOLDFAST_DATABASE_URL: database.url };
+      const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+      expect(await holdfast("runs", "list", "--json")).toMatchObject({ code: 0, stdout: "[]\n" });
+      const ran = await holdfast("run", "--", "sh", "-c", "env; exit 3");
+      expect(ran).toMatchObject({ code: 3, stderr: "" });
+      expect(ran.stdout).not.toContain("DATABASE_URL");
+      const [record] = await database.query("select state, exit_code, emptiness from holdfast.runs");
+      expect(record).toEqual({ state: "exited", exit_code: "3", emptiness: "proven" });
+      expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
+      const [shown] = JSON.parse((await holdfast("runs", "list", "--all", "--json")).stdout) as {
+        exit: object;
+      }[];
+      expect(shown?.exit).toMatchObject({ code: 3 });
+      const doctor = await holdfast("doctor", "--json");
+      expect(doctor.stdout).toContain("schema 7, 0 open and 1 ended runs");
+    },
+  );
+
+  test("the config file can name it, and nothing that shows settings shows its password", async () => {
+    await using stage = await Stage.open();
+    const database = await server.createDatabase();
+    const config = join(stage.home, "config.toml");
+    const file = join(stage.home, "address");
+    const env = { HOLDFAST_CONFIG: config };
+    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const url = database.url.replace("postgres@", "postgres:hunter2@");
+    await writeFile(file, `${url}\n`, { mode: 0o600 });
+    for (const said of [`url = "${url}"`, `url-file = "${file}"`]) {
+      await writeFile(config, `[database]\n${said}\n`, { mode: 0o600 });
+      expect(await holdfast("run", "--", "true")).toMatchObject({ code: 0, stderr: "" });
+      const shown = await Promise.all(
+        [[], ["--json"]].flatMap((json) =>
+          ["show", "check"].map((command) => holdfast("config", command, ...json)),
+        ),
+      );
+      expect(shown.map(({ code }) => code)).toEqual([0, 0, 0, 0]);
+      const text = shown.map(({ stdout, stderr }) => stdout + stderr).join("");
+      expect(text).toContain("database.url");
+      expect(text).not.toContain("hunter2");
+    }
+    expect(await database.query("select count(*) from holdfast.runs")).toEqual([{ count: "2" }]);
+    expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
+  });
+
+  test("a database that is away is said to be so, without its password, and nothing is started", async () => {
+    await using stage = await Stage.open();
+    const url = "postgres://ada:hunter2@localhost/x?host=/nowhere";
+    const { code, stdout, stderr } = await stage.startWith(
+      { HOLDFAST_DATABASE_URL: url },
+      ...["run", "--", "echo", "started"],
+    ).finished;
+    expect(code).not.toBe(0);
+    expect(stdout).toBe("");
+    expect(stderr).toContain("cannot be reached");
+    expect(stderr).not.toContain("hunter2");
+  });
+});

@@ -1,0 +1,125 @@
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../io/until.js";
+import { conduct, everyCommand, type Sights } from "./commands.js";
+import { Many } from "./many.js";
+import { Resident } from "./resident.js";
+
+const readers = Object.entries(conduct).flatMap(([path, looks]) =>
+  looks === "acts" ? [] : [{ path, looks }],
+);
+
+test("every command says whether it only looks", () => {
+  expect(Object.keys(conduct).toSorted()).toEqual([...everyCommand().keys()].toSorted());
+});
+
+test("every command but those that stream, or print a script or help, answers in JSON when asked", () => {
+  const without = [...everyCommand()].filter(
+    ([, command]) => !command.options.some(({ long }) => long === "--json"),
+  );
+  expect(without.map(([path]) => path).toSorted()).toEqual(["attach", "completion", "help"]);
+});
+
+let resident: Resident;
+let sights: Sights;
+let many: Many;
+
+/** Every row of every table, as text. A gateway renews its leases, whoever looks. */
+function rows(renewed: readonly string[]): string {
+  const db = new DatabaseSync(resident.store, { readOnly: true });
+  try {
+    const tables = db.prepare("select name from sqlite_schema where type = 'table' order by name").all() as {
+      readonly name: string;
+    }[];
+    const all = tables.map(({ name }) => ({ name, rows: db.prepare(`select * from "${name}"`).all() }));
+    return JSON.stringify(all, (key, value: unknown) => (renewed.includes(key) ? null : value), 1);
+  } finally {
+    db.close();
+  }
+}
+
+async function files(): Promise<string[]> {
+  return (await readdir(resident.home, { recursive: true })).toSorted();
+}
+
+/** The words, and again with `--json`. */
+async function look(path: string, words: readonly string[]): Promise<void> {
+  const json =
+    everyCommand()
+      .get(path)
+      ?.options.some(({ long }) => long === "--json") === true;
+  for (const each of [words, ...(json ? [[...words, "--json"]] : [])]) {
+    const { code, stderr } = await many.holdfast(...path.split(" "), ...each);
+    const may = path === "gateway status" || path === "doctor" ? [0, 1] : [0];
+    expect({ path, each, stderr, well: may.includes(code ?? -1) }).toEqual({
+      path,
+      each,
+      stderr,
+      well: true,
+    });
+    expect(stderr).not.toMatch(/started a gateway|\n\s+at /);
+  }
+}
+
+beforeAll(async () => {
+  resident = await Resident.started();
+  const records = join(resident.home, "records.json");
+  await writeFile(records, JSON.stringify([{ pid: 4_000_000, command: "true", wrapperRoot: "/opt/x" }]));
+  await writeFile(
+    join(resident.home, "config.toml"),
+    '[[foreign]]\nname = "tool"\nmarker = "SOME_TOOL_ID"\n',
+  );
+  many = new Many({ ...resident.env, HOLDFAST_CONFIG: join(resident.home, "config.toml") });
+  const client = await resident.client();
+  await client.openSession({ body: { key: "k" } });
+  const ended = await resident.background({ argv: ["printf", "one\ntwo\n"], pty: true });
+  await resident.ended(ended);
+  const open = await resident.bash();
+  // That it has written something is noted after it was seen.
+  await until("its output is on record", async () => (await resident.record(open)).lastOutputAt !== null);
+  const { root } = await resident.record(open);
+  sights = { ended, open, pid: root?.pid ?? 0, records };
+}, 60_000);
+afterAll(async () => {
+  await many[Symbol.asyncDispose]();
+  await resident[Symbol.asyncDispose]();
+});
+
+// The first half with its gateway, the second without: the run goes on under its anchor.
+describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
+  const renewed = where === "answers" ? ["lease_expires_at", "updated_at"] : [];
+  beforeAll(async () => {
+    if (where === "answers") return;
+    await resident.stop();
+    await until("its process has left", async () =>
+      (await resident.processes()).every((line) => !line.includes("gateway run")),
+    );
+  });
+
+  test.each(readers.map(({ path, looks }) => [path, looks] as const))(
+    "%s changes nothing",
+    async (path, looks) => {
+      const [before, there, processes] = [rows(renewed), await files(), await resident.processes()];
+      for (const words of looks(sights)) await look(path, words);
+      expect(rows(renewed)).toEqual(before);
+      expect(await files()).toEqual(there);
+      expect(await resident.processes()).toEqual(processes);
+    },
+  );
+});
+
+test("what was written is read without a gateway, and said to be", async () => {
+  const logs = await resident.holdfast("logs", sights.ended);
+  expect(logs).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
+  expect(logs.stderr).toBe("holdfast: no gateway is running; this is what the store says\n");
+  const screen = await resident.holdfast("screen", sights.open);
+  expect(screen).toMatchObject({ code: 0, stdout: expect.stringContaining("ready>") as string });
+});
+
+test("a session's token without a gateway sees nothing: nobody can say what it may", async () => {
+  const { child, finished } = resident.startWith({ HOLDFAST_TOKEN: "hfs_x" }, "logs", sights.ended);
+  child.stdin.end();
+  expect(await finished).toMatchObject({ code: 125, stdout: "" });
+});

@@ -1,0 +1,74 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Many } from "./many.js";
+import { Resident } from "./resident.js";
+
+let resident: Resident;
+let session: Many;
+beforeAll(async () => {
+  resident = await Resident.started();
+  const { token } = await (
+    await resident.client()
+  ).openSession({
+    body: { key: "s", execRules: [{ effect: "deny", executable: "env" }, { effect: "allow" }] },
+  });
+  session = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+}, 60_000);
+afterAll(async () => {
+  await session[Symbol.asyncDispose]();
+  await resident[Symbol.asyncDispose]();
+});
+
+test.for([
+  ["stop the gateway", "gateway stop --runs terminate"],
+  ["restart the gateway", "gateway restart"],
+  ["abandon a run", "runs abandon RUN --yes"],
+  ["clean up runs", "runs cleanup --run RUN --yes"],
+  ["import processes", "runs import /dev/null"],
+  ["end processes of other tools", "foreign cleanup x --yes"],
+  ["open a session", "sessions create --key other"],
+  ["end a session", "sessions end s"],
+  ["see what waits for approval", "approvals list"],
+  ["answer what waits for approval", "approvals list --follow"],
+  ["answer what waits for approval", "approvals allow apr_000000000000"],
+  ["take a process out of its run", "service adopt 1"],
+] as const)("with a session's token nobody can %s: %s", async ([what, line]) => {
+  const { pid } = await resident.status();
+  const runId = await resident.background({ argv: ["sleep", "7021"] });
+  expect(await session.holdfast(...line.replace("RUN", runId).split(" "))).toEqual({
+    code: 1,
+    signal: null,
+    stdout: "",
+    stderr: `holdfast: only the operator may ${what}, and HOLDFAST_TOKEN acts for a session; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator\n`,
+  });
+  expect(await resident.status()).toMatchObject({ pid });
+  expect(await resident.record(runId)).toMatchObject({ state: "running" });
+});
+
+test("it stops the session's own runs, and others' look as if they were not there", async () => {
+  const others = await resident.background({ argv: ["sleep", "7022"] });
+  for (const words of [
+    ["runs", "cancel"],
+    ["service", "stop"],
+  ]) {
+    const answer = await session.holdfast(...words, others, "--json");
+    expect(answer).toMatchObject({ code: 1, stdout: "", stderr: `holdfast: no run ${others}\n` });
+    const own = (await session.holdfast("run", "-d", "--", "sleep", "7023")).stdout.trim();
+    const { code, stdout } = await session.holdfast(...words, own, "--json");
+    expect({ code, ...(JSON.parse(stdout) as object) }).toMatchObject({
+      code: 0,
+      runId: own,
+      outcome: "gone",
+    });
+  }
+  expect(await resident.record(others)).toMatchObject({ state: "running" });
+  expect(await session.holdfast("gateway", "status")).toMatchObject({ code: 0 });
+});
+
+test("a command that a rule denies ends with 126, as one that may not be executed", async () => {
+  for (const words of [["run"], ["run", "-d"], ["run", "--service"]])
+    expect(await session.holdfast(...words, "--", "env")).toMatchObject({
+      code: 126,
+      stdout: "",
+      stderr: expect.stringMatching(/^holdfast: the command was not allowed: [^\n]+\n$/),
+    });
+});

@@ -1,0 +1,173 @@
+import { expect, test } from "vitest";
+import { createClient, type GatewayClient } from "../../src/gateway/client.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import type { Approval } from "../../src/store/approval-record.js";
+import type { SessionRow } from "../../src/store/session-record.js";
+import { until } from "../io/until.js";
+import { whyNoTerminal } from "./field.js";
+import { oneHouse } from "./many.js";
+import { sees } from "./stage.js";
+
+const house = oneHouse();
+
+interface Created {
+  readonly session: SessionRow;
+  readonly created: boolean;
+  readonly token: string;
+}
+
+async function create(...words: readonly string[]): Promise<Created & { readonly client: GatewayClient }> {
+  const { code, stdout, stderr } = await house.many.holdfast("sessions", "create", ...words, "--json");
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  const answer = JSON.parse(stdout) as Created;
+  return {
+    ...answer,
+    client: createClient({ socketPath: gatewaySocket(house.resident.home), token: answer.token }),
+  };
+}
+
+async function asked(sessionId: string): Promise<Approval> {
+  const client = await house.resident.client();
+  let found: Approval | undefined;
+  await until("it is asked", async () => {
+    found = (await client.listApprovals()).approvals.find((each) => each.sessionId === sessionId);
+    return found !== undefined;
+  });
+  return found ?? expect.fail("nothing is asked");
+}
+
+test("create prints an id and a token that acts for it; its rules are in the order they were written", async () => {
+  const words = ["--key", "k", "--agent", "a", "--deny", "env", "--allow", "echo 'a b' ...", "--ask", "*"];
+  const { code, stdout, stderr } = await house.many.holdfast("sessions", "create", ...words);
+  expect(code).toBe(0);
+  expect(stderr).toContain("shown this once");
+  const [id = "", token = ""] = stdout.trimEnd().split("\n");
+  const client = createClient({ socketPath: gatewaySocket(house.resident.home), token });
+  const { sessions } = await client.listSessions();
+  expect(sessions).toMatchObject([
+    {
+      id,
+      key: "k",
+      agentId: "a",
+      execRules: [
+        { effect: "deny", executable: "env" },
+        { effect: "allow", executable: "echo", args: ["a b", "..."] },
+        { effect: "ask" },
+      ],
+    },
+  ]);
+  expect(await client.exec({ body: { argv: ["echo", "a b", "c"] } })).toMatchObject({ failure: null });
+  expect(await create("--key", "k")).toMatchObject({ created: false, session: { id } });
+});
+
+test("list shows who is there, end kills the tokens, and a key or an id will do", async () => {
+  const first = await create("--key", "by-key");
+  const second = await create("--key", "by-id", "--parent", "by-key");
+  const { stdout } = await house.many.holdfast("sessions", "list");
+  expect(stdout).toMatch(new RegExp(`${second.session.id} +open .* by-id`));
+  expect(await house.many.holdfast("sessions", "end", "by-key")).toMatchObject({
+    code: 0,
+    stdout: `${first.session.id} has ended; its tokens are dead, its runs go on\n`,
+  });
+  expect(await house.many.holdfast("sessions", "end", second.session.id, "--json")).toMatchObject({
+    code: 0,
+    stdout: `${JSON.stringify({ sessionId: second.session.id, ended: true })}\n`,
+  });
+  for (const { client } of [first, second])
+    await expect(client.status()).rejects.toMatchObject({ code: "UNAUTHORIZED" });
+  expect(await house.many.holdfast("sessions", "end", "by-key")).toMatchObject({ code: 1, stdout: "" });
+  const all = JSON.parse(
+    (await house.many.holdfast("sessions", "list", "--all", "--json")).stdout,
+  ) as SessionRow[];
+  expect(
+    all
+      .filter(({ closedAt }) => closedAt !== null)
+      .map(({ key }) => key)
+      .toSorted(),
+  ).toEqual(["by-id", "by-key"]);
+});
+
+test("a question is listed with when it expires, allowed or denied once, and too late afterwards", async () => {
+  const { client, session } = await create("--key", "asking", "--ask", "*");
+  const allowed = client.exec({ body: { argv: ["echo", "\u001b[31mred"] } });
+  const { id } = await asked(session.id);
+  const { stdout } = await house.many.holdfast("approvals", "list");
+  expect(stdout).toMatch(new RegExp(`${id} +in [45]m.* ${session.id} .*echo`));
+  expect(stdout).not.toContain("\u001b[31m");
+  expect(await house.many.holdfast("approvals", "allow", id)).toMatchObject({
+    code: 0,
+    stdout: `${id}: allow\n`,
+  });
+  expect(await allowed).toMatchObject({ failure: null });
+  expect(await house.many.holdfast("approvals", "deny", id)).toMatchObject({
+    code: 3,
+    stdout: `${id}: too late, operator said allow\n`,
+  });
+  const denied = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
+  const second = await asked(session.id);
+  const answer = JSON.parse(
+    (await house.many.holdfast("approvals", "deny", second.id, "--json")).stdout,
+  ) as object;
+  expect(answer).toMatchObject({ decided: true, approval: { decision: { verdict: "deny" } } });
+  expect(await denied).toMatchObject({ code: "EXEC_DENIED" });
+});
+
+test("followed, each question and each end of one comes as it happens, once", async () => {
+  const { client, session } = await create("--key", "followed", "--ask", "*");
+  const before = client.exec({ body: { argv: ["true", "before"] } });
+  const early = await asked(session.id);
+  const { child, finished } = house.resident.start("approvals", "list", "--follow", "--json");
+  let heard = "";
+  child.stdout.on("data", (part: Buffer) => (heard += part.toString()));
+  await sees(child.stdout, early.id);
+  const operator = await house.resident.client();
+  await operator.decideApproval({ params: { id: early.id }, body: { verdict: "allow" } });
+  await before;
+  const after = client.exec({ body: { argv: ["true", "after"] } }).catch((error: unknown) => error);
+  const late = await asked(session.id);
+  await house.many.holdfast("sessions", "end", "followed");
+  await after;
+  const lines = (): Approval[] =>
+    heard
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Approval);
+  await until("all has been said", () => lines().length >= 4);
+  expect(lines().map(({ id, decision }) => [id, decision?.verdict ?? null])).toEqual([
+    [early.id, null],
+    [early.id, "allow"],
+    [late.id, null],
+    [late.id, "expired"],
+  ]);
+  child.kill();
+  await finished;
+});
+
+test.skipIf(whyNoTerminal !== null)("Ctrl-C at the question leaves it open, without a word", async () => {
+  const { client, session } = await create("--key", "left-open", "--ask", "*");
+  const answer = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
+  const { id } = await asked(session.id);
+  const { code, stdout } = await house.resident.atTerminal(
+    ["approvals", "list", "--follow"],
+    ["allow it? [y/N/later]", "\u0003"],
+  );
+  expect(code).toBe(130);
+  expect(stdout).not.toContain("holdfast:");
+  expect((await asked(session.id)).id).toBe(id);
+  await house.many.holdfast("sessions", "end", "left-open");
+  expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
+});
+
+test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked there and then", async () => {
+  const { client, session } = await create("--key", "at-terminal", "--ask", "*");
+  const answer = client.exec({ body: { argv: ["true"] } });
+  const { id } = await asked(session.id);
+  const talk = house.resident.atTerminal(
+    ["approvals", "list", "--follow"],
+    [`${id}: ${session.id} wants true`, "y\r"],
+  );
+  expect(await answer).toMatchObject({ failure: null });
+  // It ends with its gateway: there is nothing more to be asked.
+  await house.resident.stop();
+  expect((await talk).stdout).toContain(`${id}: allow`);
+});

@@ -1,0 +1,43 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { createClient } from "../../src/gateway/client.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { startGateway } from "../../src/gateway/start.js";
+import { refusal } from "./real-gateway.js";
+
+/** What no gateway of ours does unless it is broken off or stuck. */
+async function stuck(answer: RequestListener): Promise<string> {
+  const home = await mkdtemp(join(tmpdir(), "hf-"));
+  const server = createServer(answer);
+  await new Promise<void>((resolve) => server.listen(gatewaySocket(home), resolve));
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await rm(home, { recursive: true });
+  });
+  return home;
+}
+
+test("an answer that is cut off in the middle is a gateway that cannot be reached", async () => {
+  const home = await stuck((_, response) => {
+    response.writeHead(200, { "content-length": 100 });
+    response.write('{"instanceId":', () => response.destroy());
+  });
+  const client = createClient({ socketPath: gatewaySocket(home), token: "t" });
+  expect(await refusal(client.status())).toMatchObject({
+    code: "GATEWAY_UNREACHABLE",
+    message: expect.stringContaining("broke off") as string,
+  });
+});
+
+test("one that runs but never gets ready is said to be so, and no other is launched beside it", async () => {
+  const home = await stuck((_, response) => response.end(JSON.stringify({ ready: false, pid: 1 })));
+  await writeFile(join(home, "operator-token"), "hfo_x");
+  expect(await refusal(startGateway(home, "/nonexistent", 100))).toEqual({
+    code: "GATEWAY_UNREACHABLE",
+    message: "the gateway did not start: the one that runs does not get ready",
+  });
+});

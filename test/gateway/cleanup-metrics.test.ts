@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { signal } from "../tree/living.js";
+import { tiers } from "../tree/seat.js";
+import { gone, oneGateway, sh, until } from "./real-gateway.js";
+
+const stage = oneGateway();
+
+/** Processes ended besides the leader, by how they were. */
+async function cleaned(): Promise<Record<string, number>> {
+  const { text } = await stage.raw("GET", "/metrics");
+  const lines = [...text.matchAll(/^holdfast_run_cleanup_kill_total\{mode="(\w+)"\} (\d+)$/gm)];
+  const counts = lines.map(([, mode = "", count]) => [mode, Number(count)] as const);
+  return Object.fromEntries(counts.filter(([, count]) => count > 0));
+}
+
+test("what was cleaned up is counted by how it was killed", async ({ skip }) => {
+  if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
+  expect(await cleaned()).toEqual({});
+
+  // Nothing is left, so nothing is cleaned up.
+  await stage.client.exec({ body: { argv: ["true"] } });
+  // Those who go when they are asked are asked one by one.
+  await stage.client.exec({ body: sh("sleep 3017 & sleep 3017 & exit 0") });
+  await until("two are counted", async () => (await cleaned())["pid"] === 2);
+  expect(await cleaned()).toEqual({ pid: 2 });
+
+  await stage.client.exec({ body: { ...sh("sleep 3017 & exit 0"), graceMs: 0 } });
+  await until("one more is counted", async () => (await cleaned())["cgroup"] === 1);
+
+  // What a dead anchor leaves is killed by the launcher, the leader included.
+  const { run } = await stage.client.exec({ body: { argv: ["sleep", "3017"], background: true } });
+  if (run.anchor === null) throw new Error("no anchor");
+  signal(run.anchor, "SIGKILL");
+  expect((await gone(stage.client, run.runId)).exit).toMatchObject({ reason: "lost" });
+  await until("the launcher's is counted", async () => (await cleaned())["cgroup"] === 2);
+  expect(await cleaned()).toEqual({ pid: 2, cgroup: 2 });
+});

@@ -1,0 +1,88 @@
+import { setImmediate } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { EventTail } from "../../src/gateway/event-tail.js";
+import { contract } from "../../src/gateway/contract/contract.js";
+import { followLines } from "../../src/gateway/follow-lines.js";
+import type { RunEvent } from "../../src/store/run-event.js";
+import { event } from "../store/samples.js";
+import {
+  startServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type TestServer,
+} from "../store/postgres/server.js";
+import { oneGateway } from "./real-gateway.js";
+
+describe("whoever follows the events", () => {
+  const never = new AbortController().signal;
+  const numbered = (seq: number): RunEvent => ({ ...event("r", seq), seq });
+
+  test("looks once per wake-up, and not in between", async () => {
+    const there = [numbered(1)];
+    const listEvents = vi.fn(async ({ after = 0 } = {}) => there.filter(({ seq }) => seq > after));
+    const tail = new EventTail({ listEvents });
+    const reading = tail.follow(0, undefined, never);
+    expect((await reading.next()).value).toMatchObject({ seq: 1 });
+    const next = reading.next();
+    for (let turn = 0; turn < 100; turn += 1) await setImmediate();
+    const looks = listEvents.mock.calls.length;
+    there.push(numbered(2));
+    for (let turn = 0; turn < 100; turn += 1) await setImmediate();
+    expect(listEvents).toHaveBeenCalledTimes(looks);
+    tail.wake();
+    expect((await next).value).toMatchObject({ seq: 2 });
+  });
+
+  test("misses nothing that is committed, and said, while it looks", async () => {
+    const there: RunEvent[] = [];
+    const listEvents = vi.fn(async ({ after = 0 } = {}) => {
+      const found = there.filter(({ seq }) => seq > after);
+      // Too late for this look.
+      if (there.length === 0) {
+        there.push(numbered(1));
+        tail.wake();
+      }
+      return found;
+    });
+    const tail = new EventTail({ listEvents });
+    expect((await tail.follow(0, undefined, never).next()).value).toMatchObject({ seq: 1 });
+  });
+
+  test("ends when it is gone, waiting or not", async () => {
+    const gone = new AbortController();
+    const tail = new EventTail({ listEvents: async () => [] });
+    const waiting = tail.follow(0, undefined, gone.signal).next();
+    await setImmediate();
+    gone.abort();
+    expect(await waiting).toMatchObject({ done: true });
+    expect(await tail.follow(0, undefined, gone.signal).next()).toMatchObject({ done: true });
+  });
+});
+
+describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  beforeAll(async () => {
+    server = await startServer();
+    database = await server.createDatabase();
+    vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
+  });
+  afterAll(async () => {
+    vi.unstubAllEnvs();
+    await server[Symbol.asyncDispose]();
+  });
+  const stage = oneGateway();
+
+  test("tells of another host's events when they come, not when it looks", { timeout: 60_000 }, async () => {
+    await using other = await database.open({ name: "other" });
+    const events = followLines<RunEvent>(stage, `${contract.events.path}?follow=1&after=0`);
+    const begun = performance.now();
+    // Each is waited for before the next is written. Looking every 5 s, this would take 20 s at least.
+    for (let at = 1; at <= 5; at += 1) {
+      await other.appendEvents([event(`r${at}`, at)]);
+      expect((await events.next()).value).toMatchObject({ runId: `r${at}` });
+    }
+    expect(performance.now() - begun).toBeLessThan(15_000);
+    await events.return();
+  });
+});

@@ -1,0 +1,180 @@
+import { request } from "node:http";
+import { text } from "node:stream/consumers";
+import type { IncomingMessage } from "node:http";
+import { expect, test } from "vitest";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { PAIR } from "../cli/field.js";
+import { Resident } from "../cli/resident.js";
+import { until } from "../io/until.js";
+
+type Series = ReadonlyMap<string, number>;
+
+const SPAWNED = { holdfast_run_spawn_total: 1, holdfast_run_spawn_seconds_count: 1 };
+
+test("each cause moves its metrics once, and nothing else", async () => {
+  await using resident = await Resident.started();
+  const client = await resident.client();
+  let idle = "";
+  await moves(
+    resident,
+    "a start",
+    { ...SPAWNED, 'holdfast_runs{state="running"}': 1, holdfast_processes: 1 },
+    async () => {
+      idle = await resident.script("echo up; exec sleep 7001");
+      await resident.wrote(idle, "up");
+    },
+  );
+  const { boundary } = await resident.record(idle);
+  const killed = (boundary?.cgroup ?? null) === null ? "pid" : "cgroup";
+
+  await moves(
+    resident,
+    "a cancel",
+    {
+      'holdfast_run_exit_total{reason="manual-cancel"}': 1,
+      holdfast_run_stop_seconds_count: 1,
+      'holdfast_runs{state="running"}': -1,
+      holdfast_processes: -1,
+    },
+    async () => {
+      await client.kill({ params: { runId: idle }, body: {} });
+    },
+  );
+  await moves(resident, "an exit", { ...SPAWNED, 'holdfast_run_exit_total{reason="exit"}': 1 }, async () => {
+    await client.exec({ body: { argv: ["true"] } });
+  });
+  await moves(
+    resident,
+    "a signal",
+    { ...SPAWNED, 'holdfast_run_exit_total{reason="signal"}': 1 },
+    async () => {
+      await client.exec({ body: { argv: ["sh", "-c", "kill -9 $$"] } });
+    },
+  );
+  await moves(
+    resident,
+    "a command that is not there",
+    { 'holdfast_run_exit_total{reason="spawn-error"}': 1 },
+    async () => {
+      await client.exec({ body: { argv: ["/nowhere/at/all"] } });
+    },
+  );
+  await moves(
+    resident,
+    "its time is over",
+    {
+      ...SPAWNED,
+      'holdfast_run_exit_total{reason="overall-timeout"}': 1,
+      'holdfast_run_timeout_total{type="overall"}': 1,
+      holdfast_run_stop_seconds_count: 1,
+    },
+    async () => {
+      await client.exec({ body: { argv: ["sleep", "7003"], timeoutMs: 100, graceMs: 200 } });
+    },
+  );
+  await moves(
+    resident,
+    "it is silent for too long",
+    {
+      ...SPAWNED,
+      'holdfast_run_exit_total{reason="no-output-timeout"}': 1,
+      'holdfast_run_timeout_total{type="no_output"}': 1,
+      holdfast_run_stop_seconds_count: 1,
+    },
+    async () => {
+      await client.exec({ body: { argv: ["sleep", "7004"], noOutputTimeoutMs: 100, graceMs: 200 } });
+    },
+  );
+  await moves(
+    resident,
+    "two are left behind in the background",
+    {
+      ...SPAWNED,
+      'holdfast_run_exit_total{reason="exit"}': 1,
+      'holdfast_run_cleanup_kill_total{mode="pid"}': 2,
+    },
+    async () => {
+      await client.exec({ body: { argv: ["sh", "-c", "sleep 7005 & sleep 7006 & exit 0"], graceMs: 200 } });
+    },
+  );
+  await moves(
+    resident,
+    "one is left behind that does not mind TERM",
+    {
+      ...SPAWNED,
+      'holdfast_run_exit_total{reason="exit"}': 1,
+      [`holdfast_run_cleanup_kill_total{mode="${killed}"}`]: 1,
+    },
+    async () => {
+      const stubborn = "trap '' TERM; sleep 7008 & exit 0";
+      await client.exec({ body: { argv: ["sh", "-c", stubborn], graceMs: 100 } });
+    },
+  );
+  await moves(
+    resident,
+    "one is left behind detached",
+    {
+      ...SPAWNED,
+      'holdfast_run_exit_total{reason="ownership-escape"}': 1,
+      holdfast_run_ownership_escape_total: 1,
+      'holdfast_run_cleanup_kill_total{mode="pid"}': 1,
+    },
+    async () => {
+      await client.exec({ body: { argv: ["sh", "-c", "setsid sleep 7007 & sleep 0.1"], graceMs: 200 } });
+    },
+  );
+  await moves(
+    resident,
+    "a run is taken from a killed supervisor",
+    {
+      ...SPAWNED,
+      holdfast_run_reconcile_orphans_total: 1,
+      holdfast_run_lease_steal_total: 1,
+      'holdfast_runs{state="running"}': 1,
+      holdfast_processes: 3,
+    },
+    async () => {
+      const [runId = ""] = await resident.orphan([PAIR]);
+      await until("it is taken over", async () => (await resident.record(runId)).leaseEpoch === 2, 30_000);
+    },
+  );
+});
+
+/** Waits until these have moved that far; by then nothing else may have moved. */
+async function moves(
+  resident: Resident,
+  cause: string,
+  expected: Readonly<Record<string, number>>,
+  act: () => Promise<void>,
+): Promise<void> {
+  const before = await seriesOf(resident);
+  await act();
+  let moved: Readonly<Record<string, number>> = {};
+  await until(`${cause} is counted`, async () => {
+    moved = difference(before, await seriesOf(resident));
+    return Object.entries(expected).every(([name, by]) => (moved[name] ?? 0) >= by);
+  });
+  expect(moved, cause).toEqual(expected);
+}
+
+function difference(before: Series, after: Series): Record<string, number> {
+  const names = [...after.keys()].filter((name) => !/_bucket|_sum/.test(name));
+  return Object.fromEntries(
+    names
+      .map((name) => [name, (after.get(name) ?? 0) - (before.get(name) ?? 0)] as const)
+      .filter(([, by]) => by !== 0),
+  );
+}
+
+async function seriesOf({ home }: Resident): Promise<Series> {
+  const token = (await readOperatorToken(home)) ?? "";
+  const headers = { authorization: `Bearer ${token}` };
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    request({ socketPath: gatewaySocket(home), path: "/metrics", headers }, resolve)
+      .once("error", reject)
+      .end();
+  });
+  const lines = (await text(answer)).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  return new Map(lines.map((line) => [line.replace(/ \S+$/, ""), Number(line.replace(/^.* /, ""))]));
+}

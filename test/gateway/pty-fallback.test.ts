@@ -1,0 +1,48 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { expect, test } from "vitest";
+import { reach } from "../../src/gateway/start.js";
+import { Resident } from "../cli/resident.js";
+import { main } from "../cli/stage.js";
+import { whyNoMounts } from "../store/mounts.js";
+import { textOf, until } from "./real-gateway.js";
+
+/** In a mount namespace of its own, where no terminal can be opened. */
+const WITHOUT_TERMINALS = `mount --bind /dev/null /dev/ptmx && exec "$0" "$@"`;
+
+test.skipIf(whyNoMounts !== null)(
+  "without a PTY to be had, a run fails, or has pipes when that was allowed; the record says which",
+  async () => {
+    await using house = await Resident.open();
+    const words = [
+      "--mount",
+      "sh",
+      "-c",
+      WITHOUT_TERMINALS,
+      process.execPath,
+      main,
+      "gateway",
+      "run",
+      "--quiet",
+    ];
+    const gateway = spawn("unshare", words, { env: house.env, stdio: "ignore" });
+    const left = once(gateway, "exit");
+    await until("it answers", async () => (await reach(house.home))?.status.ready === true);
+    const client = await house.client();
+    const body = { argv: ["sh", "-c", "test -t 1 || echo no terminal"], pty: true };
+
+    const refused = await client.exec({ body });
+    expect(refused).toMatchObject({ running: false, failure: "spawn-error", ptyFellBack: false });
+    expect(refused.run).toMatchObject({ io: "pty", exit: { reason: "spawn-error" } });
+
+    const fellBack = await client.exec({ body: { ...body, ptyFallback: true } });
+    expect(fellBack).toMatchObject({ running: false, failure: null, ptyFellBack: true });
+    expect(fellBack.run).toMatchObject({ io: "pipe", exit: { reason: "exit", code: 0 } });
+    expect(textOf(fellBack)).toBe("no terminal\n");
+
+    const neither = await client.exec({ body: { argv: ["/nowhere"], pty: true, ptyFallback: true } });
+    expect(neither).toMatchObject({ failure: "not-found", ptyFellBack: true, run: { io: "pipe" } });
+    await house.stop("terminate");
+    await left;
+  },
+);

@@ -1,0 +1,33 @@
+import { execFile, spawnSync } from "node:child_process";
+import { realpathSync } from "node:fs";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll } from "vitest";
+
+export const execute = promisify(execFile);
+
+/** Gone when the tests of the file are over. */
+export async function temporaryDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "hf-"));
+  afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
+  return directory;
+}
+
+/** What `scripts/pack.mjs` makes of the present build: paths of the tarballs. */
+export async function pack(arch: "x64" | "arm64", to: string): Promise<{ main: string; anchor: string }> {
+  await execute(process.execPath, ["scripts/pack.mjs", "--built", "--arch", arch, "--to", to]);
+  const files = await readdir(to);
+  const find = (pattern: RegExp): string => join(to, files.find((name) => pattern.test(name)) ?? "nothing");
+  return { main: find(/^holdfast-\d.*\.tgz$/), anchor: find(/^holdfast-anchor-/) };
+}
+
+/** The one that came with this Node, to be run by a path on which there is none. */
+export function npm(): string {
+  return realpathSync(join(dirname(process.execPath), "npm"));
+}
+
+export function isInstalled(command: string): boolean {
+  return spawnSync(command, ["--version"], { stdio: "ignore" }).status === 0;
+}

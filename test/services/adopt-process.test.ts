@@ -1,0 +1,276 @@
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test, vi } from "vitest";
+import { House } from "../reconcile/house.js";
+import type { Keeper } from "../reconcile/keeper.js";
+import { isAlive, look, signal, until, type Living } from "../tree/living.js";
+import { tiers } from "../tree/seat.js";
+import { answers, freePort, server } from "./dev-server.js";
+
+/** Each starts a supervisor in a process of its own, and many do at once. */
+vi.setConfig({ testTimeout: 60_000 });
+
+const FIRST = "in_first000";
+const OPTIONS = { graceMs: 200, onEscape: "sweep", stdin: "pipe" } as const;
+
+/** A leader with a child of its own, and another that has two: the nest. It ends with 9 when it is told to. */
+const NEST = `sh -c 'sleep 100001.$0 & sleep 100002.$0; true' $0 & sleep 100003.$0 & read line; exit 9`;
+
+const brood = fileURLToPath(new URL("children/brood.sh", import.meta.url));
+/** The first, four below it, and forty below each. */
+const BROOD = 1 + 4 + 160;
+
+interface Nest {
+  readonly runId: string;
+  /** The first process of what is to leave. */
+  readonly egg: Living;
+  /** It, and all below it. */
+  readonly leaving: readonly Living[];
+  readonly staying: readonly Living[];
+}
+
+function sleeper(house: House, number: number): Living | undefined {
+  return house.crowd.others().find(({ argv }) => argv[1] === `${number}.${house.crowd.token}`);
+}
+
+async function nest(house: House, keeper: Keeper): Promise<Nest> {
+  const { runId, root } = await keeper.spawn(house.script(NEST), OPTIONS);
+  const below = await until("the nest is complete", () => {
+    const one = sleeper(house, 100_001);
+    return one !== undefined && sleeper(house, 100_002) && sleeper(house, 100_003) && one;
+  });
+  const egg = look(below.parentPid);
+  if (egg === null || egg.parentPid !== root?.pid) throw new Error("the nest is built otherwise");
+  const others = house.crowd.others();
+  const leaving = others.filter(({ pid, parentPid }) => pid === egg.pid || parentPid === egg.pid);
+  return { runId, egg, leaving, staying: others.filter((one) => !leaving.includes(one)) };
+}
+
+async function stopped(keeper: Keeper, runId: string) {
+  keeper.cancel(runId);
+  const { record } = await keeper.hear("ended");
+  expect(record.runId).toBe(runId);
+  return record;
+}
+
+for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
+  describe
+    .skipIf(tier.whyNot !== null)
+    .concurrent(`a process that is adopted out of its run, ${tier.name}`, () => {
+      test("stays when the run is cancelled, and goes by its own stop", async () => {
+        await using house = await House.open(tier);
+        const keeper = await house.keeper(FIRST);
+        const { runId, egg, leaving, staying } = await nest(house, keeper);
+        const { record, warnings } = await keeper.adoptProcess(egg.pid);
+        expect(record).toMatchObject({
+          kind: "service",
+          state: "running",
+          root: { pid: egg.pid, startTime: egg.startTime },
+          originInstanceId: FIRST,
+        });
+        expect(record.tier).toMatch(tier.recorded);
+        expect(record.anchor).toEqual((await recordOf(house, runId)).anchor);
+        expect(warnings.join()).toMatch(/stdout is a pipe .*stderr is a pipe/);
+        expect(house.eventTypes(runId)).toContain("adopt");
+        expect(await stopped(keeper, runId)).toMatchObject({
+          exit: { reason: "manual-cancel" },
+          emptiness: "proven",
+        });
+        expect(staying.filter(isAlive)).toEqual([]);
+        expect(leaving.filter(isAlive)).toEqual(leaving);
+        expect(await stopped(keeper, record.runId)).toMatchObject({
+          exit: { reason: "manual-cancel" },
+          emptiness: "proven",
+        });
+        expect(leaving.filter(isAlive)).toEqual([]);
+      });
+
+      test("leaves a run that ends without it, with its own code, and nothing of the service in its record", async () => {
+        await using house = await House.open(tier);
+        const keeper = await house.keeper(FIRST);
+        const { runId, egg, leaving, staying } = await nest(house, keeper);
+        const { record } = await keeper.adoptProcess(egg.pid);
+        expect(await stopped(keeper, record.runId)).toMatchObject({ emptiness: "proven" });
+        expect(leaving.filter(isAlive)).toEqual([]);
+        expect(staying.filter(isAlive)).toEqual(staying);
+        await keeper.write(runId, "\n");
+        expect((await keeper.hear("ended")).record).toMatchObject({
+          runId,
+          exit: { reason: "exit", code: 9 },
+          emptiness: "proven",
+          residue: [{ command: "sleep", kind: "background" }],
+        });
+      });
+
+      test("ends by itself, and takes with it what it leaves behind; the run goes on", async () => {
+        await using house = await House.open(tier);
+        const keeper = await house.keeper(FIRST);
+        const { runId, egg, leaving, staying } = await nest(house, keeper);
+        const { record } = await keeper.adoptProcess(egg.pid);
+        signal(egg, "SIGKILL");
+        const { record: ended } = await keeper.hear("ended");
+        expect(ended).toMatchObject({ runId: record.runId, emptiness: "proven" });
+        // The run's own process has waited for it, and did not say how it ended.
+        expect(ended.exit).toMatchObject({ reason: "exit", code: null, source: "none" });
+        expect(leaving.filter(isAlive)).toEqual([]);
+        expect(staying.filter(isAlive)).toEqual(staying);
+        await stopped(keeper, runId);
+      });
+    });
+
+for (const tier of [tiers.cgroup, tiers.none])
+  describe.skipIf(tier.whyNot !== null).concurrent(`the move, ${tier.name}`, () => {
+    test("misses nobody who is born on the way", async () => {
+      await using house = await House.open(tier);
+      const keeper = await house.keeper(FIRST);
+      const { runId, root } = await keeper.spawn(house.script(`sh '${brood}' $0 & wait`), OPTIONS);
+      const egg = await until("some are born", () => {
+        const born = house.crowd.others();
+        return born.length > 20 && born.find(({ parentPid }) => parentPid === root?.pid);
+      });
+      const { record } = await keeper.adoptProcess(egg.pid);
+      expect(await stopped(keeper, runId)).toMatchObject({ emptiness: "proven" });
+      const all = await until("all are born, and nobody was taken for the run's", () => {
+        const others = house.crowd.others();
+        return others.length === BROOD && others;
+      });
+      expect(all.filter(isAlive)).toHaveLength(BROOD);
+      expect(await stopped(keeper, record.runId)).toMatchObject({ emptiness: "proven" });
+    });
+
+    test("an orphan of the service stays the service's", async () => {
+      await using house = await House.open(tier);
+      const keeper = await house.keeper(FIRST);
+      const script = `sh -c 'sh -c "sleep 100001.$0 & wait" $0 & wait; sleep 100002.$0' $0 & wait`;
+      const { runId, root } = await keeper.spawn(house.script(script), OPTIONS);
+      const orphan = await until("it is there", () => sleeper(house, 100_001));
+      const parent = look(orphan.parentPid);
+      const egg = look(parent?.parentPid ?? 0);
+      if (parent === null || egg === null) throw new Error("its parents are gone");
+      expect(egg.parentPid).toBe(root?.pid);
+      const { record } = await keeper.adoptProcess(egg.pid);
+      signal(parent, "SIGKILL");
+      await until("its parent is gone", () => !isAlive(parent));
+      await stopped(keeper, runId);
+      expect(isAlive(orphan)).toBe(true);
+      await stopped(keeper, record.runId);
+      expect(isAlive(orphan)).toBe(false);
+    });
+
+    test("the anchor of both is killed: both are lost, and nobody of them is left", async () => {
+      await using house = await House.open(tier);
+      const keeper = await house.keeper(FIRST);
+      const { egg, runId } = await nest(house, keeper);
+      const { record } = await keeper.adoptProcess(egg.pid);
+      for (const anchor of house.anchors(FIRST)) signal(anchor, "SIGKILL");
+      const ends = [await keeper.hear("ended"), await keeper.hear("ended")];
+      expect(ends.map((end) => end.record.exit?.reason)).toEqual(["lost", "lost"]);
+      expect(new Set(ends.map((end) => end.record.runId))).toEqual(new Set([runId, record.runId]));
+      await house.crowd.gone(5_000);
+      const cgroups = runsCgroup(house);
+      expect(ends.filter((end) => existsSync(join(cgroups ?? house.home, end.record.runId)))).toEqual([]);
+      expect(cgroups === null).toBe(tier === tiers.none);
+    });
+
+    // What is on record does not depend on the tier.
+    const steps = tier === tiers.none ? (["inserted", "attached", "committed"] as const) : [];
+    for (const step of steps)
+      test(`its supervisor killed, ${step}: the next one knows whose everybody is`, async () => {
+        await using house = await House.open(tier);
+        const keeper = await house.keeper(FIRST);
+        const { runId, egg, leaving } = await nest(house, keeper);
+        await keeper.stopAt(step);
+        keeper.order("adoptProcess", { pid: egg.pid });
+        expect(await keeper.arrived()).toBe(step);
+        const service = house.runsOf(FIRST).find((id) => id !== runId) ?? "";
+        await keeper.kill();
+        const next = await house.keeper(FIRST);
+        const { runIds } = await next.reconcile();
+        const moved = step !== "inserted";
+        expect(new Set(runIds)).toEqual(new Set(moved ? [runId, service] : [runId]));
+        if (!moved) {
+          expect(house.column(service, "exit_reason")).toBe("spawn-error");
+          expect(await stopped(next, runId)).toMatchObject({ emptiness: "proven" });
+          return;
+        }
+        await until("its identity is on record", () => house.column(service, "root_pid") === egg.pid);
+        await stopped(next, runId);
+        expect(leaving.filter(isAlive)).toEqual(leaving);
+        expect(await stopped(next, service)).toMatchObject({ emptiness: "proven" });
+      });
+  });
+
+test("a server goes on answering, with the gateway and its run gone", async () => {
+  await using house = await House.open(tiers.none);
+  const keeper = await house.keeper(FIRST);
+  const port = await freePort();
+  const script = `'${process.execPath}' '${server}' ${port} 0 $0 >/dev/null 2>&1 & wait`;
+  const { runId } = await keeper.spawn(house.script(script), { ...OPTIONS, ownerLossMs: 300 });
+  let pid: number | null = null;
+  while (pid === null) pid = await answers(port);
+  const { record, warnings } = await keeper.adoptProcess(pid);
+  expect(warnings).toEqual([]);
+  await keeper.kill();
+  await until("the run was ended by its anchor", () => house.crowd.others().length === 1);
+  expect(await answers(port)).toBe(pid);
+  const next = await house.keeper(FIRST);
+  await next.reconcile();
+  expect(house.column(runId, "exit_reason")).toBe("owner-lost");
+  await stopped(next, record.runId);
+  expect(await answers(port)).toBeNull();
+});
+
+test("refused, with nothing changed: the first process, an anchor, a stranger, one that only says so", async () => {
+  await using house = await House.open();
+  const supervisor = await house.supervisor(FIRST);
+  const run = await supervisor.spawn(house.script("sleep 100001.$0 & wait"), { graceMs: 0 });
+  await until("it is there", () => sleeper(house, 100_001));
+  const record = await supervisor.getRun(run.runId);
+  const claims = { ...process.env, HOLDFAST_RUN_ID: run.runId };
+  const stranger = spawn("sleep", ["7200"], { stdio: "ignore", env: claims });
+  try {
+    const refusals = [
+      [record?.root?.pid, "BAD_INPUT", /adopt the run instead/],
+      [record?.anchor?.pid, "BAD_INPUT", /the anchor/],
+      [process.pid, "NOT_OURS", /neither its ancestry/],
+      [stranger.pid, "NOT_OURS", /only carries the marker/],
+      [2 ** 22 + 1, "NOT_OURS", /no such process/],
+    ] as const;
+    for (const [pid = 0, code, message] of refusals)
+      await expect(supervisor.adoptProcess(pid)).rejects.toMatchObject({
+        code,
+        message: expect.stringMatching(message) as string,
+      });
+    expect(house.runsOf(FIRST)).toEqual([run.runId]);
+    expect(stranger.exitCode).toBeNull();
+  } finally {
+    stranger.kill("SIGKILL");
+    await supervisor.stop(run.runId);
+  }
+});
+
+test("refused where a service could not be stopped apart from its run: no cgroups, no handles", async () => {
+  await using house = await House.open(tiers.noPidfd);
+  const keeper = await house.keeper(FIRST);
+  const { runId, egg } = await nest(house, keeper);
+  keeper.order("adoptProcess", { pid: egg.pid });
+  expect(await keeper.hear("failed")).toMatchObject({ code: "NOT_ADOPTED" });
+  expect(house.runsOf(FIRST)).toEqual([runId]);
+  keeper.cancel(runId);
+  await house.ended(runId);
+});
+
+/** Where the cgroups of all runs are; null: there are none. */
+function runsCgroup(house: House): string | null {
+  const text = readFileSync(join(house.home, "instances", FIRST, "launcher.json"), "utf8");
+  return (JSON.parse(text) as { readonly cgroupDirectory: string | null }).cgroupDirectory;
+}
+
+async function recordOf(house: House, runId: string) {
+  const supervisor = await house.supervisor("in_reader00");
+  const record = await supervisor.getRun(runId);
+  if (record === null) throw new Error(`no record of ${runId}`);
+  return record;
+}

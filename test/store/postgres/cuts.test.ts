@@ -1,0 +1,201 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import { RunExists, StateUnusable } from "../../../src/errors.js";
+import { clientTimeout } from "../../../src/store/postgres/pool.js";
+import type { Store } from "../../../src/store/store.js";
+import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
+import { AT, newApproval, newSession } from "../session-samples.js";
+import { startProxy, type Cut, type Proxy } from "./proxy.js";
+import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+/** One call, on things of its own; and afterwards, how much of it is there. */
+interface Attempt {
+  readonly call: () => Promise<unknown>;
+  /** Each is true or false for one half of what the call does: they must be the same. */
+  readonly halves?: () => Promise<readonly boolean[]>;
+}
+
+/** `direct` prepares and looks; `store` has the line that is cut. */
+type Scene = (store: Store, direct: Store) => Promise<Attempt>;
+
+const toldOf = async (direct: Store, runId: string): Promise<boolean> =>
+  (await direct.listEvents({ runId })).length > 0;
+
+const scenes: Readonly<Record<string, Scene>> = {
+  insertRun: async (store, direct) => {
+    const run = newRun();
+    const halves = async () => [(await direct.getRun(run.runId)) !== null, await toldOf(direct, run.runId)];
+    return { call: () => store.insertRun(run, LEASE_MS, [event(run.runId)]), halves };
+  },
+  "saveRun, a step": async (store, direct) => {
+    const lease = await direct.insertRun(newRun(), LEASE_MS);
+    const halves = async () => [
+      (await direct.getRun(lease.runId))?.state === "running",
+      await toldOf(direct, lease.runId),
+    ];
+    return { call: () => store.saveRun(lease, running, [event(lease.runId)]), halves };
+  },
+  "saveRun, the end": async (store, direct) => {
+    const lease = await direct.insertRun(newRun(), LEASE_MS);
+    return { call: () => store.saveRun(lease, exited) };
+  },
+  claimLease: async (store, direct) => {
+    const lease = await direct.insertRun(newRun(), LEASE_MS);
+    const halves = async () => [
+      (await direct.getRun(lease.runId))?.leaseEpoch === 2,
+      await toldOf(direct, lease.runId),
+    ];
+    return { call: () => store.claimLease(mine(lease), [event(lease.runId)]), halves };
+  },
+  concludeRun: async (store, direct) => {
+    const lease = await direct.insertRun(newRun(), -1);
+    const halves = async () => {
+      const run = await direct.getRun(lease.runId);
+      return [run?.state === "exited", run?.ownerInstanceId === "owner-b", await toldOf(direct, lease.runId)];
+    };
+    const end = exited;
+    return { call: () => store.concludeRun(theft(lease, "owner-b"), end, [event(lease.runId)]), halves };
+  },
+  deleteRuns: async (store, direct) => {
+    const lease = await direct.insertRun(newRun(), LEASE_MS, [event("")]);
+    await direct.saveRun(lease, exited, [event(lease.runId)]);
+    const halves = async () => [
+      (await direct.getRun(lease.runId)) === null,
+      !(await toldOf(direct, lease.runId)),
+    ];
+    return { call: () => store.deleteRuns([lease.runId]), halves };
+  },
+  hideRuns: async (store, direct) => {
+    const live = await direct.insertRun(newRun(), LEASE_MS);
+    const ended = await direct.insertRun(newRun(), LEASE_MS);
+    await direct.saveRun(ended, exited);
+    const runIds = [live.runId, ended.runId];
+    const halves = async () =>
+      Promise.all(runIds.map(async (runId) => (await direct.getRun(runId))?.hiddenAt === AT));
+    return { call: () => store.hideRuns(runIds, AT), halves };
+  },
+  closeSession: async (store, direct) => {
+    const session = newSession();
+    await direct.createSession(session);
+    const approval = newApproval(session.id);
+    await direct.insertApproval(approval);
+    const halves = async () => [
+      (await direct.getSession(session.id))?.closedAt !== null,
+      (await direct.getApproval(approval.id))?.decision !== null,
+    ];
+    return { call: () => store.closeSession(session.id, "a", AT), halves };
+  },
+  createSession: async (store) => ({ call: () => store.createSession(newSession()) }),
+  insertApproval: async (store, direct) => {
+    const session = newSession();
+    await direct.createSession(session);
+    return { call: () => store.insertApproval(newApproval(session.id)) };
+  },
+  issueToken: async (store, direct) => {
+    const session = newSession();
+    await direct.createSession(session);
+    return { call: () => store.issueToken(session.id, randomUUID(), AT) };
+  },
+  ...Object.fromEntries(
+    Object.entries({
+      renewLeases: (store: Store) => store.renewLeases("owner-a", LEASE_MS),
+      listUnattended: (store: Store) => store.listUnattended("owner-a", HERE),
+      heldRuns: (store: Store) => store.heldRuns("owner-a"),
+      getRun: (store: Store) => store.getRun("r"),
+      findRuns: (store: Store) => store.findRuns("r", 1),
+      listRuns: (store: Store) => store.listRuns({ limit: 1 }),
+      listEvents: (store: Store) => store.listEvents({ limit: 1 }),
+      appendEvents: (store: Store) => store.appendEvents([event("r")]),
+      countEnded: (store: Store) => store.countEnded(),
+      now: (store: Store) => store.now(),
+      getSession: (store: Store) => store.getSession("s"),
+      getSessionByKey: (store: Store) => store.getSessionByKey("s"),
+      listSessions: (store: Store) => store.listSessions({ limit: 1 }),
+      forgetSessions: (store: Store) => store.forgetSessions(0),
+      resolveToken: (store: Store) => store.resolveToken("t"),
+      revokeToken: (store: Store) => store.revokeToken("t"),
+      decideApproval: (store: Store) => store.decideApproval("a", { verdict: "deny", actor: "b", at: AT }),
+      expireApprovals: (store: Store) => store.expireApprovals(["a"], "b", AT),
+      getApproval: (store: Store) => store.getApproval("a"),
+      listApprovals: (store: Store) => store.listApprovals({ limit: 1 }),
+      forgetApprovals: (store: Store) => store.forgetApprovals(0),
+    }).map(([name, call]) => [name, async (store: Store) => ({ call: () => call(store) })]),
+  ),
+};
+
+describe.skipIf(whyNoPostgres !== null)("a connection to PostgreSQL that is cut", () => {
+  let server: TestServer;
+  let proxy: Proxy;
+  let database: PostgresDatabase;
+  let store: Store;
+  let direct: Store;
+  beforeAll(async () => {
+    server = await startServer();
+    database = await server.createDatabase();
+    direct = await database.open();
+    proxy = await startProxy(server.directory);
+    store = await database.open({ url: database.url.replace(server.directory, proxy.directory) });
+  });
+  afterAll(async () => {
+    proxy.mend();
+    await store[Symbol.asyncDispose]();
+    await direct[Symbol.asyncDispose]();
+    await proxy[Symbol.asyncDispose]();
+    await server[Symbol.asyncDispose]();
+  });
+
+  test("every call of the store is cut in this file", () => {
+    const calls = new Set(Object.keys(scenes).map((name) => name.split(",")[0]));
+    let proto: object = Object.getPrototypeOf(store) as object;
+    const methods: string[] = [];
+    for (; proto !== Object.prototype; proto = Object.getPrototypeOf(proto) as object)
+      methods.push(...Object.getOwnPropertyNames(proto).filter((name) => name !== "constructor"));
+    expect(new Set(methods)).toEqual(calls);
+  });
+
+  for (const [name, scene] of Object.entries(scenes))
+    test(`${name}: says that it cannot, has done all or nothing, and works again at once`, async () => {
+      for (const what of ["request", "answer"] as const satisfies Cut[]) {
+        let cuts = 0;
+        for (let passing = 0; ; passing += 1) {
+          const { call, halves } = await scene(store, direct);
+          // An idle connection, so that it is the call that is cut, and not the way to it.
+          await store.now();
+          proxy.cut(what, passing);
+          const error: unknown = await call().then(
+            () => null,
+            (reason: unknown) => reason,
+          );
+          const happened = proxy.mend();
+          if (halves !== undefined) expect(new Set(await halves()).size).toBe(1);
+          // What was cut, if anything, was an announcement after the commit: nobody waits for that.
+          if (error === null) break;
+          expect(error).toBeInstanceOf(StateUnusable);
+          expect((error as Error).message).toContain("not known");
+          expect(happened).toBe(true);
+          cuts += 1;
+          await call().catch((again: unknown) => {
+            // It was recorded after all, and that is an answer.
+            if (!(again instanceof RunExists)) throw again;
+          });
+          if (halves !== undefined) expect(new Set(await halves())).toEqual(new Set([true]));
+        }
+        expect(cuts).toBeGreaterThan(0);
+      }
+    });
+
+  test("a server that says nothing any more is given up within the bound, and asked again after that", async () => {
+    const url = database.url.replace(server.directory, proxy.directory);
+    await using impatient = await database.open({ url, busyMs: 300 });
+    proxy.mute();
+    expect((await refusal(impatient.renewLeases("owner-a", LEASE_MS))).message).toContain("did not answer");
+    expect((await refusal(impatient.now())).message).toContain("cannot be reached");
+    proxy.mend();
+    expect(await impatient.renewLeases("nobody", LEASE_MS)).toBe(0);
+  });
+
+  test("a supervisor hears that the store is silent before it has to stop steering", () => {
+    expect(clientTimeout(defaults.storeBusyMs) + defaults.renewMs).toBeLessThan(defaults.selfFenceMs);
+  });
+});

@@ -1,0 +1,145 @@
+import { Client } from "pg";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import type { Store } from "../../../src/store/store.js";
+import { until } from "../../until.js";
+import { event } from "../samples.js";
+import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  let store: Store;
+  let other: Store;
+  /** A writer that takes its time over a transaction. */
+  let slow: Client;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    database = await server.createDatabase();
+    store = await database.open();
+    other = await database.open();
+    slow = new Client(database.url);
+    slow.on("error", () => {});
+    await slow.connect();
+  });
+  afterEach(async () => {
+    await slow.end().catch(() => {});
+    await store[Symbol.asyncDispose]();
+    await other[Symbol.asyncDispose]();
+  });
+
+  const insertSlowly = (runId: string) =>
+    slow.query(
+      `begin; insert into holdfast.run_events (run_id, type, at, descendants, data) values ('${runId}', 'spawn', 0, 0, '{}')`,
+    );
+  const read = async (after = 0): Promise<string[]> =>
+    (await other.listEvents({ after })).map(({ runId }) => runId);
+
+  test("an event with a lower number that is committed later is not skipped", async () => {
+    await store.appendEvents([event("first")]);
+    await insertSlowly("slow");
+    await store.appendEvents([event("quick")]);
+    // The writer has committed; but to show it now would be to lose the slow one.
+    expect(await read()).toEqual(["first"]);
+    expect((await other.listEvents({ newestFirst: true }))[0]?.runId).toBe("first");
+    await slow.query("commit");
+    expect(await read()).toEqual(["first", "slow", "quick"]);
+  });
+
+  test("a writer that gives up, or vanishes, holds nobody back", async () => {
+    await insertSlowly("undone");
+    await store.appendEvents([event("one")]);
+    expect(await read()).toEqual([]);
+    await slow.query("rollback");
+    expect(await read()).toEqual(["one"]);
+    await insertSlowly("killed");
+    await store.appendEvents([event("two")]);
+    expect(await read()).toEqual(["one"]);
+    await database.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'",
+    );
+    await expect.poll(() => read(), { timeout: 15_000 }).toEqual(["one", "two"]);
+  });
+
+  test("others' long transactions hold nobody back", async () => {
+    await slow.query("create table public.strangers (n int)");
+    await slow.query("begin; insert into public.strangers values (1)");
+    await store.appendEvents([event("one")]);
+    expect(await read()).toEqual(["one"]);
+  });
+
+  test("the order survives the 31 bits of a lock's number", async () => {
+    for (const start of [2 ** 31 - 1, 2 ** 31 + 9, 2 ** 32 + 5]) {
+      await database.query(`select setval('holdfast.run_events_seq_seq', ${start})`);
+      await insertSlowly("slow");
+      await store.appendEvents([event("quick")]);
+      expect(await read(start)).toEqual([]);
+      await slow.query("commit");
+      expect(await read(start)).toEqual(["slow", "quick"]);
+    }
+  });
+
+  test("a reader among many writers sees every event once, in order", async () => {
+    const writers = await Promise.all(Array.from({ length: 3 }, () => database.open()));
+    const each = 60;
+    let writing = true;
+    const seen: number[] = [];
+    const reader = (async () => {
+      for (;;) {
+        const last = !writing;
+        const page = await other.listEvents({ after: seen.at(-1) ?? 0 });
+        seen.push(...page.map(({ seq }) => seq));
+        if (last && page.length === 0) return;
+      }
+    })();
+    await Promise.all(
+      writers.flatMap((writer, number) =>
+        Array.from({ length: each }, (_, at) =>
+          // Different lengths, so that they overtake each other.
+          writer.appendEvents(Array.from({ length: 1 + (at % 7) * 20 }, () => event(`w${number}`, at))),
+        ),
+      ),
+    );
+    writing = false;
+    await reader;
+    const [{ n } = { n: 0 }] = await database.query("select count(*)::int as n from holdfast.run_events");
+    expect(seen).toEqual(seen.toSorted((one, another) => one - another));
+    expect(new Set(seen).size).toBe(seen.length);
+    expect(seen).toHaveLength(Number(n));
+    await Promise.all(writers.map((writer) => writer[Symbol.asyncDispose]()));
+  });
+
+  test("who listens is woken by another's event, and again after the connection was lost", async () => {
+    let woken = 0;
+    let hint: number | null = null;
+    await using _watch = new EventWatch(
+      { url: database.url, name: "watch" },
+      (next) => {
+        woken += 1;
+        hint = next ?? hint;
+      },
+      // Never in this test: the wake-ups are the subject.
+      600_000,
+    );
+    await until("the first look", () => woken > 0, 15_000);
+    await store.appendEvents([event("one")]);
+    await until("a wake-up with the event's number", () => hint === 1, 15_000);
+
+    const before = woken;
+    await database.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast/watch'",
+    );
+    await until("a look after the gap", () => woken > before, 15_000);
+    await store.appendEvents([event("two")]);
+    await until("a wake-up on the new connection", () => hint === 2, 15_000);
+  });
+
+  test("a lost wake-up costs time and nothing else", async () => {
+    let woken = 0;
+    await using _watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 20);
+    await until("looks without a reason", () => woken > 3, 15_000);
+  });
+});

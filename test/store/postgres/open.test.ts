@@ -1,0 +1,238 @@
+import { inspect } from "node:util";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { BadInput } from "../../../src/errors.js";
+import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
+import { openPostgresStore } from "../../../src/store/postgres/open.js";
+import type { Store } from "../../../src/store/store.js";
+import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun } from "../samples.js";
+import { AT, newApproval, newSession } from "../session-samples.js";
+import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+/** As the store was before runs knew their sessions; what depends on the columns goes with them. */
+const BEFORE_SESSIONS_OF_RUNS = `
+  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade;
+  create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
+  execute function holdfast.refuse_update('an exited run never changes');
+  delete from holdfast.holdfast_migrations where id >= 7;`;
+
+describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    database = await server.createDatabase();
+  });
+
+  const create = async (): Promise<void> => (await database.open())[Symbol.asyncDispose]();
+  const openForReading = () => openPostgresStoreForReading({ url: database.url, name: "reader" });
+
+  test("ten that open an empty database at once make one schema, and none fails", async () => {
+    const stores = await Promise.all(Array.from({ length: 10 }, () => database.open()));
+    await Promise.all(stores.map((store, at) => store.appendEvents([event(`r${at}`)])));
+    expect(await stores[0]?.listEvents({})).toHaveLength(10);
+    const applied = await database.query("select id, name from holdfast.holdfast_migrations order by id");
+    expect(applied).toEqual([
+      { id: "1", name: "runs" },
+      { id: "2", name: "run-events" },
+      { id: "3", name: "origin" },
+      { id: "4", name: "sessions" },
+      { id: "5", name: "limits" },
+      { id: "6", name: "services" },
+      { id: "7", name: "session-of-run" },
+    ]);
+    await Promise.all(stores.map((store) => store[Symbol.asyncDispose]()));
+  });
+
+  test("a migration that fails halfway leaves nothing of itself", async () => {
+    // In the way of the last step only.
+    await database.query("create schema holdfast; create view holdfast.sessions as select 1 as one");
+    await expect(database.open()).rejects.toThrow(/sessions/);
+    expect(await database.query("select tablename from pg_tables where schemaname = 'holdfast'")).toEqual([]);
+    await database.query("drop view holdfast.sessions");
+    await create();
+  });
+
+  test("a store written by a newer version is refused, says what to do, and is left alone", async () => {
+    await create();
+    await database.query("insert into holdfast.holdfast_migrations values (9999, 'from the future', 0)");
+    for (const open of [() => database.open(), openForReading]) {
+      const { message } = await refusal(open());
+      expect(message).toContain("newer Holdfast (schema 9999, this one knows 7)");
+      expect(message).toContain("Upgrade Holdfast");
+    }
+  });
+
+  test("a schema left by an older version is completed by a writer and refused by a reader", async () => {
+    await create();
+    await database.query(`${BEFORE_SESSIONS_OF_RUNS}
+      alter table holdfast.runs drop column service, drop column limits, drop column exit_limit;
+      drop table holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
+      drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4`);
+    expect((await refusal(openForReading())).message).toContain(
+      "older Holdfast (schema 3, this one reads 7)",
+    );
+    await using store = await database.open();
+    expect(await store.createSession(newSession())).toMatchObject({ created: true });
+  });
+
+  test("runs from before are given the session that had their key when they began, ended ones too", async () => {
+    const first = newSession({ key: "k", createdAt: 100, lineage: [] });
+    const second = newSession({ key: "k", createdAt: 300, lineage: [] });
+    const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
+    {
+      await using store = await database.open();
+      await store.createSession(first);
+      await store.closeSession(first.id, "a", 200);
+      await store.createSession(second);
+      for (const run of runs) await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+    }
+    await database.query(BEFORE_SESSIONS_OF_RUNS);
+    await using store = await database.open();
+    const ids = await Promise.all(runs.map(async ({ runId }) => (await store.getRun(runId))?.sessionId));
+    expect(ids).toEqual([null, first.id, null, second.id]);
+  });
+
+  test("an ended run can be hidden, and nothing be changed along with it", async () => {
+    await using store = await database.open();
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+    const update = (change: string) => database.query(`update holdfast.runs set ${change}`);
+    const columns = (await database.query(
+      "select column_name as name, data_type as type from information_schema.columns where table_schema = 'holdfast' and table_name = 'runs'",
+    )) as { name: string; type: string }[];
+    expect(columns.length).toBeGreaterThan(50);
+    const different = columns.map(({ name, type }): [string, string] => [
+      name,
+      type === "text" ? `coalesce(${name}, '') || 'x'` : `coalesce(${name}, 0) + 1`,
+    ]);
+    for (const change of forbiddenOnceEnded(new Map(different)))
+      await expect(update(change), change).rejects.toThrow("an exited run never changes");
+    await update("hidden_at = 1");
+    await expect(update("hidden_at = 2")).rejects.toThrow("an exited run never changes");
+  });
+
+  test("another program's schema is refused, and tables of the same names elsewhere are left alone", async () => {
+    await database.query("create table public.runs as select 'theirs' as run_id");
+    await using store = await database.open();
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+    expect(await store.listRuns({})).toHaveLength(1);
+    expect(await database.query("select * from public.runs")).toEqual([{ run_id: "theirs" }]);
+    expect((await refusal(database.open({ schema: "public" }))).message).toContain("some other program");
+  });
+
+  test("two schemas of one database are two stores", async () => {
+    await using one = await database.open();
+    await using two = await database.open({ schema: "second" });
+    await one.insertRun(newRun(), LEASE_MS, [event("r")]);
+    expect(await two.listRuns({})).toEqual([]);
+    expect(await two.listEvents({})).toEqual([]);
+    await expect(database.open({ schema: "a; drop" })).rejects.toBeInstanceOf(BadInput);
+  });
+
+  test("a reader changes nothing, and cannot", async () => {
+    expect(await openForReading()).toBeNull();
+    expect(await database.query("select 1 from pg_namespace where nspname = 'holdfast'")).toEqual([]);
+    await using store = await database.open();
+    const { runId } = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    await using reader = (await openForReading()) ?? expect.fail("no store");
+    expect(await reader.getRun(runId)).toMatchObject({ runId });
+    expect(await reader.listEvents({})).toHaveLength(1);
+    expect((await refusal((reader as Store).renewLeases("owner-a", 1))).message).toContain(
+      "only lets itself be read",
+    );
+  });
+
+  test("a user who may not make tables is told so, and one who was given the schema may", async () => {
+    await database.query("create role guest login");
+    const url = database.url.replace("postgres@", "guest@");
+    expect((await refusal(database.open({ url }))).message).toContain("does not let this user do that");
+    await database.query("create schema holdfast authorization guest");
+    await using store = await database.open({ url });
+    expect(await store.listRuns({})).toEqual([]);
+  });
+
+  test("a database that cannot hold every text is refused", async () => {
+    await database.query(
+      "create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0",
+    );
+    const url = database.url.replace(`/${database.name}?`, "/latin?");
+    expect((await refusal(database.open({ url }))).message).toContain("encoding LATIN1");
+  });
+
+  test("no error shows a password, however it is met", async () => {
+    const secret = "hunter2%40x";
+    const at = `host=${server.directory}`;
+    const attempts = [
+      `postgres://postgres:${secret}@localhost/missing?${at}`,
+      `postgres://nobody:${secret}@localhost/${database.name}?${at}`,
+      `postgres://postgres:${secret}@localhost:1/x`,
+      `postgres://postgres:${secret}@localhost/x?host=/nowhere`,
+      `postgres://postgres:${secret}@localhost/x?${at}&options=-c%20${secret}`,
+      `postgres://postgres:${secret}@no such host/x`,
+      `postgres://postgres:${secret}@localhost:port/x`,
+      `mysql://postgres:${secret}@localhost/x`,
+    ];
+    for (const url of attempts) {
+      const error: unknown = await openPostgresStore({ url, name: "test" }).then(
+        () => expect.fail(`opened ${url}`),
+        (reason: unknown) => reason,
+      );
+      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|BAD_INPUT)$/) });
+      const everything = `${inspect(error, { depth: 9, showHidden: true })}${process.title}`;
+      expect(everything).not.toMatch(/hunter2/);
+    }
+  });
+
+  test("connections say whose they are, and are few", async () => {
+    await using store = await database.open({ name: "in_7" });
+    await Promise.all(Array.from({ length: 50 }, () => store.insertRun(newRun(), LEASE_MS)));
+    const names = await database.query(
+      "select application_name as name from pg_stat_activity where application_name like 'holdfast/%' and datname = current_database()",
+    );
+    expect(names.length).toBeGreaterThan(0);
+    expect(names.length).toBeLessThanOrEqual(4);
+    expect(names.every(({ name }) => name === "holdfast/in_7")).toBe(true);
+  });
+
+  test("texts that the database has no room for are kept as nearly as it can", async () => {
+    await using store = await database.open();
+    const labels = { "a\0b": "c\0d", "\ud800": "\\u0000" };
+    const { runId } = await store.insertRun(newRun({ command: "x\0y \\u0000", labels }), LEASE_MS);
+    await store.insertRun(newRun({ labels: { plain: "text" } }), LEASE_MS);
+    const run = (await store.getRun(runId)) ?? expect.fail("no record");
+    expect(run.command).toBe("x\ufffdy \\u0000");
+    expect(run.labels).toEqual(labels);
+    // One such record must not make the others unfindable.
+    for (const [name, value] of [...Object.entries(labels), ["plain", "text"] as const])
+      expect(await store.listRuns({ labels: { [name]: value } })).toHaveLength(1);
+  });
+
+  test(
+    "a session that closes leaves no approval pending that was asked for meanwhile",
+    { timeout: 90_000 },
+    async () => {
+      await using store = await database.open();
+      await using other = await database.open();
+      for (let round = 0; round < 40; round += 1) {
+        const session = newSession();
+        await store.createSession(session);
+        const approvals = Array.from({ length: 3 }, () => newApproval(session.id));
+        await Promise.all([
+          ...approvals.map((approval) => other.insertApproval(approval)),
+          store.closeSession(session.id, "a", AT),
+        ]);
+        expect(await store.listApprovals({ sessionId: session.id, pending: true })).toEqual([]);
+      }
+    },
+  );
+
+  test("whose a session is withstands even a statement that forgets its guard", async () => {
+    await using store = await database.open();
+    await store.createSession(newSession());
+    await expect(database.query("update holdfast.sessions set lineage = '[]'")).rejects.toThrow(
+      "whose a session is never changes",
+    );
+  });
+});

@@ -1,0 +1,27 @@
+import { afterAll, beforeAll, describe } from "vitest";
+import { storeContract, type TestDatabase } from "../contract.js";
+import { sessionContract } from "../session-contract.js";
+import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
+  let server: TestServer;
+  let shared: PostgresDatabase;
+  let count = 0;
+  beforeAll(async () => {
+    server = await startServer();
+    shared = await server.createDatabase();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+
+  // Each test has a schema of its own: they must not see each other, and it is made in a fraction of a database's time.
+  const schema = async () => {
+    count += 1;
+    const name = `store_${count}`;
+    return {
+      open: (options = {}) => shared.open({ ...options, schema: name }),
+      [Symbol.asyncDispose]: async () => {},
+    } satisfies TestDatabase;
+  };
+  storeContract("PostgreSQL", schema);
+  sessionContract("PostgreSQL", schema);
+});

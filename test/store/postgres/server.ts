@@ -1,0 +1,155 @@
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { chown, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Client } from "pg";
+import { StateUnusable } from "../../../src/errors.js";
+import { openPostgresStore, type PostgresStoreOptions } from "../../../src/store/postgres/open.js";
+import type { Store } from "../../../src/store/store.js";
+import { deferred } from "../../../src/supervisor/deferred.js";
+
+export interface TestServer extends AsyncDisposable {
+  /** Where its socket is, as `host` of a URL. */
+  readonly directory: string;
+  /** An empty database of its own. */
+  createDatabase(template?: string): Promise<PostgresDatabase>;
+  /** As a power cut would, but for the disk's cache. */
+  kill(): Promise<void>;
+  /** After `kill`. */
+  start(): Promise<void>;
+}
+
+export interface PostgresDatabase extends AsyncDisposable {
+  readonly name: string;
+  readonly url: string;
+  open(options?: Partial<PostgresStoreOptions>): Promise<Store>;
+  /** Behind the store's back. */
+  query(text: string): Promise<Record<string, unknown>[]>;
+}
+
+const home = "/usr/lib/postgresql";
+const versions = existsSync(home)
+  ? readdirSync(home).filter((name) => existsSync(binary(name, "initdb")))
+  : [];
+const version = versions.toSorted((one, other) => Number(one) - Number(other)).at(-1);
+
+/** Null: there is one to be had. */
+export const whyNoPostgres = version === undefined ? `no PostgreSQL under ${home}` : null;
+
+function binary(of: string, name: string): string {
+  return join(home, of, "bin", name);
+}
+
+/** A real server, reachable by a socket of its own only, gone when disposed of. */
+export async function startServer(): Promise<TestServer> {
+  const directory = await mkdtemp(join(tmpdir(), "hf-pg-"));
+  const [prefix, identity] = notRoot();
+  if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
+  const data = join(directory, "data");
+  const tool = (name: string, args: readonly string[]): readonly [string, string[]] => {
+    const [command = "", ...rest] = [...prefix, binary(version ?? "", name), ...args];
+    return [command, rest];
+  };
+  const options = { ...identity, cwd: directory, env: { PATH: process.env["PATH"], LC_ALL: "C" } };
+  await promisify(execFile)(
+    ...tool("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]),
+    options,
+  );
+  // The disk is not the subject, and a killed server loses nothing that the kernel was given.
+  const given = {
+    fsync: "off",
+    full_page_writes: "off",
+    wal_level: "minimal",
+    max_wal_senders: "0",
+    autovacuum: "off",
+    listen_addresses: "",
+    unix_socket_directories: directory,
+  };
+  const flags = Object.entries(given).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  let server: ChildProcess;
+  let ended: Promise<unknown>;
+
+  const query = async (url: string, text: string): Promise<Record<string, unknown>[]> => {
+    const client = new Client(url);
+    client.on("error", () => {});
+    await client.connect();
+    try {
+      return (await client.query<Record<string, unknown>>(text)).rows;
+    } finally {
+      await client.end();
+    }
+  };
+  const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
+  const start = async (): Promise<void> => {
+    let log = "";
+    server = spawn(...tool("postgres", ["-D", data, ...flags]), {
+      ...options,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    ended = once(server, "close");
+    const ready = deferred<void>();
+    server.stderr?.on("data", (text: Buffer) => {
+      log += text.toString();
+      if (log.includes("ready to accept connections")) ready.resolve();
+    });
+    void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
+    await ready.promise;
+  };
+  await start();
+  let count = 0;
+  return {
+    directory,
+    start,
+    async kill() {
+      server.kill("SIGKILL");
+      await ended;
+    },
+    async createDatabase(template = "template1") {
+      count += 1;
+      const name = `db${count}`;
+      await query(urlOf("postgres"), `create database ${name} template ${template}`);
+      const url = urlOf(name);
+      return {
+        name,
+        url,
+        // How long a busy machine may take is not the subject.
+        open: (more = {}) => openPostgresStore({ url, name: "test", busyMs: 20_000, ...more }),
+        query: (text) => query(url, text),
+        // It goes with its server.
+        [Symbol.asyncDispose]: async () => {},
+      };
+    },
+    async [Symbol.asyncDispose]() {
+      // Fast shutdown: open connections are no reason to stay.
+      server.kill("SIGINT");
+      await ended;
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** PostgreSQL refuses to be root, and to be what looks like root in a user namespace. */
+function notRoot(): readonly [string[], { readonly uid?: number; readonly gid?: number }] {
+  if (process.getuid?.() !== 0) return [[], {}];
+  if (process.env["HOLDFAST_TEST_NAMESPACE"] === "user")
+    return [["unshare", "--user", "--map-user=1000", "--map-group=1000"], {}];
+  const accounts = readFileSync("/etc/passwd", "utf8").split("\n");
+  const account = ["postgres", "nobody"]
+    .map((name) => accounts.find((line) => line.startsWith(`${name}:`)))
+    .find((line) => line !== undefined);
+  const [, , uid, gid] = (account ?? "nobody:x:65534:65534").split(":");
+  return [[], { uid: Number(uid), gid: Number(gid) }];
+}
+
+/** The refusal that a supervisor takes for "cannot write now". */
+export async function refusal(promise: Promise<unknown>): Promise<StateUnusable> {
+  const error: unknown = await promise.then(
+    () => new Error("it was not refused"),
+    (reason: unknown) => reason,
+  );
+  if (error instanceof StateUnusable) return error;
+  throw error;
+}

@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import type { Supervisor } from "../../src/supervisor/api.js";
+import { systemClock } from "../../src/supervisor/clock.js";
+import { createSupervisor } from "../../src/supervisor/supervisor.js";
+import type { Store } from "../../src/store/store.js";
+import {
+  startServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type TestServer,
+} from "../store/postgres/server.js";
+import { exited, newRun } from "../store/samples.js";
+import { FakeHost } from "./fake-host.js";
+
+describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  let store: Store;
+  let host: FakeHost;
+  let supervisor: Supervisor;
+  let ahead: number;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    database = await server.createDatabase();
+    store = await database.open();
+    host = new FakeHost();
+    ahead = 0;
+    supervisor = createSupervisor({
+      store: await database.open(),
+      host,
+      clock: { ...systemClock, now: () => systemClock.now() + ahead },
+      instanceId: "in_here",
+      home: "/nowhere",
+      onProblem: () => {},
+    });
+    onTestFinished(async () => {
+      await supervisor.close();
+      await store[Symbol.asyncDispose]();
+    });
+  });
+
+  test("forgets its own ended runs, and neither counts nor dates them by others'", async () => {
+    const ended = async (hostId: string, runId: string, at: number): Promise<void> => {
+      const run = newRun({ runId, hostId, originInstanceId: `in_${hostId}`, createdAt: at });
+      await store.saveRun(await store.insertRun(run, 1_000), { ...exited, at });
+    };
+    for (const at of [1, 2, 3]) await ended("elsewhere", `run_elsewhere${at}`, at);
+    for (const at of [4, 5]) await ended(host.machine.hostId, `run_here${at}`, at);
+    // A host whose clock is ahead makes nobody's runs old but its own.
+    await ended("elsewhere", "run_ahead", Date.now());
+    expect(await supervisor.retain({ endedKept: 2 })).toEqual({ records: 0, outputs: 0 });
+    expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 1, outputs: 0 });
+    expect(host.discarded).toEqual(["run_here4"]);
+    expect(await store.countEnded({ hostId: "elsewhere" })).toBe(4);
+  });
+
+  test("says nothing of another's expired leases for a day, and gives them up after one more", async () => {
+    const elsewhere = { hostId: "elsewhere", bootId: "another", ownerInstanceId: "in_elsewhere" };
+    await store.insertRun(newRun(elsewhere), -1);
+    const { runId } = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
+    const left = [{ runId, row: "elsewhere", action: "leave" }];
+    expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+    ahead = defaults.hostLostMs - 60_000;
+    // Its owner may only now have the database back: that it is silent is what has to be seen, not what is written.
+    expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+    ahead = defaults.hostLostMs;
+    expect((await supervisor.reconcile()).decisions).toMatchObject([{ ...left[0], action: "lose" }]);
+    expect(await store.getRun(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
+    expect(new Set((await store.listEvents({})).map((event) => event.runId))).toEqual(new Set([runId]));
+  });
+});

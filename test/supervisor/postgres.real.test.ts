@@ -1,0 +1,108 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from "vitest";
+import { StateUnusable } from "../../src/errors.js";
+import type { Supervisor } from "../../src/supervisor/api.js";
+import { openSupervisor } from "../../src/supervisor/open.js";
+import { startProxy, type Proxy } from "../store/postgres/proxy.js";
+import {
+  startServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type TestServer,
+} from "../store/postgres/server.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../store/temporary-directory.js";
+import { until } from "../until.js";
+import { sh } from "./real-supervisor.js";
+
+describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  let directory: TemporaryDirectory;
+  let proxy: Proxy;
+  let supervisor: Supervisor;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    database = await server.createDatabase();
+    directory = await temporaryDirectory();
+    proxy = await startProxy(server.directory);
+    vi.stubEnv("HOLDFAST_DATABASE_URL", database.url.replace(server.directory, proxy.directory));
+    supervisor = await openSupervisor({ home: join(directory.path, "h"), onProblem: () => {} });
+  });
+  afterEach(async () => {
+    vi.unstubAllEnvs();
+    await supervisor.close();
+    await proxy[Symbol.asyncDispose]();
+    await directory[Symbol.asyncDispose]();
+  });
+
+  const open = () => database.query("select run_id from holdfast.runs where state <> 'exited'");
+
+  test(
+    "stops a run while the server is dead, starts none, and records the end when it is back",
+    { timeout: 90_000 },
+    async () => {
+      const run = await supervisor.spawn(sh("sleep 300"));
+      const other = await supervisor.spawn(sh("sleep 300"));
+      const bystander = spawn("sleep", ["300"], { stdio: "ignore" });
+      onTestFinished(() => void bystander.kill("SIGKILL"));
+      await server.kill();
+      const mark = join(directory.path, "ran");
+      await expect(supervisor.spawn(sh(`touch ${mark}`))).rejects.toBeInstanceOf(StateUnusable);
+      await run.cancel();
+      await until("its processes are gone", () => !existsSync(`/proc/${run.rootPid}`), 15_000);
+      expect(existsSync(`/proc/${other.rootPid}`)).toBe(true);
+      await server.start();
+      expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel" });
+      expect(
+        (await supervisor.listEvents({ runId: run.runId })).filter(({ type }) => type === "exit"),
+      ).toHaveLength(1);
+      expect(existsSync(mark)).toBe(false);
+      // Its step may have met the dead server, and is repeated.
+      const state = async () => (await supervisor.getRun(other.runId))?.state;
+      await expect.poll(state, { timeout: 30_000 }).toBe("running");
+      expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
+    },
+  );
+
+  test(
+    "does not start a command whose record may or may not be committed, wherever the line is cut",
+    { timeout: 90_000 },
+    async () => {
+      let withheld = 0;
+      for (let passing = 0; ; passing += 1) {
+        const mark = join(directory.path, `ran-${passing}`);
+        await supervisor.listRuns({ limit: 1 });
+        proxy.cut("answer", passing);
+        const run = await supervisor.spawn(sh(`touch ${mark}`)).catch(() => null);
+        proxy.mend();
+        if (run !== null) {
+          // What was cut, if anything, came after GO.
+          expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
+          expect(existsSync(mark)).toBe(true);
+          break;
+        }
+        withheld += 1;
+        expect(existsSync(mark)).toBe(false);
+      }
+      // The record, and the identity of its process.
+      expect(withheld).toBeGreaterThanOrEqual(2);
+      await supervisor.reconcile();
+      await expect.poll(open, { timeout: 20_000 }).toEqual([]);
+    },
+  );
+});

@@ -1,0 +1,17 @@
+import { expect, test } from "vitest";
+import { NotSteering, StdinClosed } from "../../src/errors.js";
+import { whenSteering } from "../../src/supervisor/when-steering.js";
+
+test("what may not be done now is done when it may; any other refusal is final, and so is leaving", async () => {
+  const fenced = new NotSteering("run_1", "its lease could not be renewed in time");
+  const closed = new StdinClosed("run_1", "nothing reads it");
+  const answers: (Error | string)[] = [fenced, fenced, "done", closed, fenced];
+  const attempt = async (): Promise<string> => {
+    const answer = answers.shift() ?? "asked too often";
+    if (typeof answer === "string") return answer;
+    throw answer;
+  };
+  expect(await whenSteering(attempt)).toBe("done");
+  await expect(whenSteering(attempt)).rejects.toBe(closed);
+  await expect(whenSteering(attempt, AbortSignal.abort())).rejects.toBe(fenced);
+});

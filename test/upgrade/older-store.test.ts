@@ -1,0 +1,49 @@
+import { rename, rm } from "node:fs/promises";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { expect, test } from "vitest";
+import { migrations } from "../../src/store/sql/migrations.js";
+import { Field, Gate, PAIR } from "../cli/field.js";
+
+/** The runs as a Holdfast would have recorded them that knew only the first migrations. */
+async function rewriteAsOf(newest: number, store: string): Promise<void> {
+  const old = `${store}.old`;
+  const db = new DatabaseSync(old);
+  db.exec("create table holdfast_migrations (id integer primary key, name text, applied_at integer) strict");
+  for (const { id, name, sql } of migrations.slice(0, newest)) {
+    db.exec(sql);
+    db.prepare("insert into holdfast_migrations values (?, ?, 0)").run(id, name);
+  }
+  const columns = (db.prepare("select name from pragma_table_info('runs')").all() as { name: string }[])
+    .map(({ name }) => name)
+    .join(", ");
+  db.exec(`attach '${store}' as today; insert into runs (${columns}) select ${columns} from today.runs`);
+  db.close();
+  await Promise.all(["-wal", "-shm"].map((end) => rm(`${store}${end}`, { force: true })));
+  await rename(old, store);
+}
+
+test.each([1, migrations.length - 1])(
+  "live runs in a store of schema %i are taken up: output, stopping, exit code",
+  async (newest) => {
+    await using field = await Field.open();
+    await using gate = await Gate.make();
+    const [going = "", stopped = ""] = await field.orphan([gate.wait(7)], [PAIR]);
+    await rewriteAsOf(newest, field.store);
+    const reading = await field.holdfast("runs", "list");
+    expect(reading).toMatchObject({ code: 125, stderr: expect.stringContaining("older Holdfast") });
+
+    const gateway = await field.gateway();
+    expect(gateway.news.filter(({ type }) => type === "problem")).toEqual([]);
+    expect(await field.record(going)).toMatchObject({ state: "running" });
+    expect(await field.holdfast("logs", going)).toMatchObject({ code: 0, stdout: "up\n" });
+    expect(await field.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
+    expect(await field.membersOf(stopped)).toEqual([]);
+    await gate.open();
+    expect(await field.ended(going)).toMatchObject({
+      exit: { reason: "exit", code: 7 },
+      emptiness: "proven",
+    });
+    expect(await field.ended(stopped)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect((await gateway.kill("SIGTERM")).code).toBe(0);
+  },
+);
