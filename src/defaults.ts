@@ -43,6 +43,15 @@ export const defaults = {
   /** Sessions that were closed: as long as the runs they had. Questions that were answered: a month of who allowed what. */
   sessionsKeptMs: 7 * 24 * 3_600_000,
   approvalsKeptMs: 30 * 24 * 3_600_000,
+  /** What was said in sessions: as long as who allowed what. */
+  messagesKeptMs: 30 * 24 * 3_600_000,
+  /** Of one session: months of talk, and small enough for a thousand sessions on a laptop. */
+  historyBytes: 8 * 1024 * 1024,
+  historyMessages: 10_000,
+  /** Of one message: the text of a turn that is kept (acpTextChars), and below what one request may bring. */
+  messageChars: 1_000_000,
+  /** Messages that wait for a session: an agent that is away for so many will not read them. */
+  inboxMessages: 100,
   /** Output of ended runs in all: 256 full spools of both streams fit. */
   outputKeptBytes: 4 * 1024 * 1024 * 1024,
   /** Between two rounds of forgetting. */
@@ -143,6 +152,12 @@ export const defaults = {
   approvalsPending: 32,
   /** News of approvals that a follower has not read yet: one that is so far behind reads no more, and is let go. */
   approvalsUnread: 1_000,
+  /** Of a one-shot agent's output, kept to be read when it has ended: the largest seen were a few MB of JSON. */
+  agentSpoolBytes: 32 * 1024 * 1024,
+  /** An agent's command that has not printed its version by then waits for something else. Node agents take one to three seconds. */
+  agentVersionMs: 20_000,
+  /** Of what an agent's command wrote to stderr, kept with why it failed. */
+  agentComplaintChars: 2_000,
   /** One frame of an ACP agent: what the protocol's own library takes; the largest seen was 5 MB. */
   acpFrameBytes: 32 * 1024 * 1024,
   /** Of an ACP agent's output, kept until its effects are: a frame is acknowledged whole, so the largest must fit, and a follower's read. */

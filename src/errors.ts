@@ -241,6 +241,38 @@ export class SessionTaken extends HoldfastError {
   }
 }
 
+/** Nothing can be said in it any more. */
+export class SessionClosed extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string) {
+    super("SESSION_CLOSED", `session ${sessionId} has ended; nothing was sent or started`);
+    this.sessionId = sessionId;
+  }
+}
+
+/** An agent's command is at work in it. */
+export class SessionBusy extends HoldfastError {
+  readonly sessionId: string;
+  readonly runId: string;
+  constructor(sessionId: string, runId: string) {
+    super(
+      "SESSION_BUSY",
+      `session ${sessionId} is at work (${runId}), and takes one prompt at a time; nothing was started`,
+    );
+    this.sessionId = sessionId;
+    this.runId = runId;
+  }
+}
+
+/** The session has as many messages waiting for it as it may. */
+export class InboxFull extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string, limit: number) {
+    super("INBOX_FULL", `${limit} messages wait for session ${sessionId} already; this one was not sent`);
+    this.sessionId = sessionId;
+  }
+}
+
 /** The session has as many questions waiting for an answer as it may. */
 export class TooManyApprovals extends HoldfastError {
   readonly sessionId: string;

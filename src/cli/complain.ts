@@ -14,6 +14,9 @@ const BY_CODE: Readonly<Record<string, number>> = {
   NOT_OURS: exitCodes.notThere,
   OPERATOR_ONLY: exitCodes.refused,
   SESSION_TAKEN: exitCodes.refused,
+  SESSION_CLOSED: exitCodes.refused,
+  SESSION_BUSY: exitCodes.refused,
+  INBOX_FULL: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
 };

@@ -14,3 +14,7 @@ export function looksLikeSessionId(text: string): boolean {
 export function newApprovalId(): string {
   return `apr_${randomCharacters(CHARACTERS)}`;
 }
+
+export function newMessageId(): string {
+  return `msg_${randomCharacters(CHARACTERS)}`;
+}

@@ -1,5 +1,6 @@
 import type { Generated } from "kysely";
 import type { Verdict } from "./approval-record.js";
+import type { MessageRole } from "./message-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
 import type { InteractionMode, Visibility } from "./session-record.js";
@@ -11,6 +12,7 @@ export interface Schema {
   readonly sessions: SessionTable;
   readonly session_tokens: SessionTokenTable;
   readonly approvals: ApprovalTable;
+  readonly session_messages: MessageTable;
 }
 
 export interface RunRow {
@@ -107,6 +109,8 @@ export interface SessionTable {
   exec_rules: string;
   created_at: number;
   closed_at: number | null;
+  agent_session_id: string | null;
+  messages: Generated<number>;
 }
 
 export interface SessionTokenTable {
@@ -128,4 +132,19 @@ export interface ApprovalTable {
   verdict: Verdict | null;
   actor: string | null;
   decided_at: number | null;
+}
+
+export interface MessageTable {
+  id: string;
+  session_id: string;
+  seq: number;
+  role: MessageRole;
+  from_session_id: string | null;
+  actor: string;
+  text: string;
+  bytes: number;
+  run_id: string | null;
+  cause: string | null;
+  at: number;
+  delivered_at: number | null;
 }

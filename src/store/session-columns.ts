@@ -38,5 +38,6 @@ export function toSessionRow(row: Selectable<SessionTable>): SessionRow {
     execRules: JSON.parse(row.exec_rules) as SessionRow["execRules"],
     createdAt: row.created_at,
     closedAt: row.closed_at,
+    agentSessionId: row.agent_session_id,
   };
 }

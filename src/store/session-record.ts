@@ -39,6 +39,8 @@ export interface SessionRow {
   readonly createdAt: number;
   /** Set: a tombstone, kept while something refers to it. */
   readonly closedAt: number | null;
+  /** What its agent's own command calls it, to go on with it; null: it has not said. */
+  readonly agentSessionId: string | null;
 }
 
-export type NewSession = Omit<SessionRow, "closedAt">;
+export type NewSession = Omit<SessionRow, "closedAt" | "agentSessionId">;

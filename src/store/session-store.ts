@@ -5,6 +5,10 @@ export interface SessionFilter {
   /** Leave tombstones out, or show nothing else. */
   readonly open?: boolean;
   readonly agentId?: string;
+  readonly backend?: string;
+  readonly agentSessionId?: string;
+  /** Nothing has been said in it since; nor was it made since. */
+  readonly idleSince?: number;
   /** All that ever had this key. */
   readonly key?: string;
   /** Newest first. */
@@ -27,6 +31,8 @@ export interface SessionStore {
   /** The open one of this key. */
   getSessionByKey(key: string): Promise<SessionRow | null>;
   listSessions(filter: SessionFilter): Promise<readonly SessionRow[]>;
+  /** How its agent's own command goes on with it. False when it is not open. */
+  setAgentSession(id: string, agentSessionId: string): Promise<boolean>;
   /**
    * In one transaction: a tombstone from now on, its tokens dead, its pending approvals expired.
    * False, and nothing written, when it is closed already or was never there.

@@ -13,6 +13,7 @@ import type {
   RunUsage,
   ServiceFacts,
 } from "./run-record.js";
+import type { MessageStore } from "./message-store.js";
 import type { SessionStore } from "./session-store.js";
 
 /** The right to write one run's record. A newer epoch ends it. */
@@ -167,7 +168,7 @@ export interface RunStore extends AsyncDisposable {
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore;
+export type Store = RunStore & SessionStore & MessageStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<
@@ -181,6 +182,8 @@ export type ReadStore = Pick<
   | "listSessions"
   | "getApproval"
   | "listApprovals"
+  | "listMessages"
+  | "countMessages"
   | "now"
   | typeof Symbol.asyncDispose
 >;

@@ -40,6 +40,7 @@ describe("opening", () => {
       execRules: [],
       createdAt: world.clock.wallTime,
       closedAt: null,
+      agentSessionId: null,
     });
   });
 

@@ -45,7 +45,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
           execRules: [],
         }),
       ]) {
-        const row = { ...session, closedAt: null };
+        const row = { ...session, closedAt: null, agentSessionId: null };
         expect(await store.createSession(session)).toEqual({ session: row, created: true });
         expect(await other.getSession(session.id)).toEqual(row);
         expect(await other.getSessionByKey(session.key)).toEqual(row);
@@ -56,7 +56,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       const first = newSession({ key: "main" });
       await store.createSession(first);
       const answer = await other.createSession(newSession({ key: "main", visibility: "all" }));
-      expect(answer).toEqual({ session: { ...first, closedAt: null }, created: false });
+      expect(answer).toEqual({ session: { ...first, closedAt: null, agentSessionId: null }, created: false });
       expect(await store.listSessions({})).toHaveLength(1);
     });
 
@@ -65,7 +65,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       await store.createSession(first);
       expect(await store.closeSession(first.id, "cli:ada", AT + 1)).toBe(true);
       expect(await other.getSessionByKey("main")).toBeNull();
-      expect(await other.getSession(first.id)).toEqual({ ...first, closedAt: AT + 1 });
+      expect(await other.getSession(first.id)).toEqual({ ...first, closedAt: AT + 1, agentSessionId: null });
       const second = newSession({ key: "main" });
       expect(await other.createSession(second)).toMatchObject({ created: true, session: { id: second.id } });
     });
@@ -77,6 +77,19 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await other.closeSession(session.id, "b", AT + 2)).toBe(false);
       expect(await store.closeSession("ses_none", "b", AT + 2)).toBe(false);
       expect((await store.getSession(session.id))?.closedAt).toBe(AT + 1);
+    });
+
+    test("what its agent calls it is kept while it is open, and it is found by that", async () => {
+      const [session, other1] = [newSession({ backend: "cli" }), newSession({ backend: "cli" })];
+      for (const each of [session, other1]) await store.createSession(each);
+      expect(await store.setAgentSession(session.id, "thread-1")).toBe(true);
+      expect(await store.setAgentSession("ses_none", "thread-1")).toBe(false);
+      expect((await other.getSession(session.id))?.agentSessionId).toBe("thread-1");
+      const found = await other.listSessions({ backend: "cli", agentSessionId: "thread-1" });
+      expect(found.map(({ id }) => id)).toEqual([session.id]);
+      await store.closeSession(session.id, "a", AT + 1);
+      expect(await store.setAgentSession(session.id, "thread-2")).toBe(false);
+      expect((await other.getSession(session.id))?.agentSessionId).toBe("thread-1");
     });
 
     test("sessions are listed newest first, by state, agent and key", async () => {
@@ -119,7 +132,11 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       await store.createSession(session);
       expect(await store.issueToken(session.id, "hash-1", AT)).toBe(true);
       expect(await store.issueToken(session.id, "hash-2", AT)).toBe(true);
-      expect(await other.resolveToken("hash-1")).toEqual({ ...session, closedAt: null });
+      expect(await other.resolveToken("hash-1")).toEqual({
+        ...session,
+        closedAt: null,
+        agentSessionId: null,
+      });
       expect(await other.revokeToken("hash-1")).toBe(true);
       expect(await other.revokeToken("hash-1")).toBe(false);
       expect(await store.resolveToken("hash-1")).toBeNull();

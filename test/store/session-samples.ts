@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { NewApproval } from "../../src/store/approval-record.js";
+import type { NewMessage } from "../../src/store/message-record.js";
 import type { NewSession } from "../../src/store/session-record.js";
 
 export const AT = 1_700_000_000_000;
@@ -37,6 +38,22 @@ export function newApproval(sessionId: string, change: Partial<NewApproval> = {}
     rule: 3,
     askedAt: AT,
     expiresAt: AT + 1_000,
+    ...change,
+  };
+}
+
+export function newMessage(sessionId: string, change: Partial<NewMessage> = {}): NewMessage {
+  return {
+    id: `msg_${randomBytes(6).toString("hex")}`,
+    sessionId,
+    role: "user",
+    fromSessionId: "ses_a",
+    actor: "session:a",
+    text: "hello",
+    runId: "run_1",
+    cause: null,
+    at: AT,
+    deliveredAt: null,
     ...change,
   };
 }

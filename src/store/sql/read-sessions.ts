@@ -35,7 +35,18 @@ export async function listSessions(
   let query = db.selectFrom("sessions").selectAll().orderBy("created_at", "desc").orderBy("id", "desc");
   if (filter.open !== undefined) query = query.where(filter.open ? open : closed);
   if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
+  if (filter.backend !== undefined) query = query.where("backend", "=", filter.backend);
+  if (filter.agentSessionId !== undefined)
+    query = query.where("agent_session_id", "=", filter.agentSessionId);
   if (filter.key !== undefined) query = query.where("key", "=", filter.key);
+  if (filter.idleSince !== undefined) {
+    const { idleSince } = filter;
+    query = query
+      .where("created_at", "<", idleSince)
+      .where(
+        sql<boolean>`not exists (select 1 from session_messages where session_id = sessions.id and at >= ${idleSince})`,
+      );
+  }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   return (await query.execute()).map(toSessionRow);
 }

@@ -38,6 +38,12 @@ export class SqlSessionStore implements SessionStore {
     return read.listSessions(this.#engine.db, filter);
   }
 
+  async setAgentSession(id: string, agentSessionId: string): Promise<boolean> {
+    const { db } = this.#engine;
+    const set = db.updateTable("sessions").set({ agent_session_id: agentSessionId });
+    return (await this.#count(set.where("id", "=", id).where(open))) > 0;
+  }
+
   async closeSession(id: string, actor: string, at: number): Promise<boolean> {
     const closed = await this.#engine.transact(() => this.#close(id, actor, at));
     // A token that was dead must not be alive again after power loss. Also when it was closed before: that sync may have failed.

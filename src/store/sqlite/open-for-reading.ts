@@ -1,6 +1,8 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
 import type { Approval } from "../approval-record.js";
+import type { SessionMessage } from "../message-record.js";
+import type { MessageCount, MessageFilter } from "../message-store.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import type { Schema } from "../schema.js";
@@ -8,6 +10,7 @@ import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as read from "../sql/read.js";
+import * as readMessages from "../sql/read-messages.js";
 import * as readSessions from "../sql/read-sessions.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
@@ -75,6 +78,15 @@ class SqliteReader implements ReadStore {
 
   listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
     return this.#read((db) => readSessions.listApprovals(db, filter), []);
+  }
+
+  listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {
+    return this.#read((db) => readMessages.listMessages(db, sessionId, filter), []);
+  }
+
+  countMessages(sessionId: string): Promise<MessageCount> {
+    const none = { total: 0, pending: 0, lastAt: null };
+    return this.#read((db) => readMessages.countMessages(db, sessionId), none);
   }
 
   async now(): Promise<number> {

@@ -1,0 +1,25 @@
+/** `user`: said to the session; `agent`: said by it; `system`: said to it about its surroundings. */
+export const MESSAGE_ROLES = ["user", "agent", "system"] as const;
+export type MessageRole = (typeof MESSAGE_ROLES)[number];
+
+/** One thing that was said in a session. Times are wall-clock milliseconds. */
+export interface SessionMessage {
+  readonly id: string;
+  readonly sessionId: string;
+  /** Its place in the session: from 1, without gaps when it was said, never used again. */
+  readonly seq: number;
+  readonly role: MessageRole;
+  /** The session that said it; null: it was none. Only to be shown: it may be forgotten by now. */
+  readonly fromSessionId: string | null;
+  readonly actor: string;
+  readonly text: string;
+  /** The run that took it, or that it came out of. */
+  readonly runId: string | null;
+  /** What it was said because of, where that must not be said twice: of two with one cause, the first is kept. */
+  readonly cause: string | null;
+  readonly at: number;
+  /** Null: it waits for the session's backend. */
+  readonly deliveredAt: number | null;
+}
+
+export type NewMessage = Omit<SessionMessage, "seq">;

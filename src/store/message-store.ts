@@ -1,0 +1,41 @@
+import type { NewMessage, SessionMessage } from "./message-record.js";
+
+export interface MessageFilter {
+  /** Only those that wait to be delivered. */
+  readonly pending?: true;
+  readonly after?: number;
+  readonly before?: number;
+  readonly runId?: string;
+  /** The newest so many; with `pending` or `after`, the oldest. In the order they were said in any case. */
+  readonly limit: number;
+}
+
+export interface MessageCount {
+  readonly total: number;
+  readonly pending: number;
+  readonly lastAt: number | null;
+}
+
+/** How much of one session is kept. What waits is kept in any case; so there may not be too much of it. */
+export interface HistoryBounds {
+  readonly bytes: number;
+  readonly messages: number;
+  readonly pending: number;
+}
+
+/** What was said in sessions, and what waits to be. */
+export interface MessageStore {
+  /**
+   * `closed`: the session is not open. `full`: it has as many waiting as it may. Nothing was written then, nor when its
+   * cause was there before: that message is the answer.
+   */
+  appendMessage(message: NewMessage, bounds: HistoryBounds): Promise<SessionMessage | "closed" | "full">;
+  listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]>;
+  countMessages(sessionId: string): Promise<MessageCount>;
+  /** Those of them that were waiting until now. */
+  deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
+  /** What runs were given and have not answered yet, oldest first. */
+  listUnanswered(limit: number): Promise<readonly SessionMessage[]>;
+  /** Forget what was delivered, and said before. Returns how many. */
+  forgetMessages(saidBefore: number): Promise<number>;
+}

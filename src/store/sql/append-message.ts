@@ -1,0 +1,73 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { toMessage, toMessageColumns } from "../message-columns.js";
+import type { NewMessage, SessionMessage } from "../message-record.js";
+import type { HistoryBounds } from "../message-store.js";
+import type { Schema } from "../schema.js";
+import { countOf, rowsOf, type Steps } from "./steps.js";
+
+/** Literals, not parameters: only so can the partial indexes serve. */
+const open = sql<boolean>`closed_at is null`;
+const waiting = sql<boolean>`delivered_at is null`;
+
+/** What is too old to be kept is looked for this often. */
+const PRUNED_EVERY = 16;
+
+/** Within a transaction, also one of more than this: what else follows from a message is then said with it or not at all. */
+export function* appendMessage(
+  db: Kysely<Schema>,
+  message: NewMessage,
+  bounds: HistoryBounds,
+): Steps<SessionMessage | "closed" | "full"> {
+  const { sessionId, cause } = message;
+  // Whoever has counted this session up comes first: the others wait, and their places follow.
+  const [place] = yield* rowsOf(
+    db
+      .updateTable("sessions")
+      .set(({ eb }) => ({ messages: eb("messages", "+", 1) }))
+      .where("id", "=", sessionId)
+      .where(open)
+      .returning("messages"),
+  );
+  if (place === undefined) return "closed";
+  const of = db.selectFrom("session_messages").where("session_id", "=", sessionId);
+  if (cause !== null) {
+    const [before] = yield* rowsOf(of.selectAll().where("cause", "=", cause));
+    if (before !== undefined) return yield* uncounted(db, sessionId, toMessage(before));
+  }
+  if (message.deliveredAt === null) {
+    const others = yield* rowsOf(of.select("id").where(waiting).limit(bounds.pending));
+    if (others.length === bounds.pending) return yield* uncounted(db, sessionId, "full" as const);
+  }
+  const { messages: seq } = place;
+  yield* countOf(db.insertInto("session_messages").values(toMessageColumns(message, seq)));
+  if (seq % PRUNED_EVERY === 0 || Buffer.byteLength(message.text) > bounds.bytes / PRUNED_EVERY)
+    yield* prune(db, sessionId, seq, bounds);
+  return { ...message, seq };
+}
+
+/** Nothing was said after all. */
+function* uncounted<Answer>(db: Kysely<Schema>, sessionId: string, answer: Answer): Steps<Answer> {
+  const back = db.updateTable("sessions").set(({ eb }) => ({ messages: eb("messages", "-", 1) }));
+  yield* countOf(back.where("id", "=", sessionId));
+  return answer;
+}
+
+function* prune(
+  db: Kysely<Schema>,
+  sessionId: string,
+  last: number,
+  { bytes, messages }: HistoryBounds,
+): Steps<void> {
+  const forget = sql`
+    delete from session_messages
+    where session_id = ${sessionId} and delivered_at is not null and seq < ${last} and (
+      seq <= ${last - messages} or seq <= (
+        select max(seq) from (
+          select seq, sum(bytes) over (order by seq desc) as total from session_messages where session_id = ${sessionId}
+        ) as newest where total > ${bytes}
+      )
+    )
+  `;
+  yield* countOf({ compile: () => forget.compile(db) });
+}

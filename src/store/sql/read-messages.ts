@@ -1,0 +1,60 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { toMessage } from "../message-columns.js";
+import type { SessionMessage } from "../message-record.js";
+import type { MessageCount, MessageFilter } from "../message-store.js";
+import type { Schema } from "../schema.js";
+
+/** A literal, not a parameter: only so can the partial index serve. */
+const waiting = sql<boolean>`delivered_at is null`;
+
+export async function listMessages(
+  db: Kysely<Schema>,
+  sessionId: string,
+  { pending, after, before, runId, limit }: MessageFilter,
+): Promise<readonly SessionMessage[]> {
+  const onwards = pending === true || after !== undefined;
+  let query = db
+    .selectFrom("session_messages")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .orderBy("seq", onwards ? "asc" : "desc")
+    .limit(limit);
+  if (pending === true) query = query.where(waiting);
+  if (after !== undefined) query = query.where("seq", ">", after);
+  if (before !== undefined) query = query.where("seq", "<", before);
+  if (runId !== undefined) query = query.where("run_id", "=", runId);
+  const rows = await query.execute();
+  return (onwards ? rows : rows.toReversed()).map(toMessage);
+}
+
+export async function countMessages(db: Kysely<Schema>, sessionId: string): Promise<MessageCount> {
+  const { total, delivered, lastAt } = await db
+    .selectFrom("session_messages")
+    .select(({ fn }) => [
+      fn.countAll<number>().as("total"),
+      fn.count<number>("delivered_at").as("delivered"),
+      fn.max<number | null>("at").as("lastAt"),
+    ])
+    .where("session_id", "=", sessionId)
+    .executeTakeFirstOrThrow();
+  return { total, pending: total - delivered, lastAt };
+}
+
+/** Of sessions that are open: to others nothing is said any more. */
+export async function listUnanswered(db: Kysely<Schema>, limit: number): Promise<readonly SessionMessage[]> {
+  const rows = await db
+    .selectFrom("session_messages as asked")
+    .innerJoin("sessions", "sessions.id", "asked.session_id")
+    .selectAll("asked")
+    .where("asked.run_id", "is not", null)
+    .where("asked.role", "=", "user")
+    .where("sessions.closed_at", "is", null)
+    .where(sql<boolean>`not exists (
+      select 1 from session_messages as answer where answer.run_id = asked.run_id and answer.role <> 'user'
+    )`)
+    .orderBy("asked.at")
+    .limit(limit)
+    .execute();
+  return rows.map(toMessage);
+}

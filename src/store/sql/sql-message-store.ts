@@ -1,0 +1,58 @@
+import { sql } from "kysely";
+import type { NewMessage, SessionMessage } from "../message-record.js";
+import type { HistoryBounds, MessageCount, MessageFilter, MessageStore } from "../message-store.js";
+import { appendMessage } from "./append-message.js";
+import type { Engine } from "./engine.js";
+import * as read from "./read-messages.js";
+import { SqlSessionStore } from "./sql-session-store.js";
+import { countOf, type Steps } from "./steps.js";
+
+const waiting = sql<boolean>`delivered_at is null`;
+
+export class SqlMessageStore extends SqlSessionStore implements MessageStore {
+  readonly #engine: Engine;
+
+  constructor(engine: Engine) {
+    super(engine);
+    this.#engine = engine;
+  }
+
+  appendMessage(message: NewMessage, bounds: HistoryBounds): Promise<SessionMessage | "closed" | "full"> {
+    return this.#engine.transact(() => appendMessage(this.#engine.db, message, bounds));
+  }
+
+  listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {
+    return read.listMessages(this.#engine.db, sessionId, filter);
+  }
+
+  countMessages(sessionId: string): Promise<MessageCount> {
+    return read.countMessages(this.#engine.db, sessionId);
+  }
+
+  deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]> {
+    return this.#engine.transact(() => this.#deliver(sessionId, ids, at));
+  }
+
+  listUnanswered(limit: number): Promise<readonly SessionMessage[]> {
+    return read.listUnanswered(this.#engine.db, limit);
+  }
+
+  forgetMessages(saidBefore: number): Promise<number> {
+    const old = this.#engine.db.deleteFrom("session_messages").where("at", "<", saidBefore);
+    return this.#engine.perform(() => countOf(old.where("delivered_at", "is not", null)));
+  }
+
+  *#deliver(sessionId: string, ids: readonly string[], at: number): Steps<readonly string[]> {
+    const delivered: string[] = [];
+    for (const id of ids) {
+      const deliver = this.#engine.db
+        .updateTable("session_messages")
+        .set({ delivered_at: at })
+        .where("session_id", "=", sessionId)
+        .where("id", "=", id)
+        .where(waiting);
+      if ((yield* countOf(deliver)) > 0) delivered.push(id);
+    }
+    return delivered;
+  }
+}
