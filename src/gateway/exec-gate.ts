@@ -26,8 +26,7 @@ export async function mayExec(
     const { session } = await sessions.open(said.sessionKey);
     return identityOf(sessions, session);
   }
-  const session = await sessions.get(requester.sessionId);
-  if (session === null || session.closedAt !== null) throw new ExecDenied("its session has been closed");
+  const { session } = requester;
   if (said.agentId !== undefined && said.agentId !== session.agentId)
     throw new ExecDenied("its runs are its own agent's, and cannot be said to be another's");
   await allowed(approvals, session, question, gone);

@@ -10,6 +10,7 @@ import { Callers } from "./callers.js";
 import { parseConfig, type Config } from "./config.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
+import type { Denial } from "./sights.js";
 import type { StopPolicy } from "./stop.js";
 
 /** What a gateway has to say, for a log. */
@@ -31,6 +32,7 @@ export type GatewayNews =
       readonly outputs: number;
       readonly sessions: number;
       readonly approvals: number;
+      readonly messages: number;
     }
   | {
       readonly type: "problem";
@@ -38,6 +40,8 @@ export type GatewayNews =
       readonly message: string;
       readonly cause: string;
     }
+  /** A session asked for what it may not see; to it, that looked as if there were no such thing. */
+  | ({ readonly type: "denied" } & Denial)
   | { readonly type: "down"; readonly left: number };
 
 export interface GatewayOptions {
@@ -96,6 +100,7 @@ export async function openGateway({
     config,
     requestMs,
     problem,
+    denied: (denial) => onNews({ type: "denied", ...denial }),
   });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));

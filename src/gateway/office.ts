@@ -5,6 +5,7 @@ import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
 import { openApprovals } from "../sessions/approvals.js";
+import { History } from "../sessions/history.js";
 import { Sessions } from "../sessions/sessions.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
@@ -14,7 +15,6 @@ import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
-import type { Sees } from "./handlers/visible.js";
 import { SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
@@ -23,6 +23,7 @@ import { listenLocally } from "./server/listen.js";
 import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
+import { Sights, type Denial } from "./sights.js";
 import { Screens } from "./screens.js";
 import { Settling } from "./settling.js";
 
@@ -38,6 +39,7 @@ export interface OfficeParts {
   /** How long a caller may take to say what it wants. */
   readonly requestMs: number;
   readonly problem: (problem: Problem) => void;
+  readonly denied: (denial: Denial) => void;
 }
 
 /** Where a gateway is asked: its API, with who may ask what. */
@@ -45,11 +47,12 @@ export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
   /** Forget sessions that were closed, and questions that were answered, long ago. */
-  retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
+  retain(): Promise<{ readonly sessions: number; readonly approvals: number; readonly messages: number }>;
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem } = parts;
+  const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } =
+    parts;
   const store = await openStore(storePath, supervisor.instanceId);
   const approvals = await openApprovals({
     store,
@@ -64,6 +67,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     visibility: config.visibility.default,
     execRules: config.exec,
   });
+  const history = new History(store);
   const asked = deferred<void>();
   let stopping = false;
   let tcp: LoopbackListening | null = null;
@@ -71,14 +75,15 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
   };
-  const sees = seesRuns(sessions);
+  const sights = new Sights(sessions, denied);
   const screens = new Screens(supervisor);
   const handlers = createHandlers({
     supervisor,
     callers,
     screens,
-    sees,
+    sights,
     gate: { sessions, approvals },
+    history,
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
@@ -109,7 +114,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const app = (served: Served | null): RequestListener =>
     createApp({
       handlers,
-      special: serveSpecial(supervisor, events, sees, metrics, approvals),
+      special: serveSpecial(supervisor, events, sights, metrics, approvals),
       authenticate,
       served,
       stopping: () => stopping,
@@ -119,7 +124,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const attachments = new Attachments({
     supervisor,
     callers,
-    sees,
+    sights,
     mustBeOpen,
     requesterOf: (request) => requesterOf(authenticate, request),
   });
@@ -138,6 +143,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     asked: asked.promise,
     settling,
     retain: async () => ({
+      messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),
       approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
       sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
     }),
@@ -160,21 +166,5 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
 async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
   if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
-  return session === null
-    ? null
-    : { kind: "session", actor: `session:${session.key}`, sessionId: session.id };
-}
-
-/** The operator sees everything; a session what its row and the run's session's row say. */
-function seesRuns(sessions: Sessions): Sees {
-  return async (requester, sessionId) => {
-    if (requester.kind === "operator") return true;
-    const [self, row] = await Promise.all([
-      sessions.get(requester.sessionId),
-      sessionId === null ? null : sessions.get(sessionId),
-    ]);
-    // Also of one that went on following when its session was closed.
-    if (self === null || self.closedAt !== null || row === null) return false;
-    return sessions.requesterSees(self, row).visible;
-  };
+  return session === null ? null : { kind: "session", actor: `session:${session.key}`, session };
 }

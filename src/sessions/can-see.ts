@@ -1,4 +1,4 @@
-import type { SessionRow, Visibility } from "../store/session-record.js";
+import { VISIBILITIES, type SessionRow, type Visibility } from "../store/session-record.js";
 
 /** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
 export interface A2aPolicy {
@@ -49,6 +49,11 @@ export function canSeeSessionRow({ row, requester, visibility, a2aPolicy, sandbo
   return a2aPolicy.allow.some(({ from, to }) => covers(from, requester.agentId) && covers(to, row.agentId))
     ? { visible: true, rule: "a2a" }
     : { visible: false, rule: "a2a-no-rule" };
+}
+
+/** What is asked for is never a way to see more. */
+export function narrower(one: Visibility, other: Visibility): Visibility {
+  return VISIBILITIES.indexOf(one) < VISIBILITIES.indexOf(other) ? one : other;
 }
 
 function covers(pattern: string, agentId: string | null): boolean {

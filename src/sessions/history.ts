@@ -88,15 +88,18 @@ export class History {
     deliveredAt: number | null,
   ): Promise<SessionMessage> {
     if (text.length > defaults.messageChars)
-      throw new BadInput("text", `a message is at most ${defaults.messageChars} characters; nothing was sent`);
+      throw new BadInput(
+        "text",
+        `a message is at most ${defaults.messageChars} characters; nothing was sent`,
+      );
     const message = {
       id: newMessageId(),
       sessionId,
       role,
       fromSessionId: fromSessionId ?? null,
       actor,
-      // What no database keeps as it is.
-      text: text.toWellFormed().replaceAll("\0", "\uFFFD"),
+      // No database keeps NUL and halves of pairs as they are.
+      text: Buffer.from(text).toString().replaceAll("\0", "\uFFFD"),
       runId: runId ?? null,
       cause: cause ?? null,
       at: this.#clock.wall(),

@@ -9,7 +9,7 @@ import type {
 import type { SessionFilter, SessionStore } from "../store/session-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import type { Approvals } from "./approvals.js";
-import { canSeeSessionRow, type A2aPolicy, type Sight } from "./can-see.js";
+import { canSeeSessionRow, narrower, type A2aPolicy, type Sight } from "./can-see.js";
 import { looksLikeSessionId, newSessionId } from "./ids.js";
 import { lineageOf } from "./lineage.js";
 import { hashToken, isToken, newToken } from "./token.js";
@@ -78,6 +78,32 @@ export class Sessions {
     return answer;
   }
 
+  /**
+   * The same on somebody's behalf. A session's is its own child, in its sandbox, and may see and execute no more than it:
+   * its starter can read its token.
+   */
+  openFor(
+    requester: Requester | null,
+    key: string,
+    options: Omit<SessionOptions, "ownerSessionKey" | "spawnedBy" | "parentSessionKey" | "execRules"> = {},
+  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+    if (requester === null) return this.open(key, options);
+    const visibility = narrower(requester.visibility, options.visibility ?? this.#unsaid.visibility);
+    return this.open(key, {
+      ...options,
+      ownerSessionKey: requester.key,
+      spawnedBy: requester.key,
+      parentSessionKey: requester.key,
+      visibility,
+      execRules: requester.execRules,
+    });
+  }
+
+  /** What its agent's own command calls it. */
+  setAgentSession(id: string, agentSessionId: string): Promise<boolean> {
+    return this.#store.setAgentSession(id, agentSessionId);
+  }
+
   /** Its tokens are dead and its questions expired. False: it was not open. */
   async close(id: string, actor: string): Promise<boolean> {
     const closed = await this.#store.closeSession(id, actor, this.#clock.wall());
@@ -99,9 +125,20 @@ export class Sessions {
     return isToken(token) ? this.#store.resolveToken(hashToken(token)) : null;
   }
 
-  requesterSees(requester: Requester, row: Pick<SessionRow, "id" | "agentId" | "lineage">): Sight {
-    const { visibility, sandboxed } = requester;
+  /** `asked`: no more than this, whatever its own level. */
+  requesterSees(
+    requester: Requester,
+    row: Pick<SessionRow, "id" | "agentId" | "lineage">,
+    asked: Visibility = requester.visibility,
+  ): Sight {
+    const { sandboxed } = requester;
+    const visibility = narrower(requester.visibility, asked);
     return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
+  }
+
+  /** By its id, or by the key that an open one has. */
+  find(wanted: string): Promise<SessionRow | null> {
+    return looksLikeSessionId(wanted) ? this.get(wanted) : this.getByKey(wanted);
   }
 
   get(id: string): Promise<SessionRow | null> {

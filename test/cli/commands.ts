@@ -17,6 +17,8 @@ export function everyCommand(): ReadonlyMap<string, Command> {
 
 /** What there is to look at, and to name. */
 export interface Sights {
+  /** The key of a session in which something was said. */
+  readonly session: string;
   /** Of a run that has ended, on a terminal. */
   readonly ended: string;
   /** Of one that goes on without a gateway. */
@@ -61,6 +63,9 @@ export const conduct: Readonly<
   "foreign cleanup": () => [["tool", "--dry-run"]],
   "sessions create": "acts",
   "sessions list": () => [["--all"]],
+  "sessions status": ({ session }) => [[session]],
+  "sessions history": ({ session }) => [[session], [session, "--limit", "1"]],
+  "sessions send": "acts",
   "sessions end": "acts",
   "approvals list": () => [[]],
   "approvals allow": "acts",

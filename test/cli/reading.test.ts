@@ -74,13 +74,14 @@ beforeAll(async () => {
   many = new Many({ ...resident.env, HOLDFAST_CONFIG: join(resident.home, "config.toml") });
   const client = await resident.client();
   await client.openSession({ body: { key: "k" } });
+  for (const text of ["one", "two"]) await client.sendMessage({ params: { id: "k" }, body: { text } });
   const ended = await resident.background({ argv: ["printf", "one\ntwo\n"], pty: true });
   await resident.ended(ended);
   const open = await resident.bash();
   // That it has written something is noted after it was seen.
   await until("its output is on record", async () => (await resident.record(open)).lastOutputAt !== null);
   const { root } = await resident.record(open);
-  sights = { ended, open, pid: root?.pid ?? 0, records };
+  sights = { session: "k", ended, open, pid: root?.pid ?? 0, records };
 }, 60_000);
 afterAll(async () => {
   await many[Symbol.asyncDispose]();

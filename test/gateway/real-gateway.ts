@@ -30,6 +30,7 @@ export interface RealGateway {
   readonly gateway: Gateway;
   readonly client: GatewayClient;
   readonly problems: readonly string[];
+  readonly news: readonly GatewayNews[];
   as(token: string): GatewayClient;
   /** A request as no client of ours would make it. */
   raw(method: string, path: string, options?: RawOptions): Promise<Answer>;
@@ -43,12 +44,16 @@ export interface RawOptions {
 /** One for all tests of a file. A stranger lives beside it, and must outlive it; no problem may be reported. */
 export function oneGateway(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
-  const stage = { problems } as unknown as { -readonly [K in keyof RealGateway]: RealGateway[K] };
+  const heard: GatewayNews[] = [];
+  const stage = { problems, news: heard } as unknown as {
+    -readonly [K in keyof RealGateway]: RealGateway[K];
+  };
   const stranger = spawn("sleep", ["3600"], { stdio: "ignore" });
   beforeAll(async () => {
     stage.home = await mkdtemp(join(tmpdir(), "hf-"));
     stage.socketPath = gatewaySocket(stage.home);
     const onNews = (news: GatewayNews): void => {
+      heard.push(news);
       if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
     };
     stage.gateway = await openGateway({ ...told, home: stage.home, onNews });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canSeeSessionRow, type SightRequest } from "../../src/sessions/can-see.js";
+import { canSeeSessionRow, narrower, type SightRequest } from "../../src/sessions/can-see.js";
 import { VISIBILITIES } from "../../src/store/session-record.js";
 
 const off = { enabled: false, allow: [{ from: "*", to: "*" }] };
@@ -108,6 +108,15 @@ describe("for every request", () => {
         const tree = sees({ ...asked, sandboxed: false, visibility: "tree" });
         expect(clamped).toBe(asked.visibility === "self" ? free : tree);
         if (clamped) expect(free).toBe(true);
+      }),
+    );
+  });
+
+  test("of two levels, the narrower shows what both show", () => {
+    fc.assert(
+      fc.property(request, fc.constantFrom(...VISIBILITIES), (asked, other) => {
+        const both = sees(asked) && sees({ ...asked, visibility: other });
+        expect(sees({ ...asked, visibility: narrower(asked.visibility, other) })).toBe(both);
       }),
     );
   });

@@ -1,8 +1,10 @@
 import { Option, type Command } from "commander";
-import type { ExecEffect, ExecRule } from "../../store/session-record.js";
-import { optionValue, wholeNumber } from "../option-value.js";
+import { VISIBILITIES, type ExecEffect, type ExecRule, type Visibility } from "../../store/session-record.js";
+import { atMost, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { parseExecRule } from "../sessions/exec-rule.js";
+import type { ListFlags } from "../sessions/sessions.js";
+import type { HistoryFlags, TalkFlags } from "../sessions/talk.js";
 
 const createExamples = `
 A session is what a token acts for: it sees and steers its own runs, and what
@@ -22,15 +24,24 @@ interface CreateFlags {
   readonly key: string;
   readonly agent?: string;
   readonly parent?: string;
-  readonly visibility?: "self" | "tree" | "agent" | "all";
+  readonly visibility?: Visibility;
   readonly sandboxed?: true;
   readonly json?: true;
+}
+
+const NAMED = "its id, or the key that an open one has";
+
+/** For a session that asks: less than its own level shows. */
+function visibilityOption(): Option {
+  return new Option("--visibility <level>", "with a session's token: look no further than this").choices(
+    VISIBILITIES,
+  );
 }
 
 export function addSessionsCommand(program: Command, finish: Finish): void {
   const sessions = program
     .command("sessions")
-    .summary("who may do what: create, list, end")
+    .summary("who may do what, and what was said: create, list, history, send, end")
     .description("Sessions: what a token acts for.");
   // In the order they are written, whichever of the three each is.
   const rules: ExecRule[] = [];
@@ -45,9 +56,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .requiredOption("--key <key>", "what it is called; one open session has a key at a time")
     .option("--agent <id>", "the agent whose session it is")
     .option("--parent <key>", "the open session that it belongs to")
-    .addOption(
-      new Option("--visibility <level>", "what it sees of others").choices(["self", "tree", "agent", "all"]),
-    )
+    .addOption(new Option("--visibility <level>", "what it sees of others").choices(VISIBILITIES))
     .option("--sandboxed", "it sees no more than its own tree, whatever it is given")
     .option("--allow <rule>", "it may execute this (repeatable)", rule("allow"))
     .option("--ask <rule>", "a person is asked each time (repeatable)", rule("ask"))
@@ -77,14 +86,53 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .summary("those that are open, newest first")
     .description("Sessions that may be seen, newest first. Only reads.")
     .option("--all", "those that have ended, too")
-    .option("--limit <n>", "at most this many", wholeNumber, 100)
+    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .addOption(visibilityOption())
     .option("--json", "the rows as a JSON array")
-    .action(
-      async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
-        const { listSessions } = await import("../sessions/sessions.js");
-        finish(await listSessions(all === true, limit, json === true));
-      },
-    );
+    .action(async (flags: ListFlags) => {
+      const { listSessions } = await import("../sessions/sessions.js");
+      finish(await listSessions(flags));
+    });
+  sessions
+    .command("status")
+    .summary("how one is: what it runs, what waits for it")
+    .description(
+      "How a session is: whose it is, what it runs, how much was said in it and waits for it. Only reads.",
+    )
+    .argument("<session>", NAMED)
+    .addOption(visibilityOption())
+    .option("--json", "as JSON")
+    .action(async (wanted: string, flags: TalkFlags) => {
+      const { showSession } = await import("../sessions/talk.js");
+      finish(await showSession(wanted, flags));
+    });
+  sessions
+    .command("history")
+    .summary("what was said in one")
+    .description("What was said in a session, in its order: the newest of it. Only reads.")
+    .argument("<session>", NAMED)
+    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--before <n>", "those before this one, by its number", wholeNumber)
+    .addOption(visibilityOption())
+    .option("--json", "session and messages as JSON")
+    .action(async (wanted: string, flags: HistoryFlags) => {
+      const { showHistory } = await import("../sessions/talk.js");
+      finish(await showHistory(wanted, flags));
+    });
+  sessions
+    .command("send")
+    .summary("say something to one, for its next turn")
+    .description(
+      "Say something to a session. It waits in the session's history until its agent takes it, at its next turn.",
+    )
+    .argument("<session>", NAMED)
+    .argument("<text>", "what to say")
+    .addOption(visibilityOption())
+    .option("--json", "the message as JSON")
+    .action(async (wanted: string, text: string, flags: TalkFlags) => {
+      const { sendMessage } = await import("../sessions/talk.js");
+      finish(await sendMessage(wanted, text, flags));
+    });
   sessions
     .command("end")
     .summary("end one: its tokens are dead, its runs go on")

@@ -5,7 +5,10 @@ import { say } from "../complain.js";
 import { runningGateway, sessionToken } from "./connect.js";
 
 /** What can be asked without changing anything. */
-export type Looking = Pick<GatewayClient, "listRuns" | "poll" | "log" | "screen" | "listSessions">;
+export type Looking = Pick<
+  GatewayClient,
+  "listRuns" | "poll" | "log" | "screen" | "listSessions" | "sessionStatus" | "sessionHistory"
+>;
 
 export interface Look extends AsyncDisposable {
   readonly client: Looking;

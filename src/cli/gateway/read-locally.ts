@@ -1,9 +1,11 @@
 import type { StreamName } from "../../anchor/host.js";
-import { RunNotFound } from "../../errors.js";
+import { NotFound, RunNotFound } from "../../errors.js";
 import { contract } from "../../gateway/contract/contract.js";
 import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
 import { filterOf, type RunReader } from "../../gateway/handlers/run-reader.js";
+import { statusOf } from "../../gateway/handlers/sessions.js";
+import { looksLikeSessionId } from "../../sessions/ids.js";
 import { Screens } from "../../gateway/screens.js";
 import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
 import { openStoreForReading } from "../../store/open.js";
@@ -36,6 +38,14 @@ export async function readLocally(home: string): Promise<Look> {
   };
   const runOf = async (params: { readonly runId: string } | undefined): Promise<RunRecord> =>
     must(params?.runId ?? "");
+  const sessionOf = async (params: { readonly id: string } | undefined) => {
+    const wanted = params?.id ?? "";
+    const session = looksLikeSessionId(wanted)
+      ? await store?.getSession(wanted)
+      : await store?.getSessionByKey(wanted);
+    if (store === null || session === null || session === undefined) throw new NotFound(`session ${wanted}`);
+    return { from: store, session };
+  };
   const never = new AbortController().signal;
   const asking = { requester: { kind: "operator", actor: "operator" }, gone: never } as const;
   return {
@@ -57,6 +67,20 @@ export async function readLocally(home: string): Promise<Look> {
         const { all, limit } = contract.listSessions.query.parse(query);
         const open = all === true ? {} : { open: true };
         return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
+      },
+      sessionStatus: async ({ params } = {}) => {
+        const { from, session } = await sessionOf(params);
+        return statusOf(session, from, { count: (id) => from.countMessages(id) });
+      },
+      sessionHistory: async ({ params, query = {} } = {}) => {
+        const { from, session } = await sessionOf(params);
+        const { before, after, limit } = contract.sessionHistory.query.parse(query);
+        const filter = {
+          limit,
+          ...(before === undefined ? {} : { before }),
+          ...(after === undefined ? {} : { after }),
+        };
+        return { session, messages: [...(await from.listMessages(session.id, filter))] };
       },
     },
     async [Symbol.asyncDispose]() {

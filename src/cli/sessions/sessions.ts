@@ -2,7 +2,7 @@ import { isatty } from "node:tty";
 import { NotFound } from "../../errors.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { SessionRow } from "../../store/session-record.js";
+import type { SessionRow, Visibility } from "../../store/session-record.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { mustBeOperator, needGateway } from "../gateway/connect.js";
@@ -30,10 +30,19 @@ export async function createSession(body: AskedOf<"openSession">["body"], json: 
   return 0;
 }
 
-export async function listSessions(all: boolean, limit: number, json: boolean): Promise<number> {
+export interface ListFlags {
+  readonly all?: true;
+  readonly limit: number;
+  readonly visibility?: Visibility;
+  readonly json?: true;
+}
+
+export async function listSessions({ all, json, ...query }: ListFlags): Promise<number> {
   await using look = await openLook();
-  const { sessions } = await look.client.listSessions({ query: { limit, ...(all ? { all: "1" } : {}) } });
-  if (json) print(`${JSON.stringify(sessions, null, 2)}\n`);
+  const { sessions } = await look.client.listSessions({
+    query: { ...query, ...(all === true ? { all: "1" as const } : {}) },
+  });
+  if (json === true) print(`${JSON.stringify(sessions, null, 2)}\n`);
   else if (sessions.length === 0) say("there are no sessions to be seen", "dim");
   else print(`${sessionLines(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;

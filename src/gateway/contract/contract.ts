@@ -16,7 +16,16 @@ import {
 import type { Asked, Answered, Heard } from "./route.js";
 import { getRun, listRuns } from "./runs.js";
 import { adoptProcess, adoptRun, ready } from "./services.js";
-import { closeSession, decideApproval, listApprovals, listSessions, openSession } from "./sessions.js";
+import {
+  closeSession,
+  decideApproval,
+  listApprovals,
+  listSessions,
+  openSession,
+  sendMessage,
+  sessionHistory,
+  sessionStatus,
+} from "./sessions.js";
 
 /** Everything that can be asked of a gateway, by the verb that the client, the server and the command line all use. */
 export const contract = {
@@ -42,6 +51,9 @@ export const contract = {
   adoptProcess,
   openSession,
   listSessions,
+  sessionStatus,
+  sessionHistory,
+  sendMessage,
   closeSession,
   listApprovals,
   decideApproval,

@@ -1,8 +1,10 @@
 import { z } from "zod";
 import { execRulesSchema } from "../../sessions/exec-rule-schema.js";
 import type { Approval } from "../../store/approval-record.js";
-import type { SessionRow } from "../../store/session-record.js";
-import { flag, nothing } from "./common.js";
+import { MESSAGE_ROLES, type SessionMessage } from "../../store/message-record.js";
+import { VISIBILITIES, type SessionRow } from "../../store/session-record.js";
+import { defaults } from "../../defaults.js";
+import { count, flag, nothing } from "./common.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 
@@ -10,6 +12,25 @@ const key = z.string().min(1).max(200);
 
 /** A session's row, field by field as it is stored. */
 const sessionShape = z.custom<SessionRow>().meta({ type: "object", description: "a session's row" });
+/** Its id, or the key that an open one has. */
+const sessionParams = z.object({ id: z.string().min(1).max(200) });
+/** Of a session that asks: no more than this, whatever its own level. The operator sees everything. */
+const visibility = z.enum(VISIBILITIES).optional();
+
+const messageShape: z.ZodType<SessionMessage> = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  seq: z.int(),
+  role: z.enum(MESSAGE_ROLES),
+  fromSessionId: z.string().nullable(),
+  actor: z.string(),
+  text: z.string(),
+  runId: z.string().nullable(),
+  cause: z.string().nullable(),
+  at: z.number(),
+  /** Null: it waits for the session's next turn. */
+  deliveredAt: z.number().nullable(),
+});
 const approvalShape = z
   .custom<Approval>()
   .meta({ type: "object", description: "a question to the operator" });
@@ -28,7 +49,7 @@ export const openSession = route({
     spawnedBy: key.optional(),
     interactionMode: z.enum(["run", "interactive"]).optional(),
     sandboxed: z.boolean().optional(),
-    visibility: z.enum(["self", "tree", "agent", "all"]).optional(),
+    visibility,
     execRules: execRulesSchema.optional(),
   }),
   answer: z.object({ session: sessionShape, created: z.boolean(), token: z.string() }),
@@ -41,10 +62,53 @@ export const listSessions = route({
   params: nothing,
   query: z.strictObject({
     all: flag.optional(),
+    visibility,
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
   body: nothing,
   answer: z.object({ sessions: z.array(sessionShape) }),
+});
+
+export const sessionStatus = route({
+  ...addresses.sessionStatus,
+  summary: "How a session is: its row, its open runs, what waits for it",
+  audience: "session",
+  params: sessionParams,
+  query: z.strictObject({ visibility }),
+  body: nothing,
+  answer: z.object({
+    session: sessionShape,
+    state: z.enum(["working", "idle", "ended"]),
+    runs: z.array(
+      z.object({ runId: z.string(), state: z.string(), command: z.string(), createdAt: z.number() }),
+    ),
+    messages: z.object({ total: z.int(), pending: z.int(), lastAt: z.number().nullable() }),
+  }),
+});
+
+export const sessionHistory = route({
+  ...addresses.sessionHistory,
+  summary: "What was said in a session, in its order: the newest, or before or after one",
+  audience: "session",
+  params: sessionParams,
+  query: z.strictObject({
+    visibility,
+    before: count.optional(),
+    after: count.optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
+  body: nothing,
+  answer: z.object({ session: sessionShape, messages: z.array(messageShape) }),
+});
+
+export const sendMessage = route({
+  ...addresses.sendMessage,
+  summary: "Say something to a session, for its next turn",
+  audience: "session",
+  params: sessionParams,
+  query: nothing,
+  body: z.strictObject({ text: z.string().min(1).max(defaults.messageChars), visibility }),
+  answer: z.object({ message: messageShape }),
 });
 
 export const closeSession = route({

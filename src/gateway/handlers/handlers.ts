@@ -1,6 +1,7 @@
 import type { Supervisor } from "../../supervisor/api.js";
 import type { RunFilter } from "../../store/store.js";
 import { NotFound } from "../../errors.js";
+import type { History } from "../../sessions/history.js";
 import type { Callers } from "../callers.js";
 import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
@@ -13,13 +14,15 @@ import { filterOf } from "./run-reader.js";
 import { held, mayBeSteered, typedInto } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
-import { once, visibleRun, type Sees } from "./visible.js";
+import type { Sights } from "../sights.js";
+import { sessionHandlers } from "./sessions.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
   readonly supervisor: Supervisor;
-  readonly sees: Sees;
+  readonly sights: Sights;
   readonly gate: ExecGate;
+  readonly history: History;
   /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
   readonly mayStart: () => void;
   readonly callers: Callers;
@@ -44,9 +47,9 @@ export interface ExecIdentity {
 
 /** One function for each verb of the contract. */
 export function createHandlers(desk: Desk): Handlers {
-  const { supervisor, sees } = desk;
-  const { sessions, approvals } = desk.gate;
-  const visible = (requester: Requester, runId: string) => visibleRun(supervisor, sees, requester, runId);
+  const { supervisor, sights } = desk;
+  const { approvals } = desk.gate;
+  const visible = (requester: Requester, runId: string) => sights.run(supervisor, requester, runId);
   return {
     status: () => desk.about(),
     stop: ({ body }) => desk.stop(body),
@@ -59,10 +62,10 @@ export function createHandlers(desk: Desk): Handlers {
         ...(run === undefined ? {} : { runId: run }),
       });
       const events = [];
-      const seen = once(sees);
+      const seen = sights.runsOf(requester);
       for (const event of found) {
         const record = await supervisor.getRun(event.runId);
-        if (requester.kind === "operator" || (record !== null && (await seen(requester, record.sessionId))))
+        if (requester.kind === "operator" || (record !== null && (await seen(record.sessionId))))
           events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
       }
       return { events, after: found.at(-1)?.seq ?? after };
@@ -76,10 +79,10 @@ export function createHandlers(desk: Desk): Handlers {
         ...(requester.kind === "operator" ? { limit } : {}),
       };
       const runs = [];
-      const seen = once(sees);
+      const seen = sights.runsOf(requester);
       for (const record of await supervisor.listRuns(filter)) {
         if (runs.length === limit) break;
-        if (await seen(requester, record.sessionId)) runs.push(record);
+        if (await seen(record.sessionId)) runs.push(record);
       }
       return { runs };
     },
@@ -169,7 +172,7 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     clear: async (_, { requester }) => {
-      const whose = requester.kind === "operator" ? {} : { sessionId: requester.sessionId };
+      const whose = requester.kind === "operator" ? {} : { sessionId: requester.session.id };
       const ended = await supervisor.listRuns({ ...whose, states: ["exited"], hidden: false });
       return { cleared: await supervisor.hide(ended.map(({ runId }) => runId)) };
     },
@@ -195,27 +198,7 @@ export function createHandlers(desk: Desk): Handlers {
       return { run: record, from, warnings: [...warnings] };
     },
 
-    openSession: async ({ body: { key, ...options } }) => {
-      const { session, created } = await sessions.open(key, defined(options));
-      const token = await sessions.issueToken(session.id);
-      if (token === null) throw new NotFound(`open session ${key}`);
-      return { session, created, token };
-    },
-
-    listSessions: async ({ query: { all, limit } }, { requester }) => {
-      const open = all === true ? {} : { open: true };
-      if (requester.kind === "operator") return { sessions: [...(await sessions.list({ ...open, limit }))] };
-      const self = await sessions.get(requester.sessionId);
-      if (self === null) return { sessions: [] };
-      const found = await sessions.list(open);
-      return {
-        sessions: found.filter((row) => sessions.requesterSees(self, row).visible).slice(0, limit),
-      };
-    },
-
-    closeSession: async ({ params }, { requester }) => ({
-      closed: await sessions.close(params.id, requester.actor),
-    }),
+    ...sessionHandlers(desk),
 
     listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
 
@@ -225,9 +208,4 @@ export function createHandlers(desk: Desk): Handlers {
       return answer;
     },
   };
-}
-
-/** What was left out is not there, rather than undefined. */
-function defined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
 }

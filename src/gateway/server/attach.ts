@@ -9,7 +9,7 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { Callers } from "../callers.js";
 import { mayBeSteered, mayBeTypedInto } from "../handlers/steered.js";
-import { visibleRun, type Sees } from "../handlers/visible.js";
+import type { Sights } from "../sights.js";
 import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
 import { urlOf } from "./app.js";
 import { answerCall, type Call } from "./call.js";
@@ -40,7 +40,7 @@ interface Admitted {
 export interface AttachParts {
   readonly supervisor: Supervisor;
   readonly callers: Callers;
-  readonly sees: Sees;
+  readonly sights: Sights;
   /** Throws once the gateway stops. */
   readonly mustBeOpen: () => void;
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
@@ -84,11 +84,11 @@ export class Attachments implements AsyncDisposable {
 
   async #admit(request: IncomingMessage, served: Served | null): Promise<Admitted> {
     mustBeServed(served, request);
-    const { supervisor, sees, mustBeOpen, requesterOf } = this.#parts;
+    const { supervisor, sights, mustBeOpen, requesterOf } = this.#parts;
     const requester = await requesterOf(request);
     const url = urlOf(request);
     const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
-    const record = await visibleRun(supervisor, sees, requester, runId);
+    const record = await sights.run(supervisor, requester, runId);
     const run = supervisor.run(record.runId);
     const calls = isCall(url);
     if (calls && !record.policy.callerBound)
@@ -101,7 +101,7 @@ export class Attachments implements AsyncDisposable {
           : `run ${runId} is held by another supervisor`,
       );
     mustBeOpen();
-    return { requester, record, run, url, stillSees: () => sees(requester, record.sessionId) };
+    return { requester, record, run, url, stillSees: () => sights.acts(requester) };
   }
 
   async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {

@@ -1,12 +1,13 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { SessionRow } from "../../store/session-record.js";
 import { keptId } from "../../store/kept-id.js";
 
-/** On whose behalf something is asked. */
+/** On whose behalf something is asked; a session as it was when its token was shown. */
 export type Requester =
   | { readonly kind: "operator"; readonly actor: string }
-  | { readonly kind: "session"; readonly actor: string; readonly sessionId: string };
+  | { readonly kind: "session"; readonly actor: string; readonly session: SessionRow };
 
 const FILE = "operator-token";
 

@@ -4,8 +4,8 @@ import type { Approvals } from "../../sessions/approvals.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
 import type { EventTail } from "../event-tail.js";
-import type { Sees } from "../handlers/visible.js";
 import type { Metrics } from "../metrics.js";
+import type { Sights } from "../sights.js";
 import type { Asking, Special } from "./app.js";
 import { parse, sendJson } from "./app.js";
 import { openApi } from "./openapi.js";
@@ -14,7 +14,7 @@ import { openApi } from "./openapi.js";
 export function serveSpecial(
   supervisor: Supervisor,
   events: EventTail,
-  sees: Sees,
+  sights: Sights,
   metrics: Metrics,
   approvals: Approvals,
 ): Special {
@@ -46,7 +46,7 @@ export function serveSpecial(
       url.pathname === contract.events.path &&
       ["1", "true"].includes(url.searchParams.get("follow") ?? "")
     ) {
-      await followEvents(supervisor, events, sees, response, url, asking);
+      await followEvents(supervisor, events, sights, response, url, asking);
       return true;
     }
     return false;
@@ -71,7 +71,7 @@ async function followApprovals(
 async function followEvents(
   supervisor: Supervisor,
   events: EventTail,
-  sees: Sees,
+  sights: Sights,
   response: ServerResponse,
   url: URL,
   { requester, gone }: Asking,
@@ -79,10 +79,11 @@ async function followEvents(
   const { after, run } = parse(contract.events.query, Object.fromEntries(url.searchParams), "the query");
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
+  const sees = sights.runsOf(requester);
   for await (const event of events.follow(after, run, gone)) {
     if (requester.kind !== "operator") {
       const record = await supervisor.getRun(event.runId);
-      if (record === null || !(await sees(requester, record.sessionId))) continue;
+      if (record === null || !(await sees(record.sessionId)) || !(await sights.acts(requester))) continue;
     }
     if (!response.write(`${JSON.stringify(event)}\n`))
       await once(response, "drain", { signal: gone }).catch(() => undefined);

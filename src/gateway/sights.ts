@@ -1,0 +1,104 @@
+import { BadInput, NotFound, RunNotFound } from "../errors.js";
+import type { Sight } from "../sessions/can-see.js";
+import type { Sessions } from "../sessions/sessions.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { SessionRow, Visibility } from "../store/session-record.js";
+import type { SessionFilter } from "../store/session-store.js";
+import type { Supervisor } from "../supervisor/api.js";
+import type { Requester } from "./server/requester.js";
+
+/** For the operator's eyes: who was not shown what, and by which rule. */
+export interface Denial {
+  readonly actor: string;
+  /** What was asked for, as it was named. */
+  readonly what: string;
+  readonly sessionId: string | null;
+  readonly rule: Extract<Sight, { readonly visible: false }>["rule"] | "of-no-session";
+}
+
+type Ruling = { readonly visible: true } | { readonly visible: false; readonly rule: Denial["rule"] };
+
+const SEEN: Ruling = { visible: true };
+
+/**
+ * Who may see, and steer, what: asked here for everything that is done on somebody's behalf. The operator sees
+ * everything; a session what canSeeSessionRow says of its row and the other's. What may not be seen answers like what
+ * is not there.
+ */
+export class Sights {
+  readonly #sessions: Sessions;
+  readonly #denied: (denial: Denial) => void;
+
+  constructor(sessions: Sessions, denied: (denial: Denial) => void) {
+    this.#sessions = sessions;
+    this.#denied = denied;
+  }
+
+  /** A session by its id, or by the key that an open one has; of a session that asks, no more than it asks to see. */
+  async session(requester: Requester, wanted: string, asked?: Visibility): Promise<SessionRow> {
+    mustBeMeant(requester, asked);
+    const row = await this.#sessions.find(wanted);
+    if (row === null) throw new NotFound(`session ${wanted}`);
+    const ruling = this.#ruling(requester, row, asked);
+    if (ruling.visible) return row;
+    this.#denied({ actor: requester.actor, what: wanted, sessionId: row.id, rule: ruling.rule });
+    throw new NotFound(`session ${wanted}`);
+  }
+
+  /** Those that may be seen, newest first. */
+  async sessions(
+    requester: Requester,
+    { limit, ...filter }: SessionFilter & { readonly limit: number },
+    asked?: Visibility,
+  ): Promise<readonly SessionRow[]> {
+    mustBeMeant(requester, asked);
+    if (requester.kind === "operator") return this.#sessions.list({ ...filter, limit });
+    const found = await this.#sessions.list(filter);
+    return found.filter((row) => this.#ruling(requester, row, asked).visible).slice(0, limit);
+  }
+
+  async run(supervisor: Pick<Supervisor, "getRun">, requester: Requester, runId: string): Promise<RunRecord> {
+    const record = await supervisor.getRun(runId);
+    if (record === null) throw new RunNotFound(runId);
+    const { sessionId } = record;
+    const ruling = await this.#ofRuns(requester, sessionId);
+    if (ruling.visible) return record;
+    this.#denied({ actor: requester.actor, what: runId, sessionId, rule: ruling.rule });
+    throw new RunNotFound(runId);
+  }
+
+  /** For one look at the runs of many sessions (null: of none): each is asked about once. */
+  runsOf(requester: Requester): (sessionId: string | null) => Promise<boolean> {
+    const known = new Map<string | null, Promise<Ruling>>();
+    return async (sessionId) => {
+      const ruling = known.get(sessionId) ?? this.#ofRuns(requester, sessionId);
+      known.set(sessionId, ruling);
+      return (await ruling).visible;
+    };
+  }
+
+  /** Whether it may act still: of one that goes on following when its session is closed. */
+  async acts(requester: Requester): Promise<boolean> {
+    if (requester.kind === "operator") return true;
+    return (await this.#sessions.get(requester.session.id))?.closedAt === null;
+  }
+
+  async #ofRuns(requester: Requester, sessionId: string | null): Promise<Ruling> {
+    if (requester.kind === "operator") return SEEN;
+    const row = sessionId === null ? null : await this.#sessions.get(sessionId);
+    return row === null ? { visible: false, rule: "of-no-session" } : this.#ruling(requester, row);
+  }
+
+  #ruling(requester: Requester, row: SessionRow, asked?: Visibility): Ruling {
+    return requester.kind === "operator" ? SEEN : this.#sessions.requesterSees(requester.session, row, asked);
+  }
+}
+
+/** The operator is no session, and has no tree or agent of its own. */
+function mustBeMeant({ kind }: Requester, asked: Visibility | undefined): void {
+  if (kind === "operator" && asked !== undefined && asked !== "all")
+    throw new BadInput(
+      "visibility",
+      `${asked} is about what a session sees; the operator sees everything. Nothing was done`,
+    );
+}
