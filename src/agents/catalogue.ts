@@ -10,8 +10,11 @@ const entries: readonly AgentEntryInput[] = [
     name: "Claude Code",
     acp: { argv: ["claude-agent-acp"] },
     cli: {
-      argv: ["claude", "--print", "--output-format", "json"],
-      resumeArgv: ["claude", "--print", "--output-format", "json", "--resume", "{sessionId}"],
+      argv: ["claude", "--print", "--output-format", "stream-json", "--verbose"],
+      resumeArgv: [
+        ...["claude", "--print", "--output-format", "stream-json", "--verbose"],
+        ...["--resume", "{sessionId}"],
+      ],
       output: "result",
     },
     install: "npm install -g @anthropic-ai/claude-code @agentclientprotocol/claude-agent-acp",
@@ -32,9 +35,9 @@ const entries: readonly AgentEntryInput[] = [
     name: "Cursor",
     acp: { argv: ["cursor-agent", "acp"] },
     cli: {
-      argv: ["cursor-agent", "--print", "--output-format", "json", "--", "{prompt}"],
+      argv: ["cursor-agent", "--print", "--output-format", "stream-json", "--", "{prompt}"],
       resumeArgv: [
-        ...["cursor-agent", "--print", "--output-format", "json"],
+        ...["cursor-agent", "--print", "--output-format", "stream-json"],
         ...["--resume={sessionId}", "--", "{prompt}"],
       ],
       output: "result",
@@ -79,8 +82,8 @@ const entries: readonly AgentEntryInput[] = [
     name: "Qwen Code",
     acp: { argv: ["qwen", "--acp"] },
     cli: {
-      argv: ["qwen", "--output-format", "json"],
-      resumeArgv: ["qwen", "--output-format", "json", "--resume", "{sessionId}"],
+      argv: ["qwen", "--output-format", "stream-json"],
+      resumeArgv: ["qwen", "--output-format", "stream-json", "--resume", "{sessionId}"],
       output: "result",
     },
     install: "npm install -g @qwen-code/qwen-code",
@@ -99,6 +102,11 @@ const entries: readonly AgentEntryInput[] = [
 ];
 
 const catalogue: readonly AgentEntry[] = entries.map((entry) => agentEntrySchema.parse(entry));
+
+/** Of the config's tables. */
+export function ownAgents(tables: Readonly<Record<string, Omit<AgentEntry, "id">>>): readonly AgentEntry[] {
+  return Object.entries(tables).map(([id, fields]) => ({ id, ...fields }));
+}
 
 /** Built-in entries and the user's, which win. By id, in that order. */
 export function agentsOf(own: readonly AgentEntry[] = []): ReadonlyMap<string, AgentEntry> {

@@ -86,15 +86,49 @@ const parsers: Readonly<
       )?.["message"],
     );
     if (header === undefined) return null;
-    const parts = Array.isArray(message["content"]) ? message["content"].map(object) : [];
     return {
-      text: parts.map(({ type, text }) => (type === "text" ? (textOf(text) ?? "") : "")).join(""),
+      text: partsOf(message),
       sessionId: textOf(header["id"]),
       error:
         message["stopReason"] === "error" ? (textOf(message["errorMessage"]) ?? "no reason given") : null,
     };
   },
 };
+
+/** What the agent says in one document of its command's output, while that goes on; null: nothing, or nothing yet. */
+export function spokenIn(output: CliOutput, document: Json | null): string | null {
+  if (document === null) return null;
+  const { type } = document;
+  switch (output) {
+    case "result":
+      return type === "assistant" ? partsOf(document["message"]) : null;
+    case "codex": {
+      const item = object(document["item"]);
+      return type === "item.completed" && item["type"] === "agent_message" ? textOf(item["text"]) : null;
+    }
+    case "opencode":
+      return type === "text" ? textOf(object(document["part"])["text"]) : null;
+    case "pi":
+      return type === "message_end" && object(document["message"])["role"] === "assistant"
+        ? partsOf(document["message"])
+        : null;
+    case "gemini":
+    case "text":
+      return null;
+  }
+}
+
+/** Null: the line is none. */
+export function documentIn(line: string): Json | null {
+  const parsed = parse(line);
+  return isObject(parsed) ? parsed : null;
+}
+
+function partsOf(message: unknown): string {
+  const { content } = object(message);
+  const parts = Array.isArray(content) ? content.map(object) : [];
+  return parts.map(({ type, text }) => (type === "text" ? (textOf(text) ?? "") : "")).join("");
+}
 
 /** One document, an array of them, or one to a line with other lines between. */
 function documentsIn(stdout: string): Json[] {

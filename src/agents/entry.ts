@@ -52,22 +52,40 @@ const cli = z
     `${PROMPT} may stand once`,
   );
 
+const id = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
+const acp = z.strictObject({ argv });
+
+const fields = {
+  name: z.string().min(1).max(100).optional(),
+  /** Speaks ACP over stdin and stdout. */
+  acp: acp.optional(),
+  cli: cli.optional(),
+  /** Beside the caller's. */
+  env: z.record(variable, word).default({}),
+  /** Makes either command print its version and end. */
+  versionArgs: z.array(word).max(16).default(["--version"]),
+  /** For a person who has not got it. */
+  install: z.string().max(500).optional(),
+};
+const hasForm = (entry: { readonly acp?: unknown; readonly cli?: unknown }): boolean =>
+  entry.acp !== undefined || entry.cli !== undefined;
+const NEEDED = "needs acp or cli, a command with its argv";
+
 /** An agent, as data: in the catalogue and in the config alike. */
-export const agentEntrySchema = z
-  .strictObject({
-    id: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -"),
-    name: z.string().min(1).max(100).optional(),
-    /** Speaks ACP over stdin and stdout. */
-    acp: z.strictObject({ argv }).optional(),
-    cli: cli.optional(),
-    /** Beside the caller's. */
-    env: z.record(variable, word).default({}),
-    /** Makes either command print its version and end. */
-    versionArgs: z.array(word).max(16).default(["--version"]),
-    /** For a person who has not got it. */
-    install: z.string().max(500).optional(),
-  })
-  .refine(({ acp, cli: form }) => acp !== undefined || form !== undefined, "needs acp or cli");
+export const agentEntrySchema = z.strictObject({ id, ...fields }).refine(hasForm, NEEDED);
+
+/** As a table of the config: by id. */
+export const agentTablesSchema = z.record(id, z.strictObject(fields).refine(hasForm, NEEDED));
+
+/** What may stand in such a table, and in those inside it. */
+export const agentKeys = {
+  "": Object.keys(fields),
+  acp: Object.keys(acp.shape),
+  cli: Object.keys(cli.shape),
+  "cli.watchdog": ["fresh", "resume"],
+  "cli.watchdog.fresh": Object.keys(watchdog.shape),
+  "cli.watchdog.resume": Object.keys(watchdog.shape),
+} as const;
 
 export type AgentEntry = z.output<typeof agentEntrySchema>;
 export type AgentEntryInput = z.input<typeof agentEntrySchema>;

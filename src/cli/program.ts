@@ -1,5 +1,6 @@
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../anchor/package-version.js";
+import { addAgentCommand, addAgentsCommand } from "./commands/agents.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
 import { addHelpCommand } from "./commands/help.js";
@@ -68,7 +69,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
   ],
   ["Steer:", addAttachCommand, addProcessCommand],
   ["Clean up:", addForeignCommand],
-  ["Agents and sessions:", addSessionsCommand, addApprovalsCommand],
+  ["Agents and sessions:", addAgentCommand, addAgentsCommand, addSessionsCommand, addApprovalsCommand],
   [
     "Gateway and setup:",
     addGatewayCommand,

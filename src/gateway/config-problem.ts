@@ -34,11 +34,12 @@ export function inWords(issue: z.core.$ZodIssue, file: unknown): string {
       return issue.origin === "string" ? "must not be empty" : `must be ${issue.minimum} or more`;
     case "too_big":
       return `must be at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
+    case "invalid_key":
+      return issue.issues[0]?.message ?? issue.message;
     // These say it in the schema's own words.
     case "custom":
     case "invalid_format":
     case "invalid_union":
-    case "invalid_key":
     case "invalid_element":
     case "not_multiple_of":
     case "unrecognized_keys":

@@ -1,5 +1,6 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
+import { agentKeys, agentTablesSchema } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
 import { nearMatches } from "../output/near-matches.js";
 import { execRulesSchema } from "../sessions/exec-rule-schema.js";
@@ -96,6 +97,8 @@ const schema = z.strictObject({
   a2a: a2a.prefault({}),
   /** Of sessions that say nothing themselves, in order. */
   exec: execRulesSchema.default([]),
+  /** By id: beside the built-in ones, or instead of one. */
+  agents: agentTablesSchema.default({}),
   foreign: z
     .array(foreign)
     .default([])
@@ -160,8 +163,15 @@ export function checkConfig(raw: unknown, place: (at: readonly PropertyKey[]) =>
   throw new BadConfig(problems, `${sentences.join("; ")}. Nothing was changed`);
 }
 
+function keysOf(table: readonly PropertyKey[]): readonly string[] {
+  const [first, second, ...rest] = table;
+  if (first === "agents" && second !== undefined)
+    return (agentKeys as Readonly<Record<string, readonly string[]>>)[rest.join(".")] ?? [];
+  return KEYS[table.filter((part) => typeof part !== "number").join(".")] ?? [];
+}
+
 function suggestion(table: readonly PropertyKey[], key: string): string {
-  const known = KEYS[table.filter((part) => typeof part !== "number").join(".")] ?? [];
+  const known = keysOf(table);
   const [near] = nearMatches(key, known);
   if (near !== undefined) return ` (did you mean ${near}?)`;
   return known.length === 0 ? "" : ` (there are ${known.join(", ")})`;

@@ -33,6 +33,15 @@ export async function mayExec(
   return identityOf(sessions, session);
 }
 
+/** The same question, of something that is run for another session than the one that asks. */
+export async function mustBeAllowed(
+  { approvals }: ExecGate,
+  { requester, gone }: Asking,
+  question: ExecQuestion,
+): Promise<void> {
+  if (requester.kind === "session") await allowed(approvals, requester.session, question, gone);
+}
+
 async function allowed(
   approvals: Approvals,
   session: SessionRow,
@@ -57,7 +66,7 @@ async function allowed(
 }
 
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */
-async function identityOf(sessions: Sessions, session: SessionRow): Promise<ExecIdentity> {
+export async function identityOf(sessions: Sessions, session: SessionRow): Promise<ExecIdentity> {
   const token = await sessions.issueToken(session.id);
   if (token === null) throw new ExecDenied("its session has been closed");
   return {

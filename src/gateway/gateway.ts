@@ -112,6 +112,7 @@ export async function openGateway({
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
     await stopHidden(supervisor, beingStopped);
+    await office.look();
   };
   const retain = async (): Promise<void> => {
     const kept = { ...(await supervisor.retain()), ...(await office.retain()) };

@@ -1,5 +1,6 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
+import { agentsOf, ownAgents } from "../agents/catalogue.js";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
@@ -11,6 +12,7 @@ import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
+import { AgentRuns, CLI_BACKEND } from "./agent-runs.js";
 import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
@@ -46,7 +48,9 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
-  /** Forget sessions that were closed, and questions that were answered, long ago. */
+  /** See to the answers of agents' commands that a former gateway started. */
+  look(): Promise<void>;
+  /** Forget sessions that were closed, and questions that were answered, long ago; end those of commands that nobody went on with. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number; readonly messages: number }>;
 }
 
@@ -68,6 +72,9 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     execRules: config.exec,
   });
   const history = new History(store);
+  const own = ownAgents(config.agents);
+  const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
+  const agentRuns = new AgentRuns({ supervisor, sessions, history, store, agents: agents.all, problem });
   const asked = deferred<void>();
   let stopping = false;
   let tcp: LoopbackListening | null = null;
@@ -84,6 +91,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     sights,
     gate: { sessions, approvals },
     history,
+    agents,
+    agentRuns,
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
@@ -142,10 +151,13 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   return {
     asked: asked.promise,
     settling,
+    look: () => agentRuns.look(),
     retain: async () => ({
       messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),
       approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
-      sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
+      sessions:
+        (await endIdle(sessions, supervisor.instanceId)) +
+        (await store.forgetSessions(Date.now() - defaults.sessionsKeptMs)),
     }),
     async [Symbol.asyncDispose]() {
       stopping = true;
@@ -167,4 +179,13 @@ async function whoseToken(sessions: Sessions, operator: string, token: string): 
   if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
   return session === null ? null : { kind: "session", actor: `session:${session.key}`, session };
+}
+
+/** Each prompt to a command may have begun a session; nobody ends them by hand. */
+async function endIdle(sessions: Sessions, gatewayInstanceId: string): Promise<number> {
+  const idleSince = Date.now() - defaults.sessionsKeptMs;
+  const idle = await sessions.list({ open: true, backend: CLI_BACKEND, idleSince });
+  const ours = idle.filter((row) => row.gatewayInstanceId === gatewayInstanceId);
+  for (const { id } of ours) await sessions.close(id, "nobody went on with it");
+  return ours.length;
 }

@@ -66,6 +66,8 @@ function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): S
   const lists: [string, unknown, unknown][] = [
     ["a2a.allow", config.a2a.allow, raw["a2a"]?.["allow"]],
     ["exec", config.exec, raw["exec"]],
+    // Their environments may hold secrets.
+    ["agents", Object.keys(config.agents), raw["agents"]],
     ["foreign", config.foreign, raw["foreign"]],
   ];
   return [

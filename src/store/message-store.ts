@@ -34,8 +34,8 @@ export interface MessageStore {
   countMessages(sessionId: string): Promise<MessageCount>;
   /** Those of them that were waiting until now. */
   deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
-  /** What runs were given and have not answered yet, oldest first. */
-  listUnanswered(limit: number): Promise<readonly SessionMessage[]>;
+  /** What runs of this gateway's sessions were given and have not answered yet, oldest first. */
+  listUnanswered(gatewayInstanceId: string, limit: number): Promise<readonly SessionMessage[]>;
   /** Forget what was delivered, and said before. Returns how many. */
   forgetMessages(saidBefore: number): Promise<number>;
 }

@@ -112,6 +112,8 @@ const MORE: Readonly<Record<string, readonly string[]>> = {
   "process submit": ["x"],
   "process resize": ["9", "9"],
   "runs abandon": ["--yes"],
+  "sessions send": ["x"],
+  "agent run": ["x"],
   "foreign cleanup": ["--yes"],
 };
 

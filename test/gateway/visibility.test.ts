@@ -134,7 +134,10 @@ describe.each([
         client.sessionHistory({ params: child, query: self }),
         client.sendMessage({ params: child, body: { text: "x", ...self } }),
       ])
-        expect(await refusal(refused)).toEqual({ code: "NOT_FOUND", message: `there is no session ${child.id}` });
+        expect(await refusal(refused)).toEqual({
+          code: "NOT_FOUND",
+          message: `there is no session ${child.id}`,
+        });
     }
   });
 

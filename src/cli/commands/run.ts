@@ -163,7 +163,7 @@ async function start(argv: string[], flags: RunFlags): Promise<number> {
 }
 
 /** A denied command is like a file that one has no leave to execute. */
-function failed(error: unknown): number {
+export function failed(error: unknown): number {
   const code = complain(error);
   const first = firstError(error);
   return first instanceof HoldfastError && first.code === "EXEC_DENIED" ? exitCodes.notExecutable : code;

@@ -22,6 +22,17 @@ export interface ForegroundRequest {
   readonly inProcess: boolean;
   /** The command's output all goes to stderr; stdout gets the record. */
   readonly json: boolean;
+  /** Something else than a command that is to look as if nobody stood between. */
+  readonly view?: View;
+}
+
+/** What is shown of a run, instead of all that it writes. Its input is not ours then. */
+export interface View {
+  open(say: (message: string) => void): Promise<ForegroundHost>;
+  stdout(bytes: Uint8Array): string;
+  stderr(bytes: Uint8Array): string;
+  /** It has ended and all was shown: the last word, and the exit code where the run has none of its own. */
+  end(record: RunRecord): Promise<{ readonly stdout: string; readonly complaint: string | null }>;
 }
 
 /** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
@@ -68,7 +79,7 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     const interrupt = interrupts.first;
     const { code, message } = conclude({ record, state, survivors, interrupt, outletFailure });
     if (message !== null) say(message);
-    const told = request.json ? await tell(record, out, say) : 0;
+    const told = left && request.view !== undefined ? 0 : await lastWord(request, record, out, say);
     await Promise.race([err.idle(), patience(interrupts).then(() => setTimeout(lastWordMs))]);
     return code || told;
   } finally {
@@ -78,10 +89,27 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
   }
 }
 
-/** The record for whoever reads our stdout; what it means for the exit code. */
-async function tell(record: RunRecord, out: Outlet, say: (message: string) => void): Promise<number> {
+async function lastWord(
+  { json, view }: ForegroundRequest,
+  record: RunRecord,
+  out: Outlet,
+  say: (message: string) => void,
+): Promise<number> {
+  if (view === undefined) return json ? tell(`${JSON.stringify(record)}\n`, record, out, say) : 0;
+  const { stdout, complaint } = await view.end(record);
+  if (complaint !== null) say(complaint);
+  return (await tell(stdout, record, out, say)) || (complaint === null ? 0 : exitCodes.notThere);
+}
+
+/** For whoever reads our stdout; what it means for the exit code. */
+async function tell(
+  text: string,
+  record: RunRecord,
+  out: Outlet,
+  say: (message: string) => void,
+): Promise<number> {
   try {
-    await out.write(`${JSON.stringify(record)}\n`);
+    await out.write(text);
     return 0;
   } catch (error) {
     const { gone, message } = error as OutletFailed;
@@ -92,25 +120,26 @@ async function tell(record: RunRecord, out: Outlet, say: (message: string) => vo
 
 /** Each way loads only what it needs. */
 async function openHost(
-  { inProcess }: ForegroundRequest,
+  { inProcess, view }: ForegroundRequest,
   actor: string,
   onProblem: (problem: Problem) => void,
   say: (message: string) => void,
 ): Promise<ForegroundHost> {
+  if (view !== undefined) return view.open(say);
   if (inProcess) return (await import("./in-process.js")).openInProcess(actor, onProblem);
   return (await import("./through-gateway.js")).openThroughGateway(say);
 }
 
 async function spawn(
   host: ForegroundHost,
-  { input, options, json }: ForegroundRequest,
+  { input, options, json, view }: ForegroundRequest,
   out: Outlet,
 ): Promise<ForegroundRun> {
   const size = input.io === "pty" ? terminalSize() : null;
   try {
     return await host.spawn(input, { ...options, ...(size === null ? {} : { size }) });
   } catch (error) {
-    if (json && error instanceof SpawnFailed) {
+    if (json && view === undefined && error instanceof SpawnFailed) {
       const record = await host.getRun(error.runId);
       if (record !== null) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
     }
@@ -122,7 +151,7 @@ async function spawn(
 async function follow(
   run: ForegroundRun,
   host: ForegroundHost,
-  { input, json }: ForegroundRequest,
+  { input, json, view }: ForegroundRequest,
   interrupts: Interrupts,
   say: (message: string) => void,
   out: Outlet,
@@ -134,10 +163,10 @@ async function follow(
     run.cancel({ actor: "cli:output-closed" }).catch((error: unknown) => say((error as Error).message));
   };
   using _terminal = input.io === "pty" ? takeTerminal(process.stdin, (size) => run.resize(size)) : null;
-  using _input = passInput(run, process.stdin);
+  using _input = view === undefined ? passInput(run, process.stdin) : null;
   const output = Promise.all([
-    passOutput(run, "stdout", json ? err : out, onFailure),
-    passOutput(run, "stderr", err, onFailure),
+    passOutput(run, "stdout", json ? err : out, onFailure, view?.stdout),
+    passOutput(run, "stderr", err, onFailure, view?.stderr),
   ]);
   // Awaited only after the run has ended; it may fail before.
   output.catch(() => {});

@@ -11,12 +11,13 @@ export async function passOutput(
   stream: StreamName,
   outlet: Outlet,
   onFailure: (failure: OutletFailed) => void,
+  shown: (bytes: Uint8Array) => Uint8Array | string = (bytes) => bytes,
 ): Promise<void> {
   let failed = false;
   for await (const { bytes } of run.follow({ streams: [stream], ack: true })) {
     if (failed) continue;
     try {
-      await outlet.write(bytes);
+      await outlet.write(shown(bytes));
     } catch (error) {
       if (!(error instanceof OutletFailed)) throw error;
       failed = true;

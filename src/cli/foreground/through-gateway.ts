@@ -2,8 +2,8 @@ import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
-import type { GatewayError } from "../../gateway/client.js";
-import type { AskedOf } from "../../gateway/contract/contract.js";
+import type { GatewayClient, GatewayError } from "../../gateway/client.js";
+import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
@@ -12,8 +12,21 @@ import { gatewayBack } from "../gateway/gateway-back.js";
 import { CalledRun } from "./called-run.js";
 import type { ForegroundHost } from "./host.js";
 
+/** How a gateway is asked for a run that belongs to this process; its id is chosen here. */
+export type AskFor = (
+  client: GatewayClient,
+  body: AskedOf<"exec">["body"],
+  its: { readonly runId: string; readonly foreground: { readonly bufferBytes: number } },
+) => Promise<Pick<AnswerOf<"exec">, "run">>;
+
+const askForCommand: AskFor = (client, body, its) =>
+  client.exec({ body: { ...body, stdin: "pipe", ...its } });
+
 /** The state directory's gateway; started in the background when none runs. */
-export async function openThroughGateway(say: (message: string) => void): Promise<ForegroundHost> {
+export async function openThroughGateway(
+  say: (message: string) => void,
+  askFor: AskFor = askForCommand,
+): Promise<ForegroundHost> {
   let connection = await needGateway("; or say --in-process");
   let run: CalledRun | null = null;
   let known: RunRecord | null = null;
@@ -33,13 +46,14 @@ export async function openThroughGateway(say: (message: string) => void): Promis
       const { size, stdout } = options;
       const runId = newRunId();
       using _said = sayIfLong(say);
-      known = await ask(() => connection, back, {
-        ...execBody(input, options),
-        ...(size === undefined ? {} : size),
-        stdin: "pipe",
+      const body = { ...execBody(input, options), ...(size === undefined ? {} : size) };
+      const foreground = { bufferBytes: stdout?.boundBytes ?? defaults.spoolBytes };
+      known = await ask(
+        () => connection,
+        back,
         runId,
-        foreground: { bufferBytes: stdout?.boundBytes ?? defaults.spoolBytes },
-      });
+        async (client) => (await askFor(client, body, { runId, foreground })).run,
+      );
       run = new CalledRun({
         runId,
         connection,
@@ -77,17 +91,18 @@ function sayIfLong(say: (message: string) => void): Disposable | null {
 async function ask(
   connection: () => Connection,
   back: (onPurpose: boolean) => Promise<Connection | null>,
-  body: AskedOf<"exec">["body"] & { readonly runId: string },
+  runId: string,
+  askFor: (client: GatewayClient) => Promise<RunRecord>,
 ): Promise<RunRecord> {
   for (;;)
     try {
-      return (await connection().client.exec({ body })).run;
+      return await askFor(connection().client);
     } catch (error) {
       if (isCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) throw spawnFailed(error as GatewayError);
       if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
         throw error;
       if ((await back(false)) === null) throw error;
-      const record = await askedBefore(connection(), body.runId);
+      const record = await askedBefore(connection(), runId);
       if (record !== null) return record;
     }
 }

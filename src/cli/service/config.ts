@@ -2,6 +2,7 @@ import { isatty } from "node:tty";
 import { BadInput } from "../../errors.js";
 import { BadConfig } from "../../store/bad-config.js";
 import { configPath } from "../../store/config-file.js";
+import type { Config } from "../../gateway/config.js";
 import { readSettings, type Setting } from "../../gateway/settings.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { paletteFor } from "../palette.js";
@@ -31,7 +32,10 @@ function printProblems(error: BadInput): void {
 
 export async function showConfigFile(json: boolean): Promise<number> {
   const { path, config, each } = await readSettings();
-  if (json) print(`${JSON.stringify({ path, ...config, settings: each }, null, 2)}\n`);
+  if (json)
+    print(
+      `${JSON.stringify({ path, ...config, agents: withoutSecrets(config.agents), settings: each }, null, 2)}\n`,
+    );
   else {
     const [head, ...lines] = table(
       [["SETTING", "FROM", "VALUE"], ...each.map(row)],
@@ -40,6 +44,13 @@ export async function showConfigFile(json: boolean): Promise<number> {
     print(`${[path, paletteFor(1).bold(head ?? ""), ...lines].map((line) => line.trimEnd()).join("\n")}\n`);
   }
   return 0;
+}
+
+/** What they are given may be secrets, whatever it is called. */
+function withoutSecrets(agents: Config["agents"]): object {
+  return Object.fromEntries(
+    Object.entries(agents).map(([id, { env, ...fields }]) => [id, { ...fields, env: Object.keys(env) }]),
+  );
 }
 
 function row({ key, value, from, variable }: Setting): string[] {

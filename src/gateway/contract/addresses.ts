@@ -26,6 +26,10 @@ export const addresses = {
   sessionHistory: { method: "GET", path: "/v1/sessions/{id}/history" },
   sendMessage: { method: "POST", path: "/v1/sessions/{id}/messages" },
   closeSession: { method: "DELETE", path: "/v1/sessions/{id}" },
+  listAgents: { method: "GET", path: "/v1/agents" },
+  checkAgent: { method: "POST", path: "/v1/agents/{id}/check" },
+  runAgent: { method: "POST", path: "/v1/agents/{id}/run" },
+  agentResult: { method: "GET", path: "/v1/runs/{runId}/result" },
   listApprovals: { method: "GET", path: "/v1/approvals" },
   decideApproval: { method: "POST", path: "/v1/approvals/{id}" },
 } as const;

@@ -1,3 +1,4 @@
+import { agentResult, checkAgent, listAgents, runAgent } from "./agents.js";
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
 import {
@@ -55,6 +56,10 @@ export const contract = {
   sessionHistory,
   sendMessage,
   closeSession,
+  listAgents,
+  checkAgent,
+  runAgent,
+  agentResult,
   listApprovals,
   decideApproval,
 } as const;

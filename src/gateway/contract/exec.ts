@@ -14,67 +14,69 @@ const variables = z.record(
 );
 const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096);
 
+export const execFields = {
+  argv: z.array(z.string()).min(1).max(1_000_000).optional(),
+  /** Verbatim to `shell -c`, on a PTY. */
+  command: z.string().min(1).max(131_072).optional(),
+  shell: bounded("is empty").optional(),
+  pty: z.boolean().default(false),
+  /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
+  ptyFallback: z.boolean().default(false),
+  /** The whole environment; left out: the gateway's. */
+  environment: variables.optional(),
+  /** On top of it. */
+  env: variables.default({}),
+  allowEnv: z.array(z.string()).max(64).default([]),
+  cwd: bounded("is empty").optional(),
+  umask: z.int().min(0).max(0o777).optional(),
+  labels: words.default({}),
+  sessionKey: bounded("is empty").optional(),
+  agentId: bounded("is empty").optional(),
+  kind: z.enum(["task", "service"]).default("task"),
+  /** Of a service: unless in the background, wait until one of its own processes listens there; stop it if none does. */
+  port: port.optional(),
+  readyTimeoutMs,
+  onEscape: z.enum(["fail", "sweep"]).optional(),
+  /** Left out, this and the next: what the gateway is configured with. */
+  timeoutMs: z.number().min(0).optional(),
+  noOutputTimeoutMs: z.number().min(0).optional(),
+  graceMs: z.number().min(0).max(86_400_000).optional(),
+  /** What it may use at most; one that cannot be set here fails the run, as `limit-unavailable`. */
+  limits: z
+    .strictObject({
+      memoryBytes: z.number().nullable(),
+      pids: z.number().nullable(),
+      cpus: z.number().nullable(),
+    })
+    .partial()
+    .optional(),
+  merge: z.boolean().default(false),
+  stdin: z.enum(["pipe", "null"]).default("null"),
+  /** All of the input, at once. */
+  input: z.string().max(1_048_576).optional(),
+  rows: z.int().min(1).max(1_000).optional(),
+  cols: z.int().min(1).max(2_000).optional(),
+  /**
+   * It belongs to the caller, who attaches as such at once: its output waits for the caller, this many bytes of each
+   * stream, its input is the caller's alone, and it is cancelled when the caller is gone. Returns at once.
+   */
+  foreground: z.strictObject({ bufferBytes: z.int().min(1).max(Number.MAX_SAFE_INTEGER) }).optional(),
+  /** Chosen by the caller, who can then ask what became of a request whose answer was lost. */
+  runId: z
+    .string()
+    .refine((text) => isRunId(text), "cannot be the id of a run")
+    .optional(),
+  /** Return at once; the run goes on. */
+  background: z.boolean().default(false),
+  /** Wait this long for the end, then return; the run goes on. */
+  yieldMs: z.number().min(10).max(120_000).optional(),
+  /** Of each stream, the newest so many characters. */
+  maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
+};
+
 /** What to run and how. Exactly one of `argv` and `command`. */
 export const execBody = z
-  .strictObject({
-    argv: z.array(z.string()).min(1).max(1_000_000).optional(),
-    /** Verbatim to `shell -c`, on a PTY. */
-    command: z.string().min(1).max(131_072).optional(),
-    shell: bounded("is empty").optional(),
-    pty: z.boolean().default(false),
-    /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
-    ptyFallback: z.boolean().default(false),
-    /** The whole environment; left out: the gateway's. */
-    environment: variables.optional(),
-    /** On top of it. */
-    env: variables.default({}),
-    allowEnv: z.array(z.string()).max(64).default([]),
-    cwd: bounded("is empty").optional(),
-    umask: z.int().min(0).max(0o777).optional(),
-    labels: words.default({}),
-    sessionKey: bounded("is empty").optional(),
-    agentId: bounded("is empty").optional(),
-    kind: z.enum(["task", "service"]).default("task"),
-    /** Of a service: unless in the background, wait until one of its own processes listens there; stop it if none does. */
-    port: port.optional(),
-    readyTimeoutMs,
-    onEscape: z.enum(["fail", "sweep"]).optional(),
-    /** Left out, this and the next: what the gateway is configured with. */
-    timeoutMs: z.number().min(0).optional(),
-    noOutputTimeoutMs: z.number().min(0).optional(),
-    graceMs: z.number().min(0).max(86_400_000).optional(),
-    /** What it may use at most; one that cannot be set here fails the run, as `limit-unavailable`. */
-    limits: z
-      .strictObject({
-        memoryBytes: z.number().nullable(),
-        pids: z.number().nullable(),
-        cpus: z.number().nullable(),
-      })
-      .partial()
-      .optional(),
-    merge: z.boolean().default(false),
-    stdin: z.enum(["pipe", "null"]).default("null"),
-    /** All of the input, at once. */
-    input: z.string().max(1_048_576).optional(),
-    rows: z.int().min(1).max(1_000).optional(),
-    cols: z.int().min(1).max(2_000).optional(),
-    /**
-     * It belongs to the caller, who attaches as such at once: its output waits for the caller, this many bytes of each
-     * stream, its input is the caller's alone, and it is cancelled when the caller is gone. Returns at once.
-     */
-    foreground: z.strictObject({ bufferBytes: z.int().min(1).max(Number.MAX_SAFE_INTEGER) }).optional(),
-    /** Chosen by the caller, who can then ask what became of a request whose answer was lost. */
-    runId: z
-      .string()
-      .refine((text) => isRunId(text), "cannot be the id of a run")
-      .optional(),
-    /** Return at once; the run goes on. */
-    background: z.boolean().default(false),
-    /** Wait this long for the end, then return; the run goes on. */
-    yieldMs: z.number().min(10).max(120_000).optional(),
-    /** Of each stream, the newest so many characters. */
-    maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
-  })
+  .strictObject(execFields)
   .refine(({ argv, command }) => (argv === undefined) !== (command === undefined), {
     message: "say what to run: argv, or command (for a shell, on a PTY), not both",
     path: ["argv"],

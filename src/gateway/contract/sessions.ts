@@ -11,7 +11,7 @@ import { route } from "./route.js";
 const key = z.string().min(1).max(200);
 
 /** A session's row, field by field as it is stored. */
-const sessionShape = z.custom<SessionRow>().meta({ type: "object", description: "a session's row" });
+export const sessionShape = z.custom<SessionRow>().meta({ type: "object", description: "a session's row" });
 /** Its id, or the key that an open one has. */
 const sessionParams = z.object({ id: z.string().min(1).max(200) });
 /** Of a session that asks: no more than this, whatever its own level. The operator sees everything. */

@@ -1,7 +1,8 @@
-import type { Supervisor } from "../../supervisor/api.js";
+import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { RunFilter } from "../../store/store.js";
 import { NotFound } from "../../errors.js";
 import type { History } from "../../sessions/history.js";
+import type { AgentRuns } from "../agent-runs.js";
 import type { Callers } from "../callers.js";
 import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
@@ -15,6 +16,8 @@ import { held, mayBeSteered, typedInto } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
 import type { Sights } from "../sights.js";
+import { agentHandlers } from "./agents.js";
+import type { KnownAgents } from "./list-agents.js";
 import { sessionHandlers } from "./sessions.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
@@ -23,6 +26,8 @@ export interface Desk {
   readonly sights: Sights;
   readonly gate: ExecGate;
   readonly history: History;
+  readonly agents: KnownAgents;
+  readonly agentRuns: AgentRuns;
   /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
   readonly mayStart: () => void;
   readonly callers: Callers;
@@ -38,12 +43,11 @@ export interface ExecQuestion {
   readonly env: Readonly<Record<string, string>>;
 }
 
-export interface ExecIdentity {
-  readonly sessionKey?: string;
-  readonly sessionId?: string;
-  readonly agentId?: string;
-  readonly env?: Readonly<Record<string, string>>;
-}
+/** What a run is marked with; and how its output is kept, if not as usual. */
+export type ExecIdentity = Pick<
+  SpawnOptions,
+  "sessionKey" | "sessionId" | "agentId" | "backendId" | "env" | "stdout" | "stderr"
+>;
 
 /** One function for each verb of the contract. */
 export function createHandlers(desk: Desk): Handlers {
@@ -199,6 +203,7 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     ...sessionHandlers(desk),
+    ...agentHandlers(desk),
 
     listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
 

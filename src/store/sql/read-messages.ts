@@ -42,13 +42,18 @@ export async function countMessages(db: Kysely<Schema>, sessionId: string): Prom
 }
 
 /** Of sessions that are open: to others nothing is said any more. */
-export async function listUnanswered(db: Kysely<Schema>, limit: number): Promise<readonly SessionMessage[]> {
+export async function listUnanswered(
+  db: Kysely<Schema>,
+  gatewayInstanceId: string,
+  limit: number,
+): Promise<readonly SessionMessage[]> {
   const rows = await db
     .selectFrom("session_messages as asked")
     .innerJoin("sessions", "sessions.id", "asked.session_id")
     .selectAll("asked")
     .where("asked.run_id", "is not", null)
     .where("asked.role", "=", "user")
+    .where("sessions.gateway_instance_id", "=", gatewayInstanceId)
     .where("sessions.closed_at", "is", null)
     .where(sql<boolean>`not exists (
       select 1 from session_messages as answer where answer.run_id = asked.run_id and answer.role <> 'user'

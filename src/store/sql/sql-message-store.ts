@@ -33,8 +33,8 @@ export class SqlMessageStore extends SqlSessionStore implements MessageStore {
     return this.#engine.transact(() => this.#deliver(sessionId, ids, at));
   }
 
-  listUnanswered(limit: number): Promise<readonly SessionMessage[]> {
-    return read.listUnanswered(this.#engine.db, limit);
+  listUnanswered(gatewayInstanceId: string, limit: number): Promise<readonly SessionMessage[]> {
+    return read.listUnanswered(this.#engine.db, gatewayInstanceId, limit);
   }
 
   forgetMessages(saidBefore: number): Promise<number> {

@@ -1,0 +1,34 @@
+import { defaults } from "../defaults.js";
+import { redactText } from "../supervisor/redact.js";
+import { parseCliOutput } from "./cli-output.js";
+import type { CliOutput } from "./entry.js";
+
+export interface RunOutput {
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Why its run failed; null: it did not. */
+  readonly failure: string | null;
+}
+
+export interface RunResult {
+  readonly text: string;
+  readonly error: string | null;
+  readonly agentSessionId: string | null;
+}
+
+/** What to make of a command that has ended: its answer, or why there is none, in its own words where it has any. */
+export function runResult(output: CliOutput, { stdout, stderr, failure }: RunOutput): RunResult {
+  const said = parseCliOutput(output, stdout);
+  const text = cut(said?.text ?? "");
+  const agentSessionId = said?.sessionId ?? null;
+  if (failure === null && said !== null) return { text, error: said.error, agentSessionId };
+  // Another version, perhaps: what it printed is all there is.
+  if (failure === null) return { text: cut(stdout.trim()), error: null, agentSessionId };
+  const complaint = redactText(stderr.trim()).slice(-defaults.agentComplaintChars);
+  const why = said?.error ?? complaint;
+  return { text, error: why === "" ? failure : `${failure}: ${why}`, agentSessionId };
+}
+
+function cut(text: string): string {
+  return text.slice(0, defaults.messageChars);
+}

@@ -1,0 +1,52 @@
+import { isatty } from "node:tty";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { unmarkedEnvironment } from "../../gateway/start.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { exitCodes } from "../exit-code.js";
+import { needGateway } from "../gateway/connect.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { table } from "../runs/table.js";
+
+type Checked = AnswerOf<"checkAgent">;
+
+/** Those that are named, or else all that are there. 3: not every one of their commands works. */
+export async function checkAgents(names: readonly string[], json: boolean): Promise<number> {
+  const { client } = await needGateway();
+  const environment = unmarkedEnvironment();
+  const checked: Checked[] = [];
+  for (const id of names.length > 0 ? names : await found()) {
+    const answer = await client.checkAgent({ params: { id }, body: { environment } });
+    checked.push(names.length > 0 ? answer : { ...answer, checks: answer.checks.filter(isThere) });
+  }
+  if (json) print(`${JSON.stringify(checked, null, 2)}\n`);
+  else print(`${lines(checked, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  const well = checked.every(({ checks }) => checks.every(({ failure }) => failure === null));
+  return well ? 0 : exitCodes.incomplete;
+
+  async function found(): Promise<string[]> {
+    const path = (environment["PATH"] ?? "").slice(0, 8_192);
+    const { agents } = await client.listAgents({ query: { path } });
+    return agents
+      .filter(({ acp, cli }) => (acp?.executable ?? cli?.executable ?? null) !== null)
+      .map(({ id }) => id);
+  }
+}
+
+function isThere({ executable }: Checked["checks"][number]): boolean {
+  return executable !== null;
+}
+
+function lines(checked: readonly Checked[], width: number | null): string[] {
+  const rows = checked.flatMap(({ agent: { id }, checks }) =>
+    checks.map(({ forms, executable, version, failure }) => [
+      id,
+      forms.join(", "),
+      sanitizeLine(version ?? "-"),
+      failure ?? "works",
+      sanitizeLine(executable ?? "-"),
+    ]),
+  );
+  const [head, ...rest] = table([["AGENT", "FOR", "VERSION", "CHECK", "PROGRAM"], ...rows], width);
+  return [paletteFor(1).bold(head ?? ""), ...rest];
+}

@@ -1,0 +1,51 @@
+import { isatty } from "node:tty";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { runningGateway } from "../gateway/connect.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { table } from "../runs/table.js";
+
+type Agent = AnswerOf<"listAgents">["agents"][number];
+
+/** A query is bounded; what is cut off is not looked at. */
+const PATH_CHARS = 8_192;
+
+export async function listAgents(json: boolean): Promise<number> {
+  const path = (process.env["PATH"] ?? "").slice(0, PATH_CHARS);
+  const running = await runningGateway();
+  const { agents } = await (running?.client.listAgents({ query: { path } }) ?? configured(path));
+  if (json) print(`${JSON.stringify(agents, null, 2)}\n`);
+  else print(`${lines(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  return 0;
+}
+
+/** Without a gateway: what the next one would know. */
+async function configured(path: string): Promise<AnswerOf<"listAgents">> {
+  const [{ readSettings }, { agentsOf, ownAgents }, listing] = await Promise.all([
+    import("../../gateway/settings.js"),
+    import("../../agents/catalogue.js"),
+    import("../../gateway/handlers/list-agents.js"),
+  ]);
+  const own = ownAgents((await readSettings()).config.agents);
+  return listing.listAgents({ all: agentsOf(own), own: new Set(own.map(({ id }) => id)) }, path);
+}
+
+function lines(agents: readonly Agent[], width: number | null): string[] {
+  const rows = agents.map(({ id, name, from, acp, cli, install }) => [
+    id,
+    from,
+    place(acp),
+    place(cli),
+    sanitizeLine(acp?.executable == null && cli?.executable == null ? (install ?? name) : name),
+  ]);
+  const [head, ...rest] = table(
+    [["AGENT", "FROM", "ACP", "ONE-SHOT", "NAME, OR HOW TO GET IT"], ...rows],
+    width,
+  );
+  return [paletteFor(1).bold(head ?? ""), ...rest];
+}
+
+function place(form: { readonly executable: string | null } | null): string {
+  return form === null ? "-" : sanitizeLine(form.executable ?? "not found");
+}

@@ -1,0 +1,113 @@
+import { CliStream } from "../../agents/cli-stream.js";
+import type { CliOutput } from "../../agents/entry.js";
+import { defaults } from "../../defaults.js";
+import type { GatewayClient } from "../../gateway/client.js";
+import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
+import { sanitizeText } from "../../output/sanitize.js";
+import type { SpawnOptions } from "../../supervisor/api.js";
+import { say } from "../complain.js";
+import { runInForeground, type View } from "../foreground/foreground.js";
+import { openThroughGateway, type AskFor } from "../foreground/through-gateway.js";
+import { needGateway } from "../gateway/connect.js";
+import { execBody } from "../gateway/exec-body.js";
+import { startedCode } from "../process/detach.js";
+import { printOnce } from "../runs/print.js";
+
+export interface AgentRequest {
+  readonly agent: string;
+  readonly prompt: string;
+  readonly resume: string | null;
+  readonly options: Pick<SpawnOptions, "cwd" | "umask" | "labels" | "timeoutMs" | "graceMs">;
+  readonly json: boolean;
+}
+
+type AgentBody = AskedOf<"runAgent">["body"];
+
+/** Hand a prompt over and leave. Prints the run's id. */
+export async function runAgentDetached(request: AgentRequest): Promise<number> {
+  const { client } = await needGateway();
+  const body = bodyOf(request, execBody(commandOf(request), request.options));
+  const answer = await client.runAgent({
+    params: { id: request.agent },
+    body: { ...body, background: true },
+  });
+  const { run, session } = answer;
+  printOnce(
+    request.json ? `${JSON.stringify({ run, session })}\n` : `${run.runId}\n`,
+    `${run.runId} was started in session ${session.id}, but its id could not be written`,
+  );
+  if (!request.json) say(`its answer will be in session ${session.id}`, "dim");
+  return startedCode(answer);
+}
+
+/** Show what the agent says while it works. Returns the exit code. */
+export async function runAgentInForeground(request: AgentRequest): Promise<number> {
+  const { options, json } = request;
+  return runInForeground({
+    inProcess: false,
+    input: commandOf(request),
+    options: { ...options, stdout: { boundBytes: defaults.agentSpoolBytes } },
+    json,
+    view: await viewOf(request),
+  });
+}
+
+async function viewOf(request: AgentRequest): Promise<View> {
+  const errors = new TextDecoder();
+  let stream: CliStream | null = null;
+  let asked: { readonly client: GatewayClient; readonly session: AnswerOf<"runAgent">["session"] } | null =
+    null;
+  let shown = "";
+  const askFor: AskFor = async (client, common, its) => {
+    stream = new CliStream(await outputOf(client, request.agent));
+    const body = { ...bodyOf(request, common), ...its };
+    const answer = await client.runAgent({ params: { id: request.agent }, body });
+    asked = { client, session: answer.session };
+    return answer;
+  };
+  return {
+    open: (told) => openThroughGateway(told, askFor),
+    stdout: (bytes) => {
+      const text = sanitizeText(stream?.push(bytes) ?? "");
+      shown = shown === "" ? text.trim() : shown;
+      return text;
+    },
+    stderr: (bytes) => sanitizeText(errors.decode(bytes, { stream: true })),
+    end: async (run) => {
+      const { client } = asked ?? (await needGateway());
+      const { session, result } = await client.agentResult({ params: { runId: run.runId } });
+      if (request.json)
+        return { stdout: `${JSON.stringify({ run, session, result })}\n`, complaint: result?.error ?? null };
+      const { text = "", error = null } = result ?? {};
+      // Not every agent speaks while it works.
+      return { stdout: shown === "" && text !== "" ? `${sanitizeText(text)}\n` : "", complaint: error };
+    },
+  };
+}
+
+async function outputOf(client: GatewayClient, agent: string): Promise<CliOutput> {
+  const { agents } = await client.listAgents({ query: { path: "" } });
+  return (agents.find(({ id }) => id === agent)?.cli?.output ?? "text") as CliOutput;
+}
+
+/** What it would be called if it were a command of ours: only to be shown. */
+function commandOf({ agent }: AgentRequest): { readonly io: "pipe"; readonly argv: readonly string[] } {
+  return { io: "pipe", argv: [agent] };
+}
+
+function bodyOf(
+  { prompt, resume }: AgentRequest,
+  { environment, cwd, umask, labels, timeoutMs, graceMs }: AskedOf<"exec">["body"],
+): AgentBody {
+  return {
+    prompt,
+    ...(resume === null ? {} : { resume }),
+    environment,
+    cwd,
+    umask,
+    labels,
+    timeoutMs,
+    graceMs,
+    maxChars: 0,
+  };
+}

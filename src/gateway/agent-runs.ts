@@ -1,0 +1,179 @@
+import type { AgentEntry } from "../agents/entry.js";
+import { runResult, type RunResult } from "../agents/run-result.js";
+import { defaults } from "../defaults.js";
+import { SessionBusy, SessionClosed } from "../errors.js";
+import type { History } from "../sessions/history.js";
+import type { Sessions } from "../sessions/sessions.js";
+import type { SessionMessage } from "../store/message-record.js";
+import type { MessageStore } from "../store/message-store.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { SessionRow } from "../store/session-record.js";
+import type { Problem, Supervisor } from "../supervisor/api.js";
+import { failureOf } from "./handlers/exec.js";
+import { textFrom } from "./handlers/text-output.js";
+
+/** The backend of sessions whose agent is a command for one prompt at a time. */
+export const CLI_BACKEND = "cli";
+
+/** Looked at in one round: more than ever run at a time. */
+const UNANSWERED = 1_000;
+
+export interface AgentRunsParts {
+  readonly supervisor: Supervisor;
+  readonly sessions: Sessions;
+  readonly history: History;
+  readonly store: Pick<MessageStore, "listUnanswered">;
+  readonly agents: ReadonlyMap<string, AgentEntry>;
+  readonly problem: (problem: Problem) => void;
+}
+
+type Asked = Pick<SessionMessage, "sessionId"> & { readonly runId: string };
+
+/**
+ * Prompts that were given to agents' commands, and what came of them. A prompt is recorded before its run is started,
+ * and its answer when that has ended: whoever restarts in between finds a prompt without an answer, and its run.
+ */
+export class AgentRuns {
+  readonly #parts: AgentRunsParts;
+  /** By session: one at a time. */
+  readonly #starting = new Map<string, string>();
+  readonly #watched = new Set<string>();
+
+  constructor(parts: AgentRunsParts) {
+    this.#parts = parts;
+  }
+
+  /** Record a prompt and start its run. What keeps it from starting is the session's answer, too. */
+  async give<Started>(
+    session: SessionRow,
+    runId: string,
+    prompt: { readonly text: string; readonly actor: string; readonly fromSessionId?: string },
+    start: () => Promise<Started>,
+  ): Promise<Started> {
+    const { id: sessionId } = session;
+    await this.#mustBeFree(sessionId, runId);
+    this.#starting.set(sessionId, runId);
+    try {
+      const cause = `${runId}:prompt`;
+      await this.#parts.history.record(sessionId, "user", { ...prompt, runId, cause });
+      return await start().catch(async (error: unknown) => {
+        await this.#answer({ sessionId, runId }, failed((error as Error).message));
+        throw error;
+      });
+    } finally {
+      this.#starting.delete(sessionId);
+      this.#watch({ sessionId, runId });
+    }
+  }
+
+  /** What came of a run that has ended; recorded, if it was not. Null: it goes on, or was given no prompt. */
+  async result(session: SessionRow, runId: string): Promise<RunResult | null> {
+    const said = await this.#parts.history.list(session.id, { runId, limit: 2 });
+    const answer = said.find(({ role }) => role !== "user");
+    const { agentSessionId } = (await this.#parts.sessions.get(session.id)) ?? session;
+    if (answer !== undefined) return shown(answer, agentSessionId);
+    return said.length === 0 ? null : this.#settle({ sessionId: session.id, runId });
+  }
+
+  /** What former gateways began: see to it that it is answered. */
+  async look(): Promise<void> {
+    const { store, supervisor } = this.#parts;
+    for (const { sessionId, runId } of await store.listUnanswered(supervisor.instanceId, UNANSWERED))
+      if (runId !== null && this.#starting.get(sessionId) !== runId) this.#watch({ sessionId, runId });
+  }
+
+  async #mustBeFree(sessionId: string, runId: string): Promise<void> {
+    const starting = this.#starting.get(sessionId);
+    if (starting !== undefined) throw new SessionBusy(sessionId, starting);
+    const states = ["starting", "running", "exiting"] as const;
+    const open = await this.#parts.supervisor.listRuns({ sessionId, states });
+    const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
+    if (other !== undefined) throw new SessionBusy(sessionId, other.runId);
+  }
+
+  #watch(asked: Asked): void {
+    const { runId } = asked;
+    if (this.#watched.has(runId)) return;
+    this.#watched.add(runId);
+    const ended = this.#parts.supervisor.run(runId)?.wait() ?? Promise.resolve();
+    ended
+      .then(() => this.#settle(asked))
+      // The next round tries again.
+      .catch((cause: unknown) =>
+        this.#parts.problem({ runId, message: "the agent's answer could not be recorded", cause }),
+      )
+      .finally(() => this.#watched.delete(runId));
+  }
+
+  async #settle(asked: Asked): Promise<RunResult | null> {
+    const record = await this.#parts.supervisor.getRun(asked.runId);
+    if (record !== null && record.state !== "exited") return null;
+    return this.#answer(
+      asked,
+      record === null ? failed("it was never started") : await this.#read(asked, record),
+    );
+  }
+
+  async #read({ sessionId, runId }: Asked, record: RunRecord): Promise<RunResult> {
+    const { supervisor, sessions, agents } = this.#parts;
+    const text = async (stream: "stdout" | "stderr", maxChars: number): Promise<string> =>
+      (
+        await textFrom(
+          (name, options) => supervisor.readOutput(runId, name, options),
+          stream,
+          0,
+          maxChars,
+          true,
+        )
+      ).text;
+    const agentId = (await sessions.get(sessionId))?.agentId ?? "";
+    return runResult(agents.get(agentId)?.cli?.output ?? "text", {
+      stdout: await text("stdout", defaults.agentSpoolBytes),
+      stderr: await text("stderr", 2 * defaults.agentComplaintChars),
+      failure: why(record),
+    });
+  }
+
+  /** Once: whoever comes later gets what was recorded first. */
+  async #answer({ sessionId, runId }: Asked, result: RunResult): Promise<RunResult> {
+    const { sessions, history } = this.#parts;
+    const { text, error, agentSessionId } = result;
+    if (agentSessionId !== null) await sessions.setAgentSession(sessionId, agentSessionId);
+    const actor = `run:${runId}`;
+    const saying = { actor, runId, cause: `${runId}:answer` };
+    const recorded =
+      error === null
+        ? history.record(sessionId, "agent", { ...saying, text })
+        : history.record(sessionId, "system", { ...saying, text: failureText(error, text) });
+    return recorded.then(
+      (message) => shown(message, agentSessionId),
+      (cause: unknown) => {
+        // Its session was ended meanwhile: there is nobody to answer.
+        if (cause instanceof SessionClosed) return result;
+        throw cause;
+      },
+    );
+  }
+}
+
+function failed(error: string): RunResult {
+  return { text: "", error, agentSessionId: null };
+}
+
+function failureText(error: string, text: string): string {
+  return text === "" ? error : `${error}\n\nBefore, it said:\n\n${text}`.slice(0, defaults.messageChars);
+}
+
+function shown({ role, text }: SessionMessage, agentSessionId: string | null): RunResult {
+  return role === "agent" ? { text, error: null, agentSessionId } : { text: "", error: text, agentSessionId };
+}
+
+/** Null: nothing. */
+function why(record: RunRecord): string | null {
+  const failure = failureOf(record);
+  const { exit } = record;
+  if (failure === null || exit === null) return null;
+  if (failure === "exit-code") return `it ended with code ${exit.code ?? "?"}`;
+  if (failure === "signal") return `it was ended by ${exit.signal ?? "a signal"}`;
+  return exit.detail === null ? failure : `${failure} (${exit.detail})`;
+}

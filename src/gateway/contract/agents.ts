@@ -1,0 +1,106 @@
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import { addresses } from "./addresses.js";
+import { nothing, runParams } from "./common.js";
+import { exec, execFields, failureKind } from "./exec.js";
+import { route } from "./route.js";
+import { sessionShape } from "./sessions.js";
+
+const agentParams = z.object({ id: z.string().min(1).max(200) });
+const form = z.object({
+  argv: z.array(z.string()),
+  /** Where it lies; null: it was not found. */
+  executable: z.string().nullable(),
+});
+
+const agentShape = z.object({
+  id: z.string(),
+  name: z.string(),
+  from: z.enum(["built-in", "config"]),
+  acp: form.nullable(),
+  cli: form.extend({ output: z.string(), resumes: z.boolean() }).nullable(),
+  install: z.string().nullable(),
+});
+
+export const listAgents = route({
+  ...addresses.listAgents,
+  summary: "Agents that are known, and where their commands were found; nothing is executed",
+  audience: "session",
+  params: nothing,
+  /** Where to look for them; left out: where the gateway would. */
+  query: z.strictObject({ path: z.string().max(8_192).optional() }),
+  body: nothing,
+  answer: z.object({ agents: z.array(agentShape) }),
+});
+
+export const checkAgent = route({
+  ...addresses.checkAgent,
+  summary: "Ask an agent's commands for their versions, each by a run of its own",
+  audience: "session",
+  params: agentParams,
+  query: nothing,
+  body: z.strictObject({ environment: execFields.environment, cwd: execFields.cwd }),
+  answer: z.object({
+    agent: agentShape,
+    checks: z.array(
+      z.object({
+        forms: z.array(z.enum(["acp", "cli"])),
+        executable: z.string().nullable(),
+        /** Null: it did not say. */
+        version: z.string().nullable(),
+        failure: failureKind,
+        runId: z.string().nullable(),
+      }),
+    ),
+  }),
+});
+
+/** What an agent's command had to say. */
+const result = z.object({
+  text: z.string(),
+  /** Null: it went well. */
+  error: z.string().nullable(),
+  /** What the agent calls the session. */
+  agentSessionId: z.string().nullable(),
+});
+
+export const runAgent = route({
+  ...addresses.runAgent,
+  summary: "Give an agent's one-shot command a prompt, in a session of its own or in one that goes on",
+  audience: "session",
+  params: agentParams,
+  query: nothing,
+  body: z.strictObject({
+    prompt: z.string().min(1).max(defaults.messageChars),
+    /** A session's id or key, the agent's own id of one, or `last`. */
+    resume: z.string().min(1).max(256).optional(),
+    environment: execFields.environment,
+    cwd: execFields.cwd,
+    umask: execFields.umask,
+    labels: execFields.labels,
+    timeoutMs: execFields.timeoutMs,
+    graceMs: execFields.graceMs,
+    limits: execFields.limits,
+    /** As of `exec`; but its input is the prompt, and its output is kept, whoever has read it. */
+    foreground: execFields.foreground,
+    runId: execFields.runId,
+    background: execFields.background,
+    yieldMs: execFields.yieldMs,
+    maxChars: execFields.maxChars,
+  }),
+  answer: exec.answer.extend({
+    session: sessionShape,
+    /** Null: it goes on. */
+    result: result.nullable(),
+  }),
+});
+
+export const agentResult = route({
+  ...addresses.agentResult,
+  summary: "What an agent's one-shot command had to say, once it has ended",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: nothing,
+  answer: z.object({ session: sessionShape, result: result.nullable() }),
+});

@@ -1,0 +1,283 @@
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { CLI_OUTPUTS } from "../../src/agents/entry.js";
+import { createClient, type GatewayClient } from "../../src/gateway/client.js";
+import { parseConfig } from "../../src/gateway/config.js";
+import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { openGateway, type Gateway } from "../../src/gateway/gateway.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { fakeAgents } from "../agents/fake-agents.js";
+import { processesOf, temporaryHome } from "../supervisor/real-supervisor.js";
+import { gone, oneGateway, refusal, until } from "./real-gateway.js";
+
+const config = parseConfig(fakeAgents, "");
+const stage = oneGateway({ config });
+
+/** Waited for to its end. */
+async function run(
+  id: string,
+  prompt: string,
+  more: { readonly resume?: string; readonly background?: boolean } = {},
+  client: GatewayClient = stage.client,
+): Promise<AnswerOf<"runAgent">> {
+  return client.runAgent({ params: { id }, body: { prompt, yieldMs: 20_000, ...more } });
+}
+
+async function said(id: string): Promise<string[]> {
+  const { messages } = await stage.client.sessionHistory({ params: { id } });
+  return messages.map(({ role, text }) => `${role}: ${text}`);
+}
+
+describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
+  test("answers, and can be gone on with by any of its session's names", async () => {
+    const first = await run(dialect, "hello");
+    const { session } = first;
+    expect(first.result).toMatchObject({ text: "you said: hello", error: null });
+    expect(first.run).toMatchObject({
+      agentId: dialect,
+      backendId: "cli",
+      kind: "task",
+      sessionId: session.id,
+      policy: { onEscape: "sweep" },
+      deadlines: { noOutputMs: 600_000 },
+    });
+    expect(session).toMatchObject({ agentId: dialect, backend: "cli", interactionMode: "interactive" });
+    if (dialect === "text") {
+      // It has not told how to go on.
+      expect(first.result?.agentSessionId).toBeNull();
+      expect(await refusal(run(dialect, "more", { resume: session.id }))).toMatchObject({
+        code: "BAD_INPUT",
+      });
+      expect(await refusal(run(dialect, "more", { resume: "last" }))).toMatchObject({ code: "NOT_FOUND" });
+      return;
+    }
+    const agentSessionId = first.result?.agentSessionId ?? "";
+    expect(agentSessionId).toMatch(new RegExp(`^${dialect}-\\d+$`));
+    for (const resume of ["last", session.id, session.key, agentSessionId]) {
+      const next = await run(dialect, "more", { resume });
+      expect(next.session.id).toBe(session.id);
+      expect(next.result?.text).toBe(`again in ${agentSessionId}: more`);
+      expect(next.run.deadlines.noOutputMs).toBe(180_000);
+    }
+    const history = await said(session.id);
+    expect(history.slice(0, 4)).toEqual([
+      "user: hello",
+      "agent: you said: hello",
+      "user: more",
+      `agent: again in ${agentSessionId}: more`,
+    ]);
+    expect(history).toHaveLength(10);
+    expect(await stage.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+      state: "idle",
+      session: { agentSessionId },
+      messages: { total: 10, pending: 0 },
+    });
+  });
+
+  test("that fails says why, in its own words, and so does the history", async () => {
+    const failed = await run(dialect, "fail");
+    expect(failed.failure).toBe("exit-code");
+    expect(failed.result?.error).toContain(
+      dialect === "text" ? "it ended with code 3" : "it ended with code 3: the model said no",
+    );
+    const broken = await run(dialect, "broken");
+    expect(broken.result?.error).toContain("it ended with code 4: not logged in");
+    expect(broken.result?.error).not.toContain("verysecret");
+    expect((await said(broken.session.id))[1]).toContain("system: it ended with code 4");
+    if (dialect === "text") return;
+    const quiet = await run(dialect, "quiet");
+    expect(quiet).toMatchObject({ failure: null, result: { text: "", error: "the model said no" } });
+  });
+});
+
+test("what an agent leaves behind is swept, and its answer stands", async () => {
+  const { run: record, result } = await run("codex", "leave");
+  expect(result).toMatchObject({ text: "you said: leave", error: null });
+  expect(record).toMatchObject({ exit: { reason: "exit", code: 0 }, emptiness: "proven" });
+  expect(record.residueCount).toBeGreaterThan(0);
+  expect(processesOf(record.runId)).toEqual([]);
+});
+
+test("a session takes one prompt at a time; in the background its answer is there when it has ended", async () => {
+  const gate = join(await mkdtemp(join(tmpdir(), "hf-")), "gate");
+  const {
+    run: working,
+    session,
+    result,
+  } = await stage.client.runAgent({
+    params: { id: "codex" },
+    body: {
+      prompt: "wait",
+      background: true,
+      environment: { PATH: process.env["PATH"] ?? "", GATE: gate },
+    },
+  });
+  expect(result).toBeNull();
+  expect(session.interactionMode).toBe("run");
+  expect(await stage.client.agentResult({ params: working })).toMatchObject({ result: null });
+  expect(await stage.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+    state: "working",
+    runs: [{ runId: working.runId }],
+  });
+  await writeFile(gate, "");
+  await gone(stage.client, working.runId);
+  await until("it is answered", async () => (await said(session.id)).length === 2);
+  expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
+  expect(await stage.client.agentResult({ params: working })).toMatchObject({
+    result: { text: "done", error: null },
+  });
+});
+
+test("two prompts at once in one session: one is refused, and nothing of it is recorded", async () => {
+  const { session } = await run("codex", "hello");
+  const both = await Promise.allSettled([
+    run("codex", "one", { resume: session.id }),
+    run("codex", "two", { resume: session.id }),
+  ]);
+  const refused = both.filter((each) => each.status === "rejected");
+  expect(refused.map(({ reason }) => (reason as { code: string }).code)).toEqual(["SESSION_BUSY"]);
+  expect(await said(session.id)).toHaveLength(4);
+});
+
+test("a prompt whose command cannot be started is answered with that", async () => {
+  const missing = await stage.client
+    .runAgent({
+      params: { id: "codex" },
+      body: { prompt: "hello", cwd: "/nonexistent", yieldMs: 20_000 },
+    })
+    .catch((error: unknown) => error as Error);
+  const { sessions } = await stage.client.listSessions({ query: { limit: 1 } });
+  const [asked, answer, ...more] = await said(sessions[0]?.id ?? "");
+  expect(asked).toBe("user: hello");
+  expect(answer).toMatch(/^system: .*nonexistent/);
+  expect(more).toEqual([]);
+  expect(missing).toBeDefined();
+});
+
+test("an agent that there is not, and one without such a command", async () => {
+  expect(await refusal(run("nobody", "x"))).toMatchObject({ code: "NOT_FOUND" });
+  expect(await refusal(stage.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
+    code: "NOT_FOUND",
+  });
+});
+
+test("list shows where the commands lie and executes nothing; check runs them, with a deadline", async () => {
+  const before = (await stage.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
+  const { agents } = await stage.client.listAgents({ query: { path: "/nowhere" } });
+  expect(agents.find(({ id }) => id === "codex")).toMatchObject({
+    from: "config",
+    acp: null,
+    cli: { executable: expect.stringContaining("node") as string, output: "codex", resumes: true },
+  });
+  expect(agents.find(({ id }) => id === "claude")).toMatchObject({
+    from: "built-in",
+    acp: { executable: null },
+    cli: { executable: null },
+    install: expect.any(String) as string,
+  });
+  expect(JSON.stringify(agents)).not.toContain("sk-of-the-entry");
+  const all = await stage.client.listRuns({ query: { all: "1", limit: 1_000 } });
+  expect(all.runs).toHaveLength(before);
+  const { checks } = await stage.client.checkAgent({ params: { id: "codex" } });
+  expect(checks).toMatchObject([{ forms: ["cli"], version: "1.2.3", failure: null }]);
+  const checked = await stage.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
+  expect(checked).toMatchObject({ deadlines: { overallMs: 20_000 }, emptiness: "proven" });
+  const claude = await stage.client.checkAgent({
+    params: { id: "claude" },
+    body: { environment: { PATH: "/nowhere" } },
+  });
+  expect(claude.checks.map(({ forms, failure }) => [forms, failure])).toEqual([
+    [["acp"], "not-found"],
+    [["cli"], "not-found"],
+  ]);
+});
+
+describe("for a session", () => {
+  test("an agent's session is its child: in its sandbox, under its rules, seeing no more than it", async () => {
+    const execRules = [{ effect: "allow" as const, executable: process.execPath }];
+    const { token, session: parent } = await stage.client.openSession({
+      body: { key: "boss", agentId: "planner", visibility: "self", sandboxed: true, execRules },
+    });
+    const { session, run: record, result } = await run("codex", "hello", {}, stage.as(token));
+    expect(result?.text).toBe("you said: hello");
+    expect(session).toMatchObject({
+      ownerSessionKey: "boss",
+      spawnedBy: "boss",
+      parentSessionKey: "boss",
+      lineage: [parent.id],
+      sandboxed: true,
+      visibility: "self",
+      execRules,
+    });
+    expect(record).toMatchObject({ sessionId: session.id, agentId: "codex" });
+    const [asked] = (await stage.client.sessionHistory({ params: { id: session.id } })).messages;
+    expect(asked).toMatchObject({ fromSessionId: parent.id, actor: "session:boss" });
+  });
+
+  test("what its rules forbid is not started, nor anything said or opened", async () => {
+    const execRules = [{ effect: "deny" as const }];
+    const { token } = await stage.client.openSession({ body: { key: "bound", execRules } });
+    const count = async (): Promise<number> => (await stage.client.listSessions()).sessions.length;
+    const before = await count();
+    for (const asked of [
+      run("codex", "hello", {}, stage.as(token)),
+      stage.as(token).checkAgent({ params: { id: "codex" } }),
+    ])
+      expect(await refusal(asked)).toMatchObject({ code: "EXEC_DENIED" });
+    expect(await count()).toBe(before);
+  });
+
+  test("another's session cannot be gone on with: it looks as if it were not there", async () => {
+    const { session, result } = await run("codex", "hello");
+    const execRules = [{ effect: "allow" as const }];
+    const { token } = await stage.client.openSession({ body: { key: "curious", execRules } });
+    const ask = (resume: string) => refusal(run("codex", "x", { resume }, stage.as(token)));
+    for (const name of [session.id, session.key, result?.agentSessionId ?? "", "missing"])
+      expect(await ask(name)).toEqual({
+        code: "NOT_FOUND",
+        message: `there is no session ${name} of codex to go on with`,
+      });
+    expect(await ask("last")).toMatchObject({ code: "NOT_FOUND" });
+    const own = await run("codex", "mine", {}, stage.as(token));
+    const next = await run("codex", "more", { resume: "last" }, stage.as(token));
+    expect(next.session.id).toBe(own.session.id);
+    expect(await said(session.id)).toHaveLength(2);
+  });
+});
+
+test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+  const home = await temporaryHome();
+  let gateway: Gateway | null = null;
+  onTestFinished(() => gateway?.stop({ runs: "terminate", waitMs: 0 }));
+  const start = async (): Promise<GatewayClient> => {
+    gateway = await openGateway({ home, config, onNews: () => undefined });
+    await gateway.ready;
+    const token = (await readOperatorToken(home)) ?? "";
+    return createClient({ socketPath: gatewaySocket(home), token });
+  };
+  const gate = join(home, "gate");
+  const client = await start();
+  const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
+  const ask = (prompt: string) =>
+    client.runAgent({ params: { id: "result" }, body: { prompt, background: true, environment } });
+  const [during, meanwhile] = [await ask("wait"), await ask("wait")];
+  await gateway!.stop();
+  // One ends without a gateway, one when the next is there.
+  const later = join(home, "gate");
+  await writeFile(later, "");
+  await until("both have ended", async () => processesOf(during.run.runId).length === 0);
+  const next = await start();
+  for (const { run: record, session } of [during, meanwhile]) {
+    await gone(next, record.runId);
+    await until("it is answered", async () => {
+      const { messages } = await next.sessionHistory({ params: { id: session.id } });
+      return messages.length > 1;
+    });
+    const { messages } = await next.sessionHistory({ params: { id: session.id } });
+    expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
+    expect(await next.agentResult({ params: record })).toMatchObject({ result: { text: "done" } });
+  }
+});
