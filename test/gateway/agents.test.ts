@@ -56,7 +56,9 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
     }
     const agentSessionId = first.result?.agentSessionId ?? "";
     expect(agentSessionId).toMatch(new RegExp(`^${dialect}-\\d+$`));
-    for (const resume of ["last", session.id, session.key, agentSessionId]) {
+    const names = ["last", session.id, session.key, agentSessionId];
+    // All of them for one; what they name does not depend on the dialect.
+    for (const resume of dialect === "codex" ? names : ["last"]) {
       const next = await run(dialect, "more", { resume });
       expect(next.session.id).toBe(session.id);
       expect(next.result?.text).toBe(`again in ${agentSessionId}: more`);
@@ -69,11 +71,10 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
       "user: more",
       `agent: again in ${agentSessionId}: more`,
     ]);
-    expect(history).toHaveLength(10);
     expect(await stage.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
       state: "idle",
       session: { agentSessionId },
-      messages: { total: 10, pending: 0 },
+      messages: { total: history.length, pending: 0 },
     });
   });
 
@@ -98,7 +99,7 @@ test("what an agent leaves behind is swept, and its answer stands", async () => 
   expect(result).toMatchObject({ text: "you said: leave", error: null });
   expect(record).toMatchObject({ exit: { reason: "exit", code: 0 }, emptiness: "proven" });
   expect(record.residueCount).toBeGreaterThan(0);
-  expect(processesOf(record.runId)).toEqual([]);
+  expect(await processesOf(record.runId)).toEqual([]);
 });
 
 test("a session takes one prompt at a time; in the background its answer is there when it has ended", async () => {
@@ -258,19 +259,24 @@ test("a gateway that goes while the agent works: the next one records its answer
     const token = (await readOperatorToken(home)) ?? "";
     return createClient({ socketPath: gatewaySocket(home), token });
   };
-  const gate = join(home, "gate");
   const client = await start();
-  const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
-  const ask = (prompt: string) =>
-    client.runAgent({ params: { id: "result" }, body: { prompt, background: true, environment } });
-  const [during, meanwhile] = [await ask("wait"), await ask("wait")];
+  const ask = (gate: string) =>
+    client.runAgent({
+      params: { id: "result" },
+      body: {
+        prompt: "wait",
+        background: true,
+        environment: { PATH: process.env["PATH"] ?? "", GATE: join(home, gate) },
+      },
+    });
+  const [meanwhile, afterwards] = [await ask("meanwhile"), await ask("afterwards")];
   await gateway!.stop();
-  // One ends without a gateway, one when the next is there.
-  const later = join(home, "gate");
-  await writeFile(later, "");
-  await until("both have ended", async () => processesOf(during.run.runId).length === 0);
+  // One ends when there is no gateway, the other when the next is there.
+  await writeFile(join(home, "meanwhile"), "");
+  await until("the first has ended", async () => (await processesOf(meanwhile.run.runId)).length === 0);
   const next = await start();
-  for (const { run: record, session } of [during, meanwhile]) {
+  await writeFile(join(home, "afterwards"), "");
+  for (const { run: record, session } of [meanwhile, afterwards]) {
     await gone(next, record.runId);
     await until("it is answered", async () => {
       const { messages } = await next.sessionHistory({ params: { id: session.id } });
