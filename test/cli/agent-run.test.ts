@@ -1,7 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { CLI_OUTPUTS } from "../../src/agents/entry.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
 import { startGateway } from "../../src/gateway/start.js";
 import { fakeAgents } from "../agents/fake-agents.js";
@@ -31,7 +30,7 @@ afterAll(async () => {
 const agent = (...words: readonly string[]) => many.holdfast("agent", "run", ...words);
 const gate = (name: string): string => join(resident.home, name);
 
-test.each(CLI_OUTPUTS)("%s: what it says is shown, once", async (dialect) => {
+test.each(["text", "codex", "gemini"])("%s: what it says is shown, once", async (dialect) => {
   expect(await agent(dialect, "hello")).toEqual({
     code: 0,
     signal: null,

@@ -45,7 +45,59 @@ describe("a config file", () => {
     ]);
   });
 
+  test("may have agents of one's own, with what is left unsaid filled in", () => {
+    const { agents } = parseConfig(
+      `[agents.mine]
+       name = "Mine"
+       acp = { argv = ["./mine", "--acp"] }
+       env = { MODE = "quiet" }
+
+       [agents.codex.cli]
+       argv = ["my-codex", "--prompt={prompt}"]`,
+      "c.toml",
+    );
+    expect(agents).toMatchObject({
+      mine: { name: "Mine", acp: { argv: ["./mine", "--acp"] }, versionArgs: ["--version"] },
+      codex: { cli: { argv: ["my-codex", "--prompt={prompt}"], output: "text" }, env: {} },
+    });
+  });
+
   test.each<[string, string, string]>([
+    [
+      "an agent with no command",
+      '[agents.mine]\nname = "x"',
+      "c.toml, line 1: agents.mine: needs acp or cli, a command with its argv",
+    ],
+    [
+      "an agent's name that cannot be typed",
+      '\n[agents."My Agent"]\nacp = { argv = ["x"] }',
+      "c.toml, line 2: agents.My Agent must be a short word of a-z, 0-9, _ and -",
+    ],
+    [
+      "a key of an agent that is none",
+      '[agents.mine]\nacp = { argv = ["x"] }\nversionArg = []',
+      "c.toml, line 3: agents.mine.versionArg is no setting (did you mean versionArgs?)",
+    ],
+    [
+      "a key of an agent's command that is none",
+      '[agents.mine.cli]\nargv = ["x"]\nresume = ["y"]',
+      "c.toml, line 3: agents.mine.cli.resume is no setting",
+    ],
+    [
+      "an output that nobody can read",
+      '[agents.mine.cli]\nargv = ["x"]\noutput = "xml"',
+      'c.toml, line 3: agents.mine.cli.output is "xml"; it may be text, result, codex, gemini, opencode or pi',
+    ],
+    [
+      "a resume form without its session",
+      '[agents.mine.cli]\nargv = ["x"]\nresumeArgv = ["x", "-r"]',
+      "c.toml, line 1: agents.mine.cli: resumeArgv must have {sessionId} once",
+    ],
+    [
+      "one of our own variables for an agent",
+      '[agents.mine]\nacp = { argv = ["x"] }\nenv = { HOLDFAST_RUN_ID = "x" }',
+      "c.toml, line 3: agents.mine.env.HOLDFAST_RUN_ID must not be one of Holdfast's own",
+    ],
     ["no TOML", "x = [", "c.toml is not valid TOML, line "],
     ["a key that is none", "foreing = 1", "c.toml, line 1: foreing is no setting (did you mean foreign?)"],
     [

@@ -195,6 +195,39 @@ describe("tokens", () => {
   });
 });
 
+test("a session opened on behalf of another is its child, and no more than it", async () => {
+  const execRules = [{ effect: "allow", executable: "git" }] as const;
+  const boss = await open("boss", { agentId: "planner", visibility: "agent", execRules });
+  const { session: child } = await sessions.openFor(boss, "child", { agentId: "codex", visibility: "all" });
+  expect(child).toMatchObject({
+    agentId: "codex",
+    ownerSessionKey: "boss",
+    spawnedBy: "boss",
+    parentSessionKey: "boss",
+    lineage: [boss.id],
+    visibility: "agent",
+    sandboxed: false,
+    execRules,
+  });
+  const boxed = await open("boxed", { visibility: "self", sandboxed: true });
+  const { session: inside } = await sessions.openFor(boxed, "inside", { sandboxed: false });
+  expect(inside).toMatchObject({ sandboxed: true, visibility: "self", lineage: [boxed.id] });
+  await sessions.close(boss.id, "cli:ada");
+  await expect(sessions.openFor(boss, "late")).rejects.toBeInstanceOf(BadInput);
+  const { session: main } = await sessions.openFor(null, "main");
+  expect(main).toMatchObject({ lineage: [], visibility: "tree" });
+});
+
+test("a session is found by its id, ended or not, and by its key while it is open", async () => {
+  const first = await open("main");
+  expect(await sessions.find("main")).toEqual(first);
+  await sessions.close(first.id, "cli:ada");
+  expect(await sessions.find("main")).toBeNull();
+  expect(await sessions.find(first.id)).toMatchObject({ id: first.id, closedAt: expect.any(Number) });
+  const second = await open("main");
+  expect((await sessions.find("main"))?.id).toBe(second.id);
+});
+
 test("who sees whom is by the requester's level and sandbox, and the gateway's policy", async () => {
   await using open2 = await openWorld({
     a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },

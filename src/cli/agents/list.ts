@@ -37,13 +37,17 @@ function lines(agents: readonly Agent[], width: number | null): string[] {
     from,
     place(acp),
     place(cli),
-    sanitizeLine(acp?.executable == null && cli?.executable == null ? (install ?? name) : name),
+    sanitizeLine(isThere(acp) || isThere(cli) ? name : (install ?? name)),
   ]);
   const [head, ...rest] = table(
     [["AGENT", "FROM", "ACP", "ONE-SHOT", "NAME, OR HOW TO GET IT"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...rest];
+}
+
+function isThere(form: { readonly executable: string | null } | null): boolean {
+  return form !== null && form.executable !== null;
 }
 
 function place(form: { readonly executable: string | null } | null): string {

@@ -29,8 +29,8 @@ export interface ForegroundRequest {
 /** What is shown of a run, instead of all that it writes. Its input is not ours then. */
 export interface View {
   open(say: (message: string) => void): Promise<ForegroundHost>;
-  stdout(bytes: Uint8Array): string;
-  stderr(bytes: Uint8Array): string;
+  readonly stdout: (bytes: Uint8Array) => string;
+  readonly stderr: (bytes: Uint8Array) => string;
   /** It has ended and all was shown: the last word, and the exit code where the run has none of its own. */
   end(record: RunRecord): Promise<{ readonly stdout: string; readonly complaint: string | null }>;
 }

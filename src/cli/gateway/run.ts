@@ -64,9 +64,11 @@ function asText(news: GatewayNews): void {
       return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
     case "retained":
       return say(
-        `forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more, ${news.sessions} closed sessions, ${news.approvals} answered approvals`,
+        `forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more, ${news.sessions} closed sessions, ${news.approvals} answered approvals, ${news.messages} old messages`,
         "dim",
       );
+    case "denied":
+      return say(`${news.actor} was not shown ${news.what} (${news.rule})`, "dim");
     case "problem":
       return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
     case "down":

@@ -1,8 +1,9 @@
-import { expect, test } from "vitest";
-import { agentsOf } from "../../../src/agents/catalogue.js";
-import { type CliResult, parseCliOutput } from "../../../src/agents/cli-output.js";
-import { cliCommand } from "../../../src/agents/command-line.js";
-import { processesOf, realSupervisor, textOf } from "../../supervisor/real-supervisor.js";
+import { expect, onTestFinished, test } from "vitest";
+import { createClient } from "../../../src/gateway/client.js";
+import { openGateway } from "../../../src/gateway/gateway.js";
+import { gatewaySocket } from "../../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../../src/gateway/server/requester.js";
+import { processesOf, temporaryHome } from "../../supervisor/real-supervisor.js";
 import { living, NASTY_THEN_DONE } from "./nasty-tree.js";
 import { settle } from "./settle.js";
 
@@ -10,37 +11,51 @@ const timeoutMs = 110_000;
 
 /** Those whose packages have a command beside the adapter. */
 test.each(["opencode", "gemini", "qwen"])(
-  "%s: a prompt by its command, its answer read, then resumed",
+  "%s: found, its version asked; a prompt by its command, its answer kept, then resumed",
   async (name) => {
-    const { home, model, inherit } = await settle(name);
-    const form = agentsOf().get(name)!.cli!;
-    const supervisor = await realSupervisor();
-    const ask = async (prompt: string, sessionId: string | null): Promise<CliResult | null> => {
-      const { argv, stdin, noOutputTimeoutMs } = cliCommand(form, { prompt, sessionId, timeoutMs });
-      const run = await supervisor.spawn(
-        { io: "pipe", argv },
-        { inherit, cwd: home, timeoutMs, noOutputTimeoutMs, onEscape: "sweep", graceMs: 300 },
-      );
-      await run.write(stdin ?? "");
-      await run.closeStdin();
-      const { stdout, stderr } = await textOf(run);
-      const { exit } = await run.wait();
-      expect(exit, stderr).toMatchObject({ reason: "exit", code: 0 });
+    const { home: cwd, model, inherit: environment } = await settle(name);
+    const home = await temporaryHome();
+    const gateway = await openGateway({ home, onNews: () => undefined });
+    onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
+    await gateway.ready;
+    const token = (await readOperatorToken(home)) ?? "";
+    const client = createClient({ socketPath: gatewaySocket(home), token });
+    const params = { id: name };
+    const { checks } = await client.checkAgent({ params, body: { environment, cwd } });
+    expect(checks).toMatchObject([{ forms: ["acp", "cli"], failure: null }]);
+    expect(checks[0]?.version).toMatch(/^\d+\.\d+\.\d+/);
+
+    const ask = async (prompt: string, resume?: string) => {
+      const body = { prompt, environment, cwd, timeoutMs, graceMs: 300, yieldMs: timeoutMs + 5_000 };
+      const answer = await client.runAgent({
+        params,
+        body: resume === undefined ? body : { ...body, resume },
+      });
+      const { run, output } = answer;
+      expect(run.exit, JSON.stringify(output)).toMatchObject({ reason: "exit", code: 0 });
       expect(await processesOf(run.runId)).toEqual([]);
       expect(living()).toBe("");
-      return parseCliOutput(form.output, stdout);
+      return answer;
     };
     model.script.command = name === "opencode" ? NASTY_THEN_DONE : null;
     model.script.text = "First answer.";
-    const first = await ask("--what is this?", null);
-    expect(first).toMatchObject({ text: "First answer.", error: null });
+    const first = await ask("--what is this?");
+    expect(first.result).toMatchObject({ text: "First answer.", error: null });
     expect(model.heard).toContain("--what is this?");
     model.script.command = null;
     model.script.text = "Second answer.";
-    const second = await ask("and that?", first?.sessionId ?? "none");
-    expect(second).toEqual({ text: "Second answer.", sessionId: first?.sessionId, error: null });
+    const second = await ask("and that?", "last");
+    expect(second.session.id).toBe(first.session.id);
+    expect(second.result).toEqual({ ...first.result, text: "Second answer." });
     // It remembers.
     expect(model.heard).toContain("--what is this?");
+    const { messages } = await client.sessionHistory({ params: { id: first.session.id } });
+    expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual([
+      "user: --what is this?",
+      "agent: First answer.",
+      "user: and that?",
+      "agent: Second answer.",
+    ]);
   },
-  2 * timeoutMs,
+  3 * timeoutMs,
 );

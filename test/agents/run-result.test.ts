@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import { runResult } from "../../src/agents/run-result.js";
+import { defaults } from "../../src/defaults.js";
+
+const well = JSON.stringify({ type: "result", result: "Done.", session_id: "s1", is_error: false });
+const badly = JSON.stringify({ type: "result", result: "no key", session_id: "s1", is_error: true });
+const nothing = { stdout: "", stderr: "", failure: null };
+
+test("an answer, a failure in the agent's words, and one in ours", () => {
+  expect(runResult("result", { ...nothing, stdout: well })).toEqual({
+    text: "Done.",
+    error: null,
+    agentSessionId: "s1",
+  });
+  expect(runResult("result", { ...nothing, stdout: badly })).toEqual({
+    text: "",
+    error: "no key",
+    agentSessionId: "s1",
+  });
+  const failure = "it ended with code 1";
+  expect(runResult("result", { stdout: badly, stderr: "noise", failure })).toMatchObject({
+    error: "it ended with code 1: no key",
+  });
+  expect(runResult("result", { stdout: "", stderr: " usage: x\n", failure })).toEqual({
+    text: "",
+    error: "it ended with code 1: usage: x",
+    agentSessionId: null,
+  });
+  expect(runResult("result", { stdout: "", stderr: "", failure })).toMatchObject({ error: failure });
+});
+
+test("an answer that came before a failure is kept beside it", () => {
+  expect(runResult("result", { stdout: well, stderr: "", failure: "no-output-timeout" })).toEqual({
+    text: "Done.",
+    error: "no-output-timeout",
+    agentSessionId: "s1",
+  });
+});
+
+test("what is in no form that is known is all there is", () => {
+  expect(runResult("codex", { ...nothing, stdout: " plain words\n" })).toEqual({
+    text: "plain words",
+    error: null,
+    agentSessionId: null,
+  });
+});
+
+test("secrets in a complaint are hidden, and neither it nor an answer is without end", () => {
+  const stderr = `${"x".repeat(10_000)} OPENAI_API_KEY=sk-verysecretverysecret1234`;
+  const { error } = runResult("text", { stdout: "", stderr, failure: "signal" });
+  expect(error).not.toContain("verysecret");
+  expect(error?.length).toBeLessThan(defaults.agentComplaintChars + 20);
+  const stdout = "y".repeat(defaults.messageChars + 5);
+  expect(runResult("text", { ...nothing, stdout }).text).toHaveLength(defaults.messageChars);
+});

@@ -1,0 +1,73 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { BadInput, InboxFull, SessionClosed } from "../../src/errors.js";
+import { History } from "../../src/sessions/history.js";
+import { openWorld, type SessionWorld } from "./open-sessions.js";
+
+let world: SessionWorld;
+let history: History;
+let id: string;
+
+beforeEach(async () => {
+  world = await openWorld();
+  history = new History(world.store, world.clock);
+  ({ id } = (await world.sessions.open("main")).session);
+});
+
+afterEach(() => world[Symbol.asyncDispose]());
+
+const saying = (text: string) => ({ text, actor: "cli:ada" });
+
+test("what is sent waits until it is acknowledged, also for who comes later", async () => {
+  const first = await history.send(id, "user", saying("one"));
+  const second = await history.send(id, "system", saying("two"));
+  const texts = async (of = history): Promise<string[]> => (await of.waiting(id)).map(({ text }) => text);
+  expect(await texts()).toEqual(["one", "two"]);
+  // Taken, but its taker has gone before the agent had it.
+  expect(await texts(new History(world.store, world.clock))).toEqual(["one", "two"]);
+  world.clock.wallTime += 5;
+  expect(await history.acknowledge(id, [first.id])).toEqual([first.id]);
+  expect(await history.acknowledge(id, [first.id])).toEqual([]);
+  expect(await texts()).toEqual(["two"]);
+  expect(await history.list(id, { limit: 9 })).toEqual([
+    { ...first, deliveredAt: world.clock.wallTime },
+    second,
+  ]);
+});
+
+test("what is recorded never waits, and is recorded once for its cause", async () => {
+  const cause = "turn-1";
+  const first = await history.record(id, "agent", { ...saying("done"), cause });
+  expect(await history.record(id, "agent", { ...saying("done again"), cause })).toEqual(first);
+  expect(await history.waiting(id)).toEqual([]);
+  expect(await history.count(id)).toEqual({ total: 1, pending: 0, lastAt: world.clock.wallTime });
+});
+
+test("whoever listens is told of what begins to wait, and of nothing else", async () => {
+  const heard: string[] = [];
+  {
+    using _listening = history.onWaiting((sessionId) => heard.push(sessionId));
+    await history.record(id, "user", saying("recorded"));
+    expect(heard).toEqual([]);
+    await history.send(id, "user", saying("sent"));
+  }
+  await history.send(id, "user", saying("sent"));
+  expect(heard).toEqual([id]);
+});
+
+test("an inbox has an end, and so has a message; a session that is over takes none", async () => {
+  await expect(
+    history.send(id, "user", saying("x".repeat(defaults.messageChars + 1))),
+  ).rejects.toBeInstanceOf(BadInput);
+  for (let at = 0; at < defaults.inboxMessages; at++) await history.send(id, "user", saying("x"));
+  await expect(history.send(id, "user", saying("one more"))).rejects.toBeInstanceOf(InboxFull);
+  await history.record(id, "agent", saying("still answers"));
+  await world.sessions.close(id, "cli:ada");
+  await expect(history.record(id, "agent", saying("late"))).rejects.toBeInstanceOf(SessionClosed);
+});
+
+test("a text that no database keeps as it is, is kept readable", async () => {
+  const { text } = await history.send(id, "user", saying("a\0b\ud800c"));
+  expect(text).toBe("a\ufffdb\ufffdc");
+  expect((await history.waiting(id))[0]?.text).toBe(text);
+});
