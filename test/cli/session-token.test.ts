@@ -64,6 +64,49 @@ test("it stops the session's own runs, and others' look as if they were not ther
   expect(await session.holdfast("gateway", "status")).toMatchObject({ code: 0 });
 });
 
+test("every command that looks shows the session's own, and nothing of others'", async () => {
+  const others = await resident.background({ argv: ["sleep", "7024"], labels: { whose: "others" } });
+  const own = (
+    await session.holdfast("run", "-d", "--label", "whose=own", "--", "sleep", "7025")
+  ).stdout.trim();
+  const { root } = await resident.record(others);
+  const { root: ownRoot } = await resident.record(own);
+  for (const line of ["ps", "ps --json", "runs list", "runs list --all --json", "process list", "events"]) {
+    const { code, stdout } = await session.holdfast(...line.split(" "));
+    expect({ line, code, own: stdout.includes(own), others: stdout.includes(others) }).toEqual({
+      line,
+      code: 0,
+      own: true,
+      others: false,
+    });
+  }
+  expect((await session.holdfast("runs", "list", "--label", "whose=others")).stdout).toBe("");
+  for (const line of ["runs show", "events --run", "logs", "process poll"]) {
+    expect(await session.holdfast(...line.split(" "), own)).toMatchObject({ code: 0 });
+    // Byte for byte as of one that there never was.
+    const answer = await session.holdfast(...line.split(" "), others);
+    const missing = await session.holdfast(...line.split(" "), "run_000000000000");
+    expect({ ...answer, stderr: answer.stderr.replaceAll(others, "run_000000000000") }).toEqual(missing);
+    expect(answer).toMatchObject({ code: 1, stdout: "" });
+  }
+  expect((await session.holdfast("who", String(ownRoot?.pid))).stdout).toContain(own);
+  const theirs = await session.holdfast("who", String(root?.pid));
+  const nobodys = await session.holdfast("who", String(process.pid));
+  expect(theirs).toMatchObject({ code: 1, stdout: "" });
+  expect(theirs.stderr.replaceAll(String(root?.pid), String(process.pid))).toBe(nobodys.stderr);
+});
+
+test("without a gateway a session is shown nothing, and told why", async () => {
+  const nowhere = { ...resident.env, HOLDFAST_HOME: `${resident.home}/none`, HOLDFAST_TOKEN: "hft_x" };
+  await using lost = new Many(nowhere);
+  for (const line of ["ps", "runs list", "events", "sessions list", "logs run_000000000000"])
+    expect(await lost.holdfast(...line.split(" "))).toMatchObject({
+      code: 125,
+      stdout: "",
+      stderr: expect.stringContaining("only a gateway can say what this session may see") as string,
+    });
+});
+
 test("a command that a rule denies ends with 126, as one that may not be executed", async () => {
   for (const words of [["run"], ["run", "-d"], ["run", "--service"]])
     expect(await session.holdfast(...words, "--", "env")).toMatchObject({

@@ -1,7 +1,7 @@
-import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { NoGatewayForSession } from "../runs/read-store.js";
 import { runningGateway, sessionToken } from "./connect.js";
 
 /** What can be asked without changing anything. */
@@ -21,10 +21,7 @@ export interface Look extends AsyncDisposable {
 export async function openLook(): Promise<Look> {
   const running = await runningGateway();
   if (running !== null) return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
-  if (sessionToken() !== null)
-    throw new GatewayUnreachable(
-      "no gateway is running, and only a gateway can say what this session may see; nothing was done",
-    );
+  if (sessionToken() !== null) throw new NoGatewayForSession();
   const { readLocally } = await import("./read-locally.js");
   say("no gateway is running; this is what the store says", "dim");
   return readLocally(resolveHome());

@@ -2,10 +2,11 @@ import { OPEN_STATES } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { openStoreForReading } from "../../store/open.js";
 import { findBelonging, type Belonging } from "../../supervisor/belonging.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
+import { openStoreForReading } from "../runs/read-store.js";
+import { sessionToken } from "../gateway/connect.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
 
@@ -13,10 +14,10 @@ import { openObservatory } from "./observer.js";
 export async function who(pid: number, json: boolean): Promise<number> {
   await using observatory = await openObservatory();
   if (observatory === null) throw new NotOurs(pid, "nothing was ever run here");
-  const { host, directory } = observatory;
+  const { host } = observatory;
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
-  await using store = await openStoreForReading(directory.storePath);
+  await using store = await openStoreForReading();
   const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter(
     ({ bootId, pidNamespace }) =>
@@ -36,6 +37,8 @@ export async function who(pid: number, json: boolean): Promise<number> {
 }
 
 function reasonFor(live: ProcessEvidence, runs: number): string {
+  // Whose it is, a session is not told: it would look different from nobody's.
+  if (sessionToken() !== null) return "it belongs to no run that may be seen";
   if (live.runId !== null) return `it carries the marker of ${live.runId}, which is not alive here`;
   return runs === 0 ? "nothing is running here" : "neither its ancestry nor its cgroup leads to a run";
 }

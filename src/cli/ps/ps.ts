@@ -3,7 +3,7 @@ import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/store.js";
+import type { RunView } from "../gateway/session-view.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
@@ -60,7 +60,7 @@ export async function showProcesses({ kind, labels, hidden, watch, json }: PsReq
 
 async function look(
   { host }: Observatory,
-  store: ReadStore,
+  store: RunView,
   labels: Readonly<Record<string, string>>,
   hidden: boolean,
   kind: RunKind | undefined,

@@ -2,7 +2,7 @@ import { isatty } from "node:tty";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunRecord, RunStateName } from "../../store/run-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
-import type { ReadStore } from "../../store/store.js";
+import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
@@ -77,7 +77,7 @@ export function listLines(
 
 type Care = (record: RunRecord) => string | null;
 
-async function careFor(store: ReadStore): Promise<Care> {
+async function careFor(store: RunView): Promise<Care> {
   const here = await observeMachineIdentity(resolveHome());
   const now = await store.now();
   return (record) => careOf(record, here, now);

@@ -1,9 +1,27 @@
+import { GatewayUnreachable } from "../../errors.js";
 import * as store from "../../store/open.js";
-import type { ReadStore } from "../../store/store.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { runningGateway, sessionToken } from "../gateway/connect.js";
+import type { RunView } from "../gateway/session-view.js";
 
-/** The store, for looking only; null when nothing has ever been recorded, and then no database is loaded. */
-export async function openStoreForReading(): Promise<ReadStore | null> {
-  const directory = await findStateDirectory(resolveHome());
-  return store.openStoreForReading(directory?.storePath ?? null);
+/**
+ * The store, for looking only; null when nothing has ever been recorded, and then no database is loaded. For a session,
+ * what its gateway shows it.
+ */
+export async function openStoreForReading(): Promise<RunView | null> {
+  if (sessionToken() === null) {
+    const directory = await findStateDirectory(resolveHome());
+    return store.openStoreForReading(directory?.storePath ?? null);
+  }
+  const running = await runningGateway();
+  if (running === null) throw new NoGatewayForSession();
+  const { sessionView } = await import("../gateway/session-view.js");
+  return sessionView(running.client);
+}
+
+/** Only a gateway knows what a session may see. */
+export class NoGatewayForSession extends GatewayUnreachable {
+  constructor() {
+    super("no gateway is running, and only a gateway can say what this session may see; nothing was done");
+  }
 }

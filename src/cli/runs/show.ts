@@ -4,7 +4,7 @@ import { inspect } from "../../anchor/inspect.js";
 import { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { OPEN_STATES, type ProcessIdentity, type RunRecord } from "../../store/run-record.js";
-import type { ReadStore } from "../../store/store.js";
+import type { RunView } from "../gateway/session-view.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
 import { findRecord } from "./find-record.js";
@@ -30,7 +30,7 @@ function ownOnly(record: RunRecord, look: Look, open: readonly RunRecord[]): Loo
   return { ...look, anchor: { ...look.anchor, descendants } };
 }
 
-async function allEvents(store: ReadStore, runId: string): Promise<readonly RunEvent[]> {
+async function allEvents(store: RunView, runId: string): Promise<readonly RunEvent[]> {
   const page = 1_000;
   const events: RunEvent[] = [];
   for (let after = 0; ;) {

@@ -1,0 +1,64 @@
+import { RunNotFound } from "../../errors.js";
+import type { GatewayClient } from "../../gateway/client.js";
+import type { RunEvent } from "../../store/run-event.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { EventFilter, ReadStore, RunFilter } from "../../store/store.js";
+
+/** What is read of runs, from wherever it may be read. */
+export type RunView = Pick<
+  ReadStore,
+  "getRun" | "findRuns" | "listRuns" | "listEvents" | "now" | typeof Symbol.asyncDispose
+>;
+
+/** The most that a gateway answers with at once. */
+const PAGE = 1_000;
+
+/** The runs that a session may see, as its gateway tells: the newest thousand, and each by its id. */
+export function sessionView(client: GatewayClient): RunView {
+  const getRun = (runId: string): Promise<RunRecord | null> =>
+    client.getRun({ params: { runId } }).catch((error: unknown) => {
+      if (["RUN_NOT_FOUND", "BAD_INPUT"].includes((error as RunNotFound).code)) return null;
+      throw error;
+    });
+  const all = async (): Promise<readonly RunRecord[]> =>
+    (await client.listRuns({ query: { all: "1", hidden: "1", limit: PAGE } })).runs;
+  return {
+    getRun,
+    findRuns: async (prefix, limit) => {
+      const exact = await getRun(prefix);
+      if (exact !== null) return [exact];
+      return (await all()).filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
+    },
+    listRuns: async (filter) => (await all()).filter((run) => meets(run, filter)).slice(0, filter.limit),
+    listEvents: (filter) => eventsOf(client, filter),
+    // A lease is its gateway's to judge: none looks expired from here.
+    now: async () => 0,
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+}
+
+function meets(run: RunRecord, { states, hidden, labels = {} }: RunFilter): boolean {
+  return (
+    (states === undefined || states.includes(run.state)) &&
+    (hidden !== false || run.hiddenAt === null) &&
+    Object.entries(labels).every(([key, value]) => run.labels[key] === value)
+  );
+}
+
+async function eventsOf(
+  client: GatewayClient,
+  { after = 0, runId, limit = PAGE, newestFirst = false }: EventFilter,
+): Promise<readonly RunEvent[]> {
+  const found: RunEvent[] = [];
+  for (let from = after; ;) {
+    const page = await client.events({
+      query: { after: from, limit: PAGE, ...(runId === undefined ? {} : { run: runId }) },
+    });
+    found.push(...(page.events as unknown as RunEvent[]));
+    // Of a session's events only the newest are held, however many there are.
+    if (newestFirst) found.splice(0, Math.max(0, found.length - limit));
+    if (page.after === from || (!newestFirst && found.length >= limit)) break;
+    from = page.after;
+  }
+  return newestFirst ? found.toReversed() : found.slice(0, limit);
+}
