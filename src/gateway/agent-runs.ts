@@ -6,7 +6,7 @@ import type { History } from "../sessions/history.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
 import type { MessageStore } from "../store/message-store.js";
-import type { RunRecord } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { failureOf } from "./handlers/exec.js";
@@ -51,18 +51,16 @@ export class AgentRuns {
     start: () => Promise<Started>,
   ): Promise<Started> {
     const { id: sessionId } = session;
-    await this.#mustBeFree(sessionId, runId);
+    const other = this.#starting.get(sessionId);
+    if (other !== undefined) throw new SessionBusy(sessionId, other);
     this.#starting.set(sessionId, runId);
     try {
+      await this.#mustBeFree(sessionId, runId);
       const cause = `${runId}:prompt`;
       await this.#parts.history.record(sessionId, "user", { ...prompt, runId, cause });
-      return await start().catch(async (error: unknown) => {
-        await this.#answer({ sessionId, runId }, failed((error as Error).message));
-        throw error;
-      });
+      return await this.#start({ sessionId, runId }, start);
     } finally {
       this.#starting.delete(sessionId);
-      this.#watch({ sessionId, runId });
     }
   }
 
@@ -78,17 +76,29 @@ export class AgentRuns {
   /** What former gateways began: see to it that it is answered. */
   async look(): Promise<void> {
     const { store, supervisor } = this.#parts;
-    for (const { sessionId, runId } of await store.listUnanswered(supervisor.instanceId, UNANSWERED))
-      if (runId !== null && this.#starting.get(sessionId) !== runId) this.#watch({ sessionId, runId });
+    for (const { sessionId, runId, at } of await store.listUnanswered(supervisor.instanceId, UNANSWERED)) {
+      if (runId === null || this.#starting.get(sessionId) === runId) continue;
+      // Who asked a gateway that is gone asks the next one again, for as long as this.
+      const late = Date.now() - at > defaults.callerOwnerLossMs;
+      if (late || (await supervisor.getRun(runId)) !== null) this.#watch({ sessionId, runId });
+    }
   }
 
   async #mustBeFree(sessionId: string, runId: string): Promise<void> {
-    const starting = this.#starting.get(sessionId);
-    if (starting !== undefined) throw new SessionBusy(sessionId, starting);
-    const states = ["starting", "running", "exiting"] as const;
-    const open = await this.#parts.supervisor.listRuns({ sessionId, states });
+    const open = await this.#parts.supervisor.listRuns({ sessionId, states: OPEN_STATES });
     const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
     if (other !== undefined) throw new SessionBusy(sessionId, other.runId);
+  }
+
+  async #start<Started>(asked: Asked, start: () => Promise<Started>): Promise<Started> {
+    try {
+      return await start();
+    } catch (error) {
+      await this.#answer(asked, failed((error as Error).message));
+      throw error;
+    } finally {
+      this.#watch(asked);
+    }
   }
 
   #watch(asked: Asked): void {

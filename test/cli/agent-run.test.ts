@@ -116,6 +116,20 @@ test("Ctrl-C ends the agent and all that it started; so does a caller that is ki
   }
 });
 
+test("a gateway that is killed while the agent works: what it says goes on, and is kept once", async () => {
+  const { child, finished } = resident.startWith({ GATE: gate("killed") }, "agent", "run", "codex", "wait");
+  await sees(child.stdout, "working\n");
+  const { runs } = await (await resident.client()).listRuns();
+  const [run] = runs.filter(({ backendId }) => backendId === "cli");
+  const { pid } = await resident.status();
+  process.kill(pid, "SIGKILL");
+  await writeFile(gate("killed"), "");
+  expect(await finished).toMatchObject({ code: 0, stdout: "working\ndone\n" });
+  const client = await resident.client();
+  const { messages } = await client.sessionHistory({ params: { id: run?.sessionId ?? "" } });
+  expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
+});
+
 test("a prompt from stdin", async () => {
   const { child, finished } = resident.startWith({}, "agent", "run", "codex", "-");
   child.stdin.end("piped");
