@@ -79,6 +79,21 @@ test.for([
     expect([path, [400, 404].includes(status)]).toEqual([path, true]);
     expect(["BAD_INPUT", "NOT_FOUND"]).toContain(codeOf(text));
   }
+  for (const { method, path } of routes.filter((route) =>
+    /sessions\/\{id\}|agents\/\{id\}/.test(route.path),
+  )) {
+    if (method === "DELETE") continue;
+    const body = path.endsWith("/run")
+      ? '{"prompt":"x"}'
+      : path.endsWith("/messages")
+        ? '{"text":"x"}'
+        : "{}";
+    const { status, text } = await stage.raw(method, path.replace("{id}", id), {
+      ...(method === "POST" ? { body } : {}),
+    });
+    expect([path, [400, 404].includes(status)]).toEqual([path, true]);
+    expect(["BAD_INPUT", "NOT_FOUND"]).toContain(codeOf(text));
+  }
   for (const path of ["/v1/sessions/", "/v1/approvals/"]) {
     const { status, text } = await stage.raw(path === "/v1/sessions/" ? "DELETE" : "POST", `${path}${id}`, {
       ...(path === "/v1/sessions/" ? {} : { body: '{"verdict":"allow"}' }),
@@ -126,6 +141,24 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
     execRules: [],
   },
   decideApproval: { verdict: "allow" },
+  sendMessage: { text: "x", visibility: "all" },
+  checkAgent: { environment: {}, cwd: "/" },
+  runAgent: {
+    prompt: "x",
+    resume: "last",
+    environment: {},
+    cwd: "/",
+    umask: 0,
+    labels: {},
+    timeoutMs: 1,
+    graceMs: 1,
+    limits: {},
+    foreground: { bufferBytes: 1 },
+    runId: "run_000000000000",
+    background: true,
+    yieldMs: 10,
+    maxChars: 1,
+  },
   exec: {
     argv: ["true"],
     shell: "sh",

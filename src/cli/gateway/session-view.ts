@@ -1,4 +1,4 @@
-import { RunNotFound } from "../../errors.js";
+import type { RunNotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";

@@ -71,7 +71,11 @@ export const runAgent = route({
   params: agentParams,
   query: nothing,
   body: z.strictObject({
-    prompt: z.string().min(1).max(defaults.messageChars),
+    prompt: z
+      .string()
+      .min(1)
+      .max(defaults.messageChars)
+      .refine((text) => !text.includes("\0"), "must be text without NUL"),
     /** A session's id or key, the agent's own id of one, or `last`. */
     resume: z.string().min(1).max(256).optional(),
     environment: execFields.environment,

@@ -13,7 +13,13 @@ const key = z.string().min(1).max(200);
 /** A session's row, field by field as it is stored. */
 export const sessionShape = z.custom<SessionRow>().meta({ type: "object", description: "a session's row" });
 /** Its id, or the key that an open one has. */
-const sessionParams = z.object({ id: z.string().min(1).max(200) });
+const sessionParams = z.object({
+  id: z
+    .string()
+    .min(1)
+    .max(200)
+    .refine((text) => !text.includes("\0"), "must be text without NUL"),
+});
 /** Of a session that asks: no more than this, whatever its own level. The operator sees everything. */
 const visibility = z.enum(VISIBILITIES).optional();
 
