@@ -1,7 +1,7 @@
 import type { AgentEntry } from "../agents/entry.js";
 import { runResult, type RunResult } from "../agents/run-result.js";
 import { defaults } from "../defaults.js";
-import { SessionBusy, SessionClosed } from "../errors.js";
+import { SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
 import type { History } from "../sessions/history.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
@@ -33,11 +33,12 @@ type Asked = Pick<SessionMessage, "sessionId"> & { readonly runId: string };
  * Prompts that were given to agents' commands, and what came of them. A prompt is recorded before its run is started,
  * and its answer when that has ended: whoever restarts in between finds a prompt without an answer, and its run.
  */
-export class AgentRuns {
+export class AgentRuns implements AsyncDisposable {
   readonly #parts: AgentRunsParts;
   /** By session: one at a time. */
   readonly #starting = new Map<string, string>();
   readonly #watched = new Set<string>();
+  readonly #settling = new Set<Promise<unknown>>();
 
   constructor(parts: AgentRunsParts) {
     this.#parts = parts;
@@ -108,14 +109,27 @@ export class AgentRuns {
     const ended = this.#parts.supervisor.run(runId)?.wait() ?? Promise.resolve();
     ended
       .then(() => this.#settle(asked))
-      // The next round tries again.
-      .catch((cause: unknown) =>
-        this.#parts.problem({ runId, message: "the agent's answer could not be recorded", cause }),
-      )
+      .catch((cause: unknown) => {
+        // Left to the next gateway.
+        if (cause instanceof SupervisorClosed) return;
+        // The next round tries again.
+        this.#parts.problem({ runId, message: "the agent's answer could not be recorded", cause });
+      })
       .finally(() => this.#watched.delete(runId));
   }
 
-  async #settle(asked: Asked): Promise<RunResult | null> {
+  /** What has ended is answered. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.allSettled(this.#settling);
+  }
+
+  #settle(asked: Asked): Promise<RunResult | null> {
+    const settling = this.#conclude(asked);
+    this.#settling.add(settling);
+    return settling.finally(() => this.#settling.delete(settling));
+  }
+
+  async #conclude(asked: Asked): Promise<RunResult | null> {
     const record = await this.#parts.supervisor.getRun(asked.runId);
     if (record !== null && record.state !== "exited") return null;
     return this.#answer(

@@ -170,6 +170,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await screens[Symbol.asyncDispose]();
       await tcp?.[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
+      await agentRuns[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },
   };

@@ -2,7 +2,7 @@ import { CliStream } from "../../agents/cli-stream.js";
 import type { CliOutput } from "../../agents/entry.js";
 import { defaults } from "../../defaults.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
+import type { AskedOf } from "../../gateway/contract/contract.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
 import { say } from "../complain.js";
@@ -48,39 +48,38 @@ export async function runAgentInForeground(request: AgentRequest): Promise<numbe
     input: commandOf(request),
     options: { ...options, stdout: { boundBytes: defaults.agentSpoolBytes } },
     json,
-    view: await viewOf(request),
+    view: viewOf(request),
   });
 }
 
-async function viewOf(request: AgentRequest): Promise<View> {
+function viewOf(request: AgentRequest): View {
   const errors = new TextDecoder();
   let stream: CliStream | null = null;
-  let asked: { readonly client: GatewayClient; readonly session: AnswerOf<"runAgent">["session"] } | null =
-    null;
-  let shown = "";
+  let asked: GatewayClient | null = null;
+  let spoke = false;
   const askFor: AskFor = async (client, common, its) => {
     stream = new CliStream(await outputOf(client, request.agent));
     const body = { ...bodyOf(request, common), ...its };
     const answer = await client.runAgent({ params: { id: request.agent }, body });
-    asked = { client, session: answer.session };
+    asked = client;
     return answer;
   };
   return {
     open: (told) => openThroughGateway(told, askFor),
     stdout: (bytes) => {
       const text = sanitizeText(stream?.push(bytes) ?? "");
-      shown = shown === "" ? text.trim() : shown;
+      spoke ||= text.trim() !== "";
       return text;
     },
     stderr: (bytes) => sanitizeText(errors.decode(bytes, { stream: true })),
     end: async (run) => {
-      const { client } = asked ?? (await needGateway());
+      const client = asked ?? (await needGateway()).client;
       const { session, result } = await client.agentResult({ params: { runId: run.runId } });
       if (request.json)
         return { stdout: `${JSON.stringify({ run, session, result })}\n`, complaint: result?.error ?? null };
       const { text = "", error = null } = result ?? {};
       // Not every agent speaks while it works.
-      return { stdout: shown === "" && text !== "" ? `${sanitizeText(text)}\n` : "", complaint: error };
+      return { stdout: !spoke && text !== "" ? `${sanitizeText(text)}\n` : "", complaint: error };
     },
   };
 }
