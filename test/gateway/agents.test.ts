@@ -1,5 +1,4 @@
-import { mkdtemp, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { CLI_OUTPUTS } from "../../src/agents/entry.js";
@@ -104,7 +103,7 @@ test("what an agent leaves behind is swept, and its answer stands", async () => 
 });
 
 test("a session takes one prompt at a time; in the background its answer is there when it has ended", async () => {
-  const gate = join(await mkdtemp(join(tmpdir(), "hf-")), "gate");
+  const gate = join(stage.home, "gate");
   const {
     run: working,
     session,
