@@ -82,6 +82,13 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
+/** The records of one store cannot be put into another now. Neither was changed. */
+export class CopyRefused extends HoldfastError {
+  constructor(why: string) {
+    super("COPY_REFUSED", `nothing was copied: ${why}`);
+  }
+}
+
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(

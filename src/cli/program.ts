@@ -15,6 +15,7 @@ import {
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addStoreCommand } from "./commands/store.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -74,6 +75,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
     addGatewayCommand,
     addServiceCommand,
     addConfigCommand,
+    addStoreCommand,
     addDoctorCommand,
     addCompletionCommand,
   ],

@@ -76,6 +76,8 @@ export const conduct: Readonly<
   "service stop": "acts",
   "config check": () => [[]],
   "config show": () => [[]],
+  "store check": () => [[]],
+  "store copy": "acts",
   doctor: () => [[]],
   completion: () => [["bash"]],
   help: () => [[], ["service", "adopt"]],

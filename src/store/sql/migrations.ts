@@ -20,6 +20,11 @@ export const migrations = [
 
 export type Migration = (typeof migrations)[number];
 
+/** All tables of a store, each after those that it refers to. */
+export const tables: readonly string[] = migrations.flatMap(({ sql }) =>
+  [...sql.matchAll(/create table (\w+)/g)].map(([, name = ""]) => name),
+);
+
 const newest = migrations[migrations.length - 1]?.id ?? 0;
 
 /** A store, as errors name it, and what to set to use another. */
