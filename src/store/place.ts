@@ -10,6 +10,9 @@ export type Place =
 
 export const PLACES = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
 
+/** Beyond this no system opens a file. */
+const LONGEST_PATH = 4_096;
+
 /** `env:NAME` and `url-file:PATH` hold a database's address, so that no list of processes shows its password. */
 export async function parsePlace(
   text: string,
@@ -32,7 +35,7 @@ export async function parsePlace(
     });
     return postgres(url.trim());
   }
-  if (text === "" || text.includes("\0"))
+  if (text === "" || text.includes("\0") || text.length > LONGEST_PATH)
     throw new BadInput("place", `a store is ${PLACES}; nothing was changed`);
   return { kind: "sqlite", path: resolve(text) };
 }

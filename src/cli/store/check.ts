@@ -1,3 +1,4 @@
+import { NotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { databaseAddress } from "../../store/database-address.js";
 import { checkPlace } from "../../store/open.js";
@@ -11,6 +12,7 @@ export async function showStore(wanted: string | null, json: boolean): Promise<n
   const place = wanted === null ? await inUse() : await namedStore(wanted);
   const found = place === null ? null : await checkPlace(place);
   const name = place === null ? resolveHome() : nameOf(place);
+  if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
   if (json) print(`${JSON.stringify({ store: name, ...found, exists: found !== null }, null, 2)}\n`);
   else if (found === null) print(`${sanitizeLine(name)} has no records yet\n`);
   else {
