@@ -137,6 +137,7 @@ async function recordService(
     commandHash: commandHash(words),
     cwd: "",
     ...context.host.machine,
+    stateId: context.stateId,
     anchorPath: parent.anchorPath,
     // Its directory lies beside the other's.
     originInstanceId: parent.originInstanceId,

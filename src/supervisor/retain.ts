@@ -47,13 +47,15 @@ async function forget(context: Context, ours: Ours, endedBefore: number, most: n
   return forgotten;
 }
 
-type Ours = Pick<RunFilter, "hostId" | "notFrom">;
+type Ours = Pick<RunFilter, "ofState" | "notFrom">;
 
-/** A directory of a living instance is that one's to remove; one on another host can be removed only there. */
-async function oursToForget({ store, host, instanceId }: Context): Promise<Ours> {
-  const others = (await host.instances()).filter((each) => each.alive && each.instanceId !== instanceId);
+/** A directory of a living instance is that one's to remove; one of another state directory can be removed only there. */
+async function oursToForget({ store, host, instanceId, stateId }: Context): Promise<Ours> {
+  const instances = await host.instances();
+  const others = instances.filter((each) => each.alive && each.instanceId !== instanceId);
   const notFrom = others.map((each) => each.instanceId);
-  return store.shared ? { notFrom, hostId: host.machine.hostId } : { notFrom };
+  const instanceIds = instances.map((each) => each.instanceId);
+  return store.shared ? { notFrom, ofState: { stateId, instanceIds } } : { notFrom };
 }
 
 async function forgetOutput(context: Context, keptBytes: number): Promise<number> {

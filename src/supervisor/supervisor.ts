@@ -48,6 +48,7 @@ export interface SupervisorParts {
   readonly clock?: Clock;
   readonly instanceId: string;
   readonly home: string;
+  readonly stateId?: string;
   readonly actor?: string;
   readonly discardOutput?: boolean;
   readonly onProblem?: (problem: Problem) => void;
@@ -79,6 +80,7 @@ class ComposedSupervisor implements Supervisor {
       clock = systemClock,
       instanceId,
       home,
+      stateId = null,
       actor = `supervisor:${instanceId}`,
       discardOutput = false,
     } = parts;
@@ -110,6 +112,7 @@ class ComposedSupervisor implements Supervisor {
       store,
       host,
       instanceId,
+      stateId,
       actor,
       discardOutput,
       leases,

@@ -1,4 +1,5 @@
 import { OPEN_STATES } from "../../store/run-record.js";
+import { observeStateId } from "../../store/state-id.js";
 import { readFile } from "node:fs/promises";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
@@ -45,7 +46,8 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
     await using store = await openStoreForReading(directory.storePath);
     const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
     if (store === null || records.length === 0) return ok(name, "none is open");
-    const around = await surroundings(host, "", await store.now());
+    const stateId = await observeStateId(directory.home);
+    const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
     const examined = await examine(host, systemClock, around, records);
     const orphans = examined.filter(
       ({ claim, record }) => claim !== null || around.instances.get(record.ownerInstanceId)?.alive === false,

@@ -28,6 +28,7 @@ const locals: readonly LocalInstance[] = [
 function around(change: Partial<Surroundings> = {}): Surroundings {
   return {
     me: "me",
+    stateId: null,
     machine: HERE,
     now: NOW,
     instances: new Map(locals.map((each) => [each.instanceId, each])),
