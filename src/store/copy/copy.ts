@@ -78,11 +78,14 @@ function fit(target: Writer, row: Row): Row {
 }
 
 /** By table: what is measured on the store's clock, which is another one there. */
-const CLOCKED: Readonly<Record<string, string>> = { runs: "lease_expires_at" };
+const CLOCKED: Readonly<Record<string, string>> = {
+  runs: "lease_expires_at",
+  gateways: "heartbeat_at",
+};
 
 /**
- * Nobody is at work, so no lease is good for anything: it has expired now, or as long ago as it had. Its owner may renew
- * it, and nobody takes it for one that was abandoned long since.
+ * As long ago as it was. Nobody is at work, so a lease that would be good for a while is good for nothing: it ends now.
+ * Its owner may renew it, and nobody takes it for one that was abandoned long since.
  */
 function onClock(table: string, row: Row, since: number, now: number): Row {
   const column = CLOCKED[table];

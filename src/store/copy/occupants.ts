@@ -1,5 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { defaults } from "../../defaults.js";
 import { isInstanceLockFree } from "../instance-lock.js";
 import type { Reader } from "./side.js";
 
@@ -43,6 +44,16 @@ export async function writersOf(
       const seconds = Math.ceil((Number(until) - now) / 1_000);
       return `supervisor ${owner} of host ${host} holds ${runs} open runs, for ${seconds} s more at least`;
     });
+  const beating = await reader.ask(
+    `select instance_id as gateway, host_name as host from gateways
+     where stopped_at is null and heartbeat_at > ${now - defaults.leaseMs} and heartbeat_at <= ${now}${boot}`,
+  );
+  const heard = beating
+    .filter(({ gateway }) => !dead.has(String(gateway)))
+    .map(
+      ({ gateway, host }) =>
+        `gateway ${gateway} of host ${host} was heard of in the last ${defaults.leaseMs / 1_000} s`,
+    );
   const connected = (await reader.connected()).filter((name) => !dead.has(name));
-  return [...held, ...connected.map((name) => `supervisor ${name} is connected`)];
+  return [...held, ...heard, ...connected.map((name) => `supervisor ${name} is connected`)];
 }

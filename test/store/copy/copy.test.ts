@@ -13,6 +13,7 @@ import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
 import { startProxy } from "../postgres/proxy.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "../postgres/server.js";
+import { newGateway } from "../gateway-contract.js";
 import { event, LEASE_MS, newRun, theft } from "../samples.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../temporary-directory.js";
 import { allOf, EVENTS, fill } from "./filled.js";
@@ -53,7 +54,10 @@ describe("SQLite to SQLite", () => {
       sessions: 1,
       session_tokens: 1,
       approvals: 2,
+      gateways: 1,
     });
+    // What has no row here would not be missed.
+    expect(copied.filter(({ rows }) => rows === 0).map(({ table }) => table)).toEqual([]);
     expect(await Promise.all(files.map(bytesOf))).toEqual(before);
     await using source = await openSqliteStore({ path });
     await using target = await openSqliteStore({ path: to });
@@ -236,9 +240,10 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", () => {
       await idle.now();
       await expect(copy(path, database.url)).rejects.toThrow("supervisor in_idle is connected");
       await idle.insertRun(newRun({ ownerInstanceId: "in_away", hostId: "far" }), LEASE_MS);
+      await idle.announceGateway(newGateway({ instanceId: "in_calm", hostName: "bob" }));
     }
     await expect(copy(database.url, join(home.path, "x.sqlite"))).rejects.toThrow(
-      /supervisor in_away of host far holds 1 open runs/,
+      /supervisor in_away of host far holds 1 open runs.*gateway in_calm of host bob was heard of/,
     );
   });
 

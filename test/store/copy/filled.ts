@@ -1,4 +1,5 @@
 import type { Store } from "../../../src/store/store.js";
+import { newGateway } from "../gateway-contract.js";
 import { newApproval, newSession } from "../session-samples.js";
 import { event, exited, gated, LEASE_MS, newRun, running } from "../samples.js";
 
@@ -6,6 +7,8 @@ export const EVENTS = 1_200;
 
 /** Records of every kind: runs that go on and that have ended, a session with its tokens and questions, and more events than are read at a time, the newest of them gone. */
 export async function fill(store: Store): Promise<void> {
+  await store.introduceHost({ hostId: "host", name: "ada", platform: "linux" });
+  await store.announceGateway(newGateway({ instanceId: "owner-a" }));
   const open = await store.insertRun(newRun({ runId: "run_open" }), LEASE_MS);
   await store.saveRun(open, gated);
   await store.saveRun(open, running);
@@ -26,8 +29,11 @@ export async function fill(store: Store): Promise<void> {
 /** All that a store says, but for when leases end: that is another clock's. */
 export async function allOf(store: Store): Promise<unknown> {
   const runs = await store.listRuns({});
+  const gateways = await store.listGateways();
   return {
     runs: runs.map((run) => ({ ...run, leaseExpiresAt: null })),
+    gateways: gateways.map((gateway) => ({ ...gateway, heartbeatAt: null })),
+    hosts: await store.listHosts(),
     events: await store.listEvents({}),
     sessions: await store.listSessions({}),
     approvals: await store.listApprovals({}),
