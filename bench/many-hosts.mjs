@@ -1,0 +1,276 @@
+// How a store behaves with 1, 2, 4 and 8 supervisors: SQLite (one state directory) and PostgreSQL (one each), in turns.
+// Then what a lease, a run and an event cost a PostgreSQL server: the figures from which docs/many-hosts.md reckons.
+//
+// Usage: many-hosts.mjs [supervisors at most]
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { DatabaseSync } from "@photostructure/sqlite";
+import pg from "pg";
+import { defaults, openSupervisor } from "../dist/index.js";
+import { EventWatch } from "../dist/store/postgres/event-watch.js";
+import { openPostgresStore } from "../dist/store/postgres/open.js";
+import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { quantile } from "./measure.mjs";
+import { startPostgres } from "./postgres-server.mjs";
+import { claimOf, eventOf, runOf } from "./samples.mjs";
+
+const LEASES = 10_000;
+const STEALS = 2_000;
+const SPAWNS = 25;
+const EVENTS = 20;
+/** A tenth of the real one: waiting is half of it on average, whatever it is. */
+const POLL_MS = 500;
+
+const most = Number(process.argv[2] ?? 8);
+const counts = [1, 2, 4, 8].filter((count) => count <= most);
+const directory = await mkdtemp(join(tmpdir(), "hf-bench-"));
+const server = await startPostgres();
+const behind = new pg.Client(server.url);
+await behind.connect();
+const rows = [];
+let schemas = 0;
+
+for (const count of counts) {
+  await spawning(count);
+  await withStores(count, stealing).then((told) =>
+    tell("steals, each with its event, per second", count, told),
+  );
+  await withStores(count, seeing).then((told) => tell("an event, seen by the last of all, ms", count, told));
+}
+await renewing();
+await catchingUp();
+await costs();
+
+await behind.end();
+await server.stop();
+await rm(directory, { recursive: true, force: true });
+console.log(JSON.stringify(rows));
+
+function tell(measured, supervisors, { sqlite, postgres }) {
+  const digits = postgres > 100 ? 0 : 2;
+  rows.push({
+    measured,
+    supervisors,
+    SQLite: sqlite.toFixed(digits),
+    PostgreSQL: postgres.toFixed(digits),
+    ratio: (postgres / sqlite).toFixed(2),
+  });
+}
+
+/** As many stores of each kind, all of them of one database; what `measure` says of each kind. */
+async function withStores(count, measure) {
+  schemas += 1;
+  const schema = `bench_${schemas}`;
+  const path = join(directory, `${schema}.sqlite`);
+  const open = {
+    sqlite: () => openSqliteStore({ path }),
+    postgres: () => openPostgresStore({ url: server.url, schema, name: "bench" }),
+  };
+  const told = {};
+  for (const [kind, one] of Object.entries(open)) {
+    const stores = [];
+    for (let n = 0; n < count; n++) stores.push(await one());
+    told[kind] = await measure(stores, kind, schema);
+    for (const store of stores) await store[Symbol.asyncDispose]();
+  }
+  return told;
+}
+
+/** Spawn to exit of /bin/true, all supervisors at it at once. */
+async function spawning(count) {
+  const told = {};
+  for (const kind of ["sqlite", "postgres"]) {
+    const homes = [];
+    for (let n = 0; n < (kind === "sqlite" ? 1 : count); n++)
+      homes.push(await mkdtemp(join(tmpdir(), "hf-")));
+    if (kind === "postgres") process.env["HOLDFAST_DATABASE_URL"] = server.url;
+    const supervisors = [];
+    for (let n = 0; n < count; n++)
+      supervisors.push(
+        await openSupervisor({ home: homes[n] ?? homes[0], instanceId: `bench-${kind[0]}${n}` }),
+      );
+    delete process.env["HOLDFAST_DATABASE_URL"];
+    const times = [];
+    const work = async (supervisor) => {
+      for (let n = 0; n < SPAWNS; n++) {
+        const began = performance.now();
+        await (await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] })).wait();
+        if (n >= 5) times.push(performance.now() - began);
+      }
+    };
+    await Promise.all(supervisors.map(work));
+    told[kind] = quantile(times, 0.5);
+    for (const supervisor of supervisors) await supervisor.close();
+    for (const home of homes) await rm(home, { recursive: true, force: true });
+  }
+  tell("spawn to exit, median, ms", count, told);
+}
+
+/** Every supervisor renews its share, all at once, as after an outage. */
+async function renewing() {
+  const told = counts.map(() => ({}));
+  await withStores(most, async (stores, kind, schema) => {
+    await atOnce(LEASES, (n) => stores[0].insertRun(runOf(`r${n}`, "o0"), 30_000));
+    for (const [at, count] of counts.entries()) {
+      const share = `update runs set owner_instance_id = 'o' || (cast(substr(run_id, 6) as integer) % ${count})`;
+      await underneath(kind, schema, share);
+      const times = [];
+      for (let round = 0; round < 7; round++) {
+        const began = performance.now();
+        const each = stores.slice(0, count).map((store, owner) => store.renewLeases(`o${owner}`, 30_000));
+        const renewed = (await Promise.all(each)).reduce((sum, one) => sum + one, 0);
+        times.push(performance.now() - began);
+        if (renewed !== LEASES) throw new Error("not all were renewed");
+      }
+      told[at][kind] = quantile(times, 0.5);
+    }
+  });
+  for (const [at, count] of counts.entries()) tell(`renew ${LEASES} leases in all, ms`, count, told[at]);
+}
+
+async function underneath(kind, schema, statement) {
+  if (kind === "postgres") {
+    await behind.query(`set search_path = ${schema}; ${statement}`);
+    await behind.query(`vacuum ${schema}.runs`);
+    return;
+  }
+  const db = new DatabaseSync(join(directory, `${schema}.sqlite`));
+  db.exec(statement);
+  db.close();
+}
+
+async function stealing(stores) {
+  await atOnce(STEALS, (n) => stores[0].insertRun(runOf(`v${n}`, "victim"), -1));
+  const began = performance.now();
+  await atOnce(STEALS, async (n) => {
+    const claim = claimOf(`run_v${n}`, "victim");
+    if ((await stores[n % stores.length].claimLease(claim, [eventOf(claim.runId)])) === null)
+      throw new Error("not stolen");
+  });
+  return (STEALS / (performance.now() - began)) * 1_000;
+}
+
+/** From the call that appends to the moment the last of all has read it: woken, or (SQLite) as often as a gateway looks. */
+async function seeing(stores, kind, schema) {
+  const watch = kind === "sqlite" ? looking : () => watching(schema);
+  const readers = await Promise.all(stores.map(async (store) => ({ store, watch: await watch() })));
+  const times = [];
+  for (let n = 1; n <= EVENTS; n++) {
+    await sleep(Math.random() * defaults.eventLookMs);
+    const seen = readers.map(async ({ store, watch: { next } }) => {
+      do await next();
+      while ((await store.listEvents({ after: n - 1, limit: 1 })).length === 0);
+    });
+    const began = performance.now();
+    await stores[0].appendEvents([eventOf("x")]);
+    await Promise.all(seen);
+    times.push(performance.now() - began);
+  }
+  for (const {
+    watch: { end },
+  } of readers)
+    await end();
+  return quantile(times, 0.5);
+}
+
+function looking() {
+  let wake = () => {};
+  const timer = setInterval(() => wake(), defaults.eventLookMs);
+  return { next: () => new Promise((go) => (wake = go)), end: async () => clearInterval(timer) };
+}
+
+async function watching(schema, pollMs) {
+  let wake = () => {};
+  const next = () => new Promise((go) => (wake = go));
+  const first = next();
+  const watch = new EventWatch({ url: server.url, schema, name: "bench" }, () => wake(), pollMs);
+  await first;
+  return { next, end: () => watch[Symbol.asyncDispose]() };
+}
+
+/** The same when no word comes: the event is written behind the store's back. */
+async function catchingUp() {
+  const schema = "bench_silent";
+  const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
+  const { next, end } = await watching(schema, POLL_MS);
+  const times = [];
+  for (let n = 1; n <= 12; n++) {
+    await sleep(Math.random() * POLL_MS);
+    const began = performance.now();
+    await behind.query(
+      `insert into ${schema}.run_events (run_id, type, at, descendants, data) values ('x', 'attach', 0, 0, '{}')`,
+    );
+    do await next();
+    while ((await store.listEvents({ after: n - 1, limit: 1 })).length === 0);
+    times.push(performance.now() - began);
+  }
+  await end();
+  await store[Symbol.asyncDispose]();
+  cost(`an event without a wake-up, looking every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
+}
+
+async function costs() {
+  const schema = "bench_costs";
+  const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
+  await atOnce(LEASES, (n) => store.insertRun(runOf(`c${n}`, "owner"), 30_000));
+  await store.renewLeases("owner", 30_000);
+  await behind.query("checkpoint");
+  const after = await written(() => store.renewLeases("owner", 30_000));
+  cost("log per renewed lease, first after a checkpoint", after / LEASES, "bytes");
+  await behind.query(`vacuum ${schema}.runs`);
+  await store.renewLeases("owner", 30_000);
+  const rounds = 5;
+  const later = await written(async () => {
+    for (let n = 0; n < rounds; n++) await store.renewLeases("owner", 30_000);
+  });
+  cost("log per renewed lease, later", later / LEASES / rounds, "bytes");
+  // The server keeps statistics when a connection has been idle for a moment, or has ended.
+  await store[Symbol.asyncDispose]();
+  const [hot] = await ask(
+    `select round(100.0 * n_tup_hot_upd / n_tup_upd, 1) as share from pg_stat_user_tables where schemaname = '${schema}' and relname = 'runs'`,
+  );
+  cost("renewals that touch no index", Number(hot?.share ?? Number.NaN), "%");
+  cost("an open run in the database, indexes included", (await sizeOf(`${schema}.runs`)) / LEASES, "bytes");
+  const again = await openPostgresStore({ url: server.url, schema, name: "bench" });
+  const events = 20_000;
+  const lines = await written(async () => {
+    for (let n = 0; n < events; n += 100)
+      await again.appendEvents(Array.from({ length: 100 }, () => eventOf(`run_c${n}`)));
+  });
+  cost("log per event", lines / events, "bytes");
+  cost(
+    "an event in the database, indexes included",
+    (await sizeOf(`${schema}.run_events`)) / events,
+    "bytes",
+  );
+  await again[Symbol.asyncDispose]();
+}
+
+function cost(measured, value, unit) {
+  rows.push({ measured, PostgreSQL: `${value.toFixed(value < 10 ? 1 : 0)} ${unit}` });
+}
+
+async function written(work) {
+  const place = async () => (await ask("select pg_current_wal_insert_lsn() - '0/0' as at"))[0].at;
+  const before = await place();
+  await work();
+  return Number(await place()) - Number(before);
+}
+
+async function sizeOf(table) {
+  return Number((await ask(`select pg_total_relation_size('${table}') as size`))[0].size);
+}
+
+async function ask(text) {
+  return (await behind.query(text)).rows;
+}
+
+async function atOnce(count, work) {
+  let next = 0;
+  const worker = async () => {
+    for (let n = next++; n < count; n = next++) await work(n);
+  };
+  await Promise.all(Array.from({ length: 32 }, worker));
+}
