@@ -68,14 +68,14 @@ async function withStores(count, measure) {
     sqlite: () => openSqliteStore({ path }),
     postgres: () => openPostgresStore({ url: server.url, schema, name: "bench" }),
   };
-  const told = {};
+  const found = {};
   for (const [kind, one] of Object.entries(open)) {
     const stores = [];
     for (let n = 0; n < count; n++) stores.push(await one());
-    told[kind] = await measure(stores, kind, schema);
+    found[kind] = await measure(stores, kind, schema);
     for (const store of stores) await store[Symbol.asyncDispose]();
   }
-  return told;
+  return found;
 }
 
 /** Spawn to exit of /bin/true, all supervisors at it at once. */
@@ -208,55 +208,88 @@ async function catchingUp() {
   }
   await end();
   await store[Symbol.asyncDispose]();
-  cost(`an event without a wake-up, looking every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
+  single(`an event without a wake-up, looking every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
 }
 
+/** Processor time does not depend on what else the machine does. */
 async function costs() {
   const schema = "bench_costs";
   const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
   await atOnce(LEASES, (n) => store.insertRun(runOf(`c${n}`, "owner"), 30_000));
   await store.renewLeases("owner", 30_000);
-  await behind.query("checkpoint");
-  const after = await written(() => store.renewLeases("owner", 30_000));
-  cost("log per renewed lease, first after a checkpoint", after / LEASES, "bytes");
   await behind.query(`vacuum ${schema}.runs`);
-  await store.renewLeases("owner", 30_000);
-  const rounds = 5;
-  const later = await written(async () => {
-    for (let n = 0; n < rounds; n++) await store.renewLeases("owner", 30_000);
+  await behind.query("checkpoint");
+  const renew = () => store.renewLeases("owner", 30_000);
+  await cost("a lease, renewed for the first time after a checkpoint", LEASES, renew);
+  await cost("a lease, renewed after that", 10 * LEASES, async () => {
+    for (let n = 0; n < 10; n++) {
+      await renew();
+      // As autovacuum does in the ten seconds between two.
+      await behind.query(`vacuum ${schema}.runs`);
+    }
   });
-  cost("log per renewed lease, later", later / LEASES / rounds, "bytes");
-  // The server keeps statistics when a connection has been idle for a moment, or has ended.
-  await store[Symbol.asyncDispose]();
-  const [hot] = await ask(
-    `select round(100.0 * n_tup_hot_upd / n_tup_upd, 1) as share from pg_stat_user_tables where schemaname = '${schema}' and relname = 'runs'`,
+  await cost("a note that a run writes output, with its event", STEALS, () =>
+    atOnce(STEALS, (n) =>
+      store.saveRun({ runId: `run_c${n}`, ownerInstanceId: "owner", epoch: 1 }, { to: "output", at: n }, [
+        eventOf(`run_c${n}`),
+      ]),
+    ),
   );
-  cost("renewals that touch no index", Number(hot?.share ?? Number.NaN), "%");
-  cost("an open run in the database, indexes included", (await sizeOf(`${schema}.runs`)) / LEASES, "bytes");
-  const again = await openPostgresStore({ url: server.url, schema, name: "bench" });
-  const events = 20_000;
-  const lines = await written(async () => {
-    for (let n = 0; n < events; n += 100)
-      await again.appendEvents(Array.from({ length: 100 }, () => eventOf(`run_c${n}`)));
+  await cost("a look for events that finds ten", STEALS, () =>
+    atOnce(STEALS, (n) => store.listEvents({ after: n % 100, limit: 10 })),
+  );
+  await cost(`a look for runs without an owner, beside ${LEASES} of another host`, 200, () =>
+    atOnce(200, () => store.listUnattended("somebody", { hostId: "elsewhere", bootId: "b" })),
+  );
+  await cost("a heartbeat without leases", STEALS, () =>
+    atOnce(STEALS, (n) => store.renewLeases(`none${n}`, 30_000)),
+  );
+  await store[Symbol.asyncDispose]();
+  process.env["HOLDFAST_DATABASE_URL"] = server.url;
+  const home = await mkdtemp(join(tmpdir(), "hf-"));
+  const supervisor = await openSupervisor({ home });
+  delete process.env["HOLDFAST_DATABASE_URL"];
+  const runs = 200;
+  await cost("a short run from its first record to its last", runs, async () => {
+    for (let n = 0; n < runs; n++) await (await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] })).wait();
   });
-  cost("log per event", lines / events, "bytes");
-  cost(
-    "an event in the database, indexes included",
-    (await sizeOf(`${schema}.run_events`)) / events,
+  await supervisor.close();
+  await rm(home, { recursive: true, force: true });
+  single(
+    "a run, indexes included",
+    (await sizeOf("holdfast.runs")) / (await countOf("holdfast.runs")),
     "bytes",
   );
-  await again[Symbol.asyncDispose]();
+  const events = await countOf(`${schema}.run_events`);
+  single("an event, indexes included", (await sizeOf(`${schema}.run_events`)) / events, "bytes");
 }
 
-function cost(measured, value, unit) {
-  rows.push({ measured, PostgreSQL: `${value.toFixed(value < 10 ? 1 : 0)} ${unit}` });
-}
-
-async function written(work) {
-  const place = async () => (await ask("select pg_current_wal_insert_lsn() - '0/0' as at"))[0].at;
-  const before = await place();
+/** Of one, by what all of them have cost the server. */
+async function cost(measured, count, work) {
+  const before = { cpu: server.cpuMs(), ...(await counters()) };
   await work();
-  return Number(await place()) - Number(before);
+  const after = { cpu: server.cpuMs(), ...(await counters()) };
+  const each = (name) => (after[name] - before[name]) / count;
+  rows.push({
+    measured,
+    "server CPU, µs": (each("cpu") * 1_000).toFixed(0),
+    "log, bytes": each("log").toFixed(0),
+    "write transactions": each("commits").toFixed(2),
+  });
+}
+
+async function counters() {
+  const [found] = await ask(`select pg_current_wal_insert_lsn() - '0/0' as log,
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint as commits`);
+  return { log: Number(found.log), commits: Number(found.commits) };
+}
+
+async function countOf(table) {
+  return Number((await ask(`select count(*) as rows from ${table}`))[0].rows);
+}
+
+function single(measured, value, unit) {
+  rows.push({ measured, PostgreSQL: `${value.toFixed(0)} ${unit}` });
 }
 
 async function sizeOf(table) {

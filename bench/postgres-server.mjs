@@ -1,6 +1,6 @@
 import { spawn, execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { chown, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,6 +30,7 @@ export async function startPostgres(settings = {}) {
     void ended.then(() => reject(new Error(log)));
   });
   return {
+    cpuMs: () => cpuMs(child.pid),
     url: `postgres://postgres@localhost/postgres?host=${directory}`,
     async stop() {
       child.kill("SIGINT");
@@ -41,4 +42,33 @@ export async function startPostgres(settings = {}) {
 
 function userId(flag) {
   return Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
+}
+
+/** What the server and all its processes have used, those that have ended included. */
+function cpuMs(pid) {
+  const stats = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((name) => {
+      try {
+        const text = readFileSync(`/proc/${name}/stat`, "latin1");
+        return [
+          [
+            Number(name),
+            text
+              .slice(text.lastIndexOf(")") + 2)
+              .split(" ")
+              .map(Number),
+          ],
+        ];
+      } catch {
+        return [];
+      }
+    });
+  const ticks = stats.reduce((sum, [at, fields]) => {
+    const [, parent] = fields;
+    const [user, system, childUser, childSystem] = fields.slice(11, 15);
+    if (at === pid) return sum + user + system + childUser + childSystem;
+    return parent === pid ? sum + user + system : sum;
+  }, 0);
+  return ticks * 10;
 }
