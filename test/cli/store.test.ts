@@ -2,7 +2,7 @@ import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
-import { Gate } from "./field.js";
+import { Field, Gate, whyNoTerminal } from "./field.js";
 import { Resident } from "./resident.js";
 import { Stage } from "./stage.js";
 
@@ -79,6 +79,16 @@ describe.skipIf(whyNoPostgres !== null)("store", () => {
     expect(again.stderr).toMatch(/^holdfast: nothing was copied: postgres database .* already has records/);
     const check = await stage.holdfast("store", "check", `url-file:${file}`, "--json");
     expect(JSON.parse(check.stdout)).toMatchObject({ exists: true, runs: { open: 0, ended: 1 } });
+  });
+
+  test.skipIf(whyNoTerminal !== null)("on a terminal it says how far it has come", async () => {
+    await using field = await Field.open();
+    await field.holdfast("run", "--", "true");
+    const to = join(field.home, "other.sqlite");
+    const { code, stdout } = await field.atTerminal(["store", "copy", "--from", field.store, "--to", to]);
+    expect(code).toBe(0);
+    expect(stdout).toContain("\u001b[Kruns: 1\u001b[Krun_events: ");
+    expect(stdout).toContain("every table has the same rows and checksum on both sides");
   });
 
   test("check says what is in the store in use, or that there is nothing", async () => {

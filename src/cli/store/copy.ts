@@ -3,6 +3,7 @@ import { copyStore } from "../../store/copy/copy.js";
 import { nameOf } from "../../store/place.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -15,6 +16,7 @@ export interface CopyFlags {
 }
 
 export async function copyRecords(flags: CopyFlags): Promise<number> {
+  mustBeOperator("copy a store");
   const [from, to] = await Promise.all([namedStore(flags.from), namedStore(flags.to)]);
   const progress = isatty(2) ? new Progress() : null;
   const tables = await copyStore({
