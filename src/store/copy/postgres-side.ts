@@ -5,6 +5,7 @@ import { openPool } from "../postgres/pool.js";
 import { storable } from "../postgres/postgres-engine.js";
 import { openForReading } from "../postgres/reading.js";
 import { parseTarget, type PostgresTarget } from "../postgres/target.js";
+import { SERVER_CLOCK } from "../postgres/words.js";
 import { tables } from "../sql/migrations.js";
 import { PORTION, type Reader, type Row, type Value, type Writer } from "./side.js";
 
@@ -117,7 +118,7 @@ function reader(target: PostgresTarget, ask: Ask): Omit<Reader, typeof Symbol.as
       return Number(found?.["highest"] ?? 0);
     },
     async now() {
-      const [row] = await ask("select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now");
+      const [row] = await ask(`select ${SERVER_CLOCK} as now`);
       return Number(row?.["now"]);
     },
     async connected() {

@@ -3,6 +3,7 @@ import { defaults } from "../../defaults.js";
 import { translatePostgresError } from "./errors.js";
 import { openPool } from "./pool.js";
 import { parseTarget } from "./target.js";
+import { SERVER_CLOCK } from "./words.js";
 
 /** What a server is like, as far as a store depends on it. */
 export interface ServerFacts {
@@ -67,9 +68,7 @@ async function clockOf(pool: Pool): Promise<Pick<ServerFacts, "latencyMs" | "clo
   let best = { latencyMs: Infinity, clockAheadMs: 0 };
   for (let asked = 0; asked < ASKED; asked += 1) {
     const began = performance.now();
-    const { rows } = await pool.query<{ now: number }>(
-      "select (extract(epoch from clock_timestamp()) * 1000)::float8 as now",
-    );
+    const { rows } = await pool.query<{ now: number }>(`select ${SERVER_CLOCK} as now`);
     const latencyMs = performance.now() - began;
     if (latencyMs < best.latencyMs)
       best = { latencyMs, clockAheadMs: (rows[0]?.now ?? Number.NaN) - (Date.now() - latencyMs / 2) };

@@ -78,7 +78,8 @@ export async function listUnattended(
   ownerInstanceId: string,
   { hostId, bootId, stateId }: Here,
 ): Promise<readonly RunRecord[]> {
-  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= ${words.now()} - ${forMs}`;
+  // Asked once, not for every open run of every host.
+  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= (select ${words.now()}) - ${forMs}`;
   const here =
     stateId === null ? sql<boolean>`true` : sql<boolean>`(state_id is null or state_id = ${stateId})`;
   const rows = await db
