@@ -27,7 +27,12 @@ import {
   type PostgresDatabase,
   type TestServer,
 } from "../store/postgres/server.js";
+import { Stage } from "../cli/stage.js";
+import { until } from "../io/until.js";
 import { exited, newRun } from "../store/samples.js";
+import { seriesOf } from "./series.js";
+
+const SPAWNED = "holdfast_run_spawn_total";
 
 interface House {
   readonly home: string;
@@ -85,6 +90,14 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     await two.gateway.supervisor.run(ended)?.wait();
     expect((await store.listRuns({})).map(({ stateId }) => stateId)).not.toContain(null);
     for (const { client } of [one, two]) expect((await client.status()).runs).toBe(1);
+    // The other's events come later than one's own: once they have been counted here, so have all.
+    await until("two starts are counted", async () => (await seriesOf(two)).get(SPAWNED) === 2);
+    await start(one, "sleep", "7003");
+    await until("the last start is counted", async () => (await seriesOf(one)).get(SPAWNED) === 2);
+    const series = await seriesOf(one);
+    expect(series.get('holdfast_runs{state="running"}')).toBe(2);
+    expect(series.get("holdfast_processes")).toBe(2);
+    expect([...series.keys()].filter((name) => name.startsWith("holdfast_run_exit_total"))).toEqual([]);
     // The one that would forget everything has nothing to forget.
     expect(await one.gateway.supervisor.retain({ endedKept: 0, endedKeptMs: 0 })).toEqual({
       records: 0,
@@ -92,6 +105,29 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     });
     expect(await two.gateway.supervisor.retain({ endedKept: 0 })).toMatchObject({ records: 1 });
     expect(await store.getRun(ended)).toBeNull();
+  });
+
+  test("neither takes up what a killed gateway of the other has left", { timeout: 60_000 }, async () => {
+    const house = await open(await newHome());
+    const stage = await Stage.open();
+    onTestFinished(() => stage[Symbol.asyncDispose]());
+    const env = { HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined };
+    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const { pid, instanceId } = JSON.parse((await holdfast("gateway", "start", "--json")).stdout) as {
+      pid: number;
+      instanceId: string;
+    };
+    onTestFinished(async () => void (await holdfast("gateway", "stop", "--runs", "terminate")));
+    const runId = (await holdfast("run", "-d", "--", "sleep", "7004")).stdout.trim();
+    process.kill(pid, "SIGKILL");
+    await database.query("update holdfast.runs set lease_expires_at = 0");
+    const before = await store.getRun(runId);
+    const { decisions } = await house.gateway.supervisor.reconcile();
+    // Expired for more than a day: it is looked at, and left.
+    expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
+    expect(await store.getRun(runId)).toEqual(before);
+    expect(await holdfast("gateway", "start")).toMatchObject({ code: 0 });
+    expect(await store.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: instanceId });
   });
 
   test("of runs that do not say whose they are, each forgets what its own instances started", async () => {
