@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import {
   afterAll,
   afterEach,
@@ -84,6 +85,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
 
   test("each counts, measures and forgets its own runs only", { timeout: 60_000 }, async () => {
     const [one, two] = await Promise.all([newHome().then(open), newHome().then(open)]);
+    await store.forgetGateway(one.gateway.instanceId);
     await start(one, "sleep", "7001");
     await start(two, "sleep", "7002");
     const ended = await start(two, "true");
@@ -105,6 +107,12 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     });
     expect(await two.gateway.supervisor.retain({ endedKept: 0 })).toMatchObject({ records: 1 });
     expect(await store.getRun(ended)).toBeNull();
+    // It says every ten seconds that it is there.
+    const isBack = async (): Promise<boolean> => {
+      await setTimeout(200);
+      return (await store.getGateway(one.gateway.instanceId)) !== null;
+    };
+    await until("it is known again", isBack, 30_000);
   });
 
   test("neither takes up what a killed gateway of the other has left", { timeout: 60_000 }, async () => {
