@@ -4,7 +4,7 @@ import { CopyRefused } from "../../errors.js";
 import { tables } from "../sql/migrations.js";
 import { neighboursIn, writersOf } from "./occupants.js";
 import { nameOf, type Place } from "../place.js";
-import type { Reader, Row, Writer } from "./side.js";
+import type { Reader, Row, Value, Writer } from "./side.js";
 import { TableSum } from "./table-sum.js";
 
 export interface CopiedTable {
@@ -78,9 +78,10 @@ function fit(target: Writer, row: Row): Row {
 }
 
 /** By table: what is measured on the store's clock, which is another one there. */
-const CLOCKED: Readonly<Record<string, string>> = {
-  runs: "lease_expires_at",
-  gateways: "heartbeat_at",
+const CLOCKED: Readonly<Record<string, readonly string[]>> = {
+  runs: ["lease_expires_at"],
+  gateways: ["heartbeat_at"],
+  commands: ["created_at", "accepted_at", "done_at"],
 };
 
 /**
@@ -88,8 +89,9 @@ const CLOCKED: Readonly<Record<string, string>> = {
  * Its owner may renew it, and nobody takes it for one that was abandoned long since.
  */
 function onClock(table: string, row: Row, since: number, now: number): Row {
-  const column = CLOCKED[table];
-  return column === undefined ? row : { ...row, [column]: Math.min(Number(row[column]) + since, now) };
+  const there = (at: Value): Value => (at === null ? null : Math.min(Number(at) + since, now));
+  const columns = CLOCKED[table] ?? [];
+  return { ...row, ...Object.fromEntries(columns.map((column) => [column, there(row[column] ?? null)])) };
 }
 
 async function requireEmpty(target: Writer, to: Place): Promise<void> {
