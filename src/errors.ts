@@ -82,13 +82,6 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
-/** The records of one store cannot be put into another now. Neither was changed. */
-export class CopyRefused extends HoldfastError {
-  constructor(why: string) {
-    super("COPY_REFUSED", `nothing was copied: ${why}`);
-  }
-}
-
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(
@@ -264,5 +257,12 @@ export class TooManyApprovals extends HoldfastError {
 export class ExecDenied extends HoldfastError {
   constructor(why: string) {
     super("EXEC_DENIED", `the command was not allowed: ${why}; nothing was started`);
+  }
+}
+
+/** The records of one store cannot be put into another now. Neither was changed. */
+export class CopyRefused extends HoldfastError {
+  constructor(why: string) {
+    super("COPY_REFUSED", `nothing was copied: ${why}`);
   }
 }

@@ -6,60 +6,55 @@ import { Field, Gate, whyNoTerminal } from "./field.js";
 import { Resident } from "./resident.js";
 import { Stage } from "./stage.js";
 
-describe.skipIf(whyNoPostgres !== null)("store", () => {
+describe.skipIf(whyNoPostgres !== null)("store", { timeout: 120_000 }, () => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
-  test(
-    "open runs live through a move to PostgreSQL and back, and end as they really do",
-    { timeout: 120_000 },
-    async () => {
-      await using resident = await Resident.open();
-      await using gate = await Gate.make();
-      const url = (await server.createDatabase()).url;
-      const env = { HOLDFAST_DATABASE_URL: url };
-      const copy = (...words: readonly string[]) =>
-        resident.startWith(env, "store", "copy", ...words).finished;
+  test("open runs live through a move to PostgreSQL and back, and end as they really do", async () => {
+    await using resident = await Resident.open();
+    await using gate = await Gate.make();
+    const url = (await server.createDatabase()).url;
+    const env = { HOLDFAST_DATABASE_URL: url };
+    const copy = (...words: readonly string[]) => resident.startWith(env, "store", "copy", ...words).finished;
 
-      const first = await resident.gateway();
-      const runId = await resident.script(gate.wait(3));
-      await resident.wrote(runId, "up");
-      const processes = await resident.membersOf(runId);
-      const refused = await copy("--from", resident.store, "--to", "env:HOLDFAST_DATABASE_URL");
-      expect(refused).toMatchObject({ code: 1, stdout: "" });
-      expect(refused.stderr).toMatch(/^holdfast: nothing was copied: supervisor in_\w+ is at work in /);
-      await first.kill("SIGTERM");
+    const first = await resident.gateway();
+    const runId = await resident.script(gate.wait(3));
+    await resident.wrote(runId, "up");
+    const processes = await resident.membersOf(runId);
+    const refused = await copy("--from", resident.store, "--to", "env:HOLDFAST_DATABASE_URL");
+    expect(refused).toMatchObject({ code: 1, stdout: "" });
+    expect(refused.stderr).toMatch(/^holdfast: nothing was copied: supervisor in_\w+ is at work in /);
+    await first.kill("SIGTERM");
 
-      const there = await copy("--from", resident.store, "--to", "env:HOLDFAST_DATABASE_URL");
-      expect(there).toMatchObject({ code: 0, stderr: "" });
-      expect(there.stdout).toMatch(/^runs +1 +[0-9a-f]{32}$/m);
-      const second = await resident.gateway(env);
-      const { getRun } = await resident.client();
-      expect(await getRun({ params: { runId } })).toMatchObject({ runId, state: "running" });
-      expect(await resident.membersOf(runId)).toEqual(processes);
-      await resident.wrote(runId, "up");
-      await second.kill("SIGTERM");
+    const there = await copy("--from", resident.store, "--to", "env:HOLDFAST_DATABASE_URL");
+    expect(there).toMatchObject({ code: 0, stderr: "" });
+    expect(there.stdout).toMatch(/^runs +1 +[0-9a-f]{32}$/m);
+    const second = await resident.gateway(env);
+    const { getRun } = await resident.client();
+    expect(await getRun({ params: { runId } })).toMatchObject({ runId, state: "running" });
+    expect(await resident.membersOf(runId)).toEqual(processes);
+    await resident.wrote(runId, "up");
+    await second.kill("SIGTERM");
 
-      for (const end of ["", "-wal", "-shm"])
-        await rename(`${resident.store}${end}`, `${resident.store}.old${end}`).catch(() => {});
-      const back = await copy("--from", "env:HOLDFAST_DATABASE_URL", "--to", resident.store, "--json");
-      expect(JSON.parse(back.stdout)).toMatchObject({ to: resident.store });
-      const third = await resident.gateway();
-      expect(await resident.membersOf(runId)).toEqual(processes);
-      await gate.open();
-      expect(await resident.ended(runId)).toMatchObject({
-        exit: { reason: "exit", code: 3 },
-        emptiness: "proven",
-      });
-      const types = (await resident.events(runId)).map(({ type }) => type);
-      expect(types).toContain("spawn");
-      expect(types.filter((type) => type === "exit")).toHaveLength(1);
-      await third.kill("SIGTERM");
-    },
-  );
+    for (const end of ["", "-wal", "-shm"])
+      await rename(`${resident.store}${end}`, `${resident.store}.old${end}`).catch(() => {});
+    const back = await copy("--from", "env:HOLDFAST_DATABASE_URL", "--to", resident.store, "--json");
+    expect(JSON.parse(back.stdout)).toMatchObject({ to: resident.store });
+    const third = await resident.gateway();
+    expect(await resident.membersOf(runId)).toEqual(processes);
+    await gate.open();
+    expect(await resident.ended(runId)).toMatchObject({
+      exit: { reason: "exit", code: 3 },
+      emptiness: "proven",
+    });
+    const types = (await resident.events(runId)).map(({ type }) => type);
+    expect(types).toContain("spawn");
+    expect(types.filter((type) => type === "exit")).toHaveLength(1);
+    await third.kill("SIGTERM");
+  });
 
   test("a password on the command line works, is warned of, and shown nowhere", async () => {
     await using stage = await Stage.open();

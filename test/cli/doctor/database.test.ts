@@ -45,7 +45,7 @@ test.each([
   ]);
 });
 
-describe.skipIf(whyNoPostgres !== null)("on a real server", () => {
+describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }, () => {
   let running: TestServer;
   beforeAll(async () => {
     running = await startServer();

@@ -39,7 +39,7 @@ async function bytesOf(path: string): Promise<string> {
   return createHash("sha256").update(bytes).digest("hex");
 }
 
-describe("SQLite to SQLite", () => {
+describe("SQLite to SQLite", { timeout: 120_000 }, () => {
   test("all records arrive, numbers go on, and the source is as it was to the byte", async () => {
     const { home, path } = await house();
     await using _ = home;
@@ -177,7 +177,7 @@ describe("SQLite to SQLite", () => {
   });
 });
 
-describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", () => {
+describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_000 }, () => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startServer();
