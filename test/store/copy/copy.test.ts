@@ -257,7 +257,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     await using proxy = await startProxy(server.directory);
     const through = database.url.replace(server.directory, proxy.directory);
     let done = false;
-    for (let passing = 1; !done; passing += 9) {
+    for (let passing = 1; !done; passing += 17) {
       proxy.cut("answer", passing);
       const outcome = await copy(path, through).then(
         () => null,
