@@ -259,3 +259,10 @@ export class ExecDenied extends HoldfastError {
     super("EXEC_DENIED", `the command was not allowed: ${why}; nothing was started`);
   }
 }
+
+/** The records of one store cannot be put into another now. Neither was changed. */
+export class CopyRefused extends HoldfastError {
+  constructor(why: string) {
+    super("COPY_REFUSED", `nothing was copied: ${why}`);
+  }
+}

@@ -55,6 +55,7 @@ test("the library exports what it promises, and nothing by accident", () => {
     [
       "AnchorUnusable",
       "BadInput",
+      "CopyRefused",
       "END_REASONS",
       "ExecDenied",
       "ForeignOrigin",

@@ -15,6 +15,7 @@ const BY_CODE: Readonly<Record<string, number>> = {
   OPERATOR_ONLY: exitCodes.refused,
   SESSION_TAKEN: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
+  COPY_REFUSED: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
 };
 

@@ -2,6 +2,7 @@ import { Command, CommanderError } from "commander";
 import { packageVersion } from "../anchor/package-version.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
+import { addGatewaysCommand } from "./commands/gateways.js";
 import { addHelpCommand } from "./commands/help.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import {
@@ -15,6 +16,7 @@ import {
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addStoreCommand } from "./commands/store.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -72,8 +74,10 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
   [
     "Gateway and setup:",
     addGatewayCommand,
+    addGatewaysCommand,
     addServiceCommand,
     addConfigCommand,
+    addStoreCommand,
     addDoctorCommand,
     addCompletionCommand,
   ],

@@ -1,16 +1,20 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
+import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
+import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
+import { stateIdOf } from "../store/state-id.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
+import { capabilitiesHere } from "./capabilities.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
@@ -19,6 +23,7 @@ import { SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
+import { Presence } from "./presence.js";
 import { listenLocally } from "./server/listen.js";
 import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
@@ -44,6 +49,8 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
+  /** Say that it is still there. */
+  beat(): Promise<void>;
   /** Forget sessions that were closed, and questions that were answered, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
 }
@@ -51,6 +58,19 @@ export interface Office extends AsyncDisposable {
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem } = parts;
   const store = await openStore(storePath, supervisor.instanceId);
+  const machine = await observeMachineIdentity(home);
+  const presence = new Presence(store, {
+    ...machine,
+    instanceId: supervisor.instanceId,
+    hostName: hostname(),
+    stateId: await stateIdOf(home),
+    version: packageVersion(),
+    capabilities: await capabilitiesHere(),
+    address: null,
+    peerKey: null,
+    startedAt,
+  });
+  await presence.announce();
   const approvals = await openApprovals({
     store,
     gatewayInstanceId: supervisor.instanceId,
@@ -88,10 +108,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ states: OPEN_STATES })).length,
+      runs: (await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES })).length,
       tier: null,
       listen: tcp?.address ?? null,
     }),
+    gateways: () => presentGateways(store, machine.bootId, Date.now()),
     stop: async (policy) => {
       const done = await settling.settle(policy);
       // After the answer is on its way.
@@ -101,7 +122,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const events = new EventTail(supervisor);
   const watch = await watchEvents(supervisor.instanceId, () => events.wake());
-  const observer = observeNatively(home, await observeMachineIdentity(home), findAnchor());
+  const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, events, observer);
   await metrics.start();
   const operator = await operatorToken(home);
@@ -137,6 +158,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   return {
     asked: asked.promise,
     settling,
+    beat: () => presence.beat(),
     retain: async () => ({
       approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
       sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
@@ -152,6 +174,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await screens[Symbol.asyncDispose]();
       await tcp?.[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
+      await presence[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },
   };

@@ -11,6 +11,8 @@ export interface Schema {
   readonly sessions: SessionTable;
   readonly session_tokens: SessionTokenTable;
   readonly approvals: ApprovalTable;
+  readonly hosts: HostTable;
+  readonly gateways: GatewayTable;
 }
 
 export interface RunRow {
@@ -30,6 +32,8 @@ export interface RunRow {
   host_id: string;
   boot_id: string;
   pid_namespace: string;
+  /** Null: from before there were several. */
+  state_id: string | null;
   anchor_path: string;
   anchor_pid: number | null;
   anchor_start_time: number | null;
@@ -128,4 +132,30 @@ export interface ApprovalTable {
   verdict: Verdict | null;
   actor: string | null;
   decided_at: number | null;
+}
+
+export interface HostTable {
+  host_id: string;
+  name: string;
+  platform: string;
+  first_seen_at: number;
+  last_seen_at: number;
+}
+
+export interface GatewayTable {
+  instance_id: string;
+  host_id: string;
+  host_name: string;
+  boot_id: string;
+  pid_namespace: string;
+  state_id: string;
+  version: string;
+  /** JSON */
+  capabilities: string;
+  /** JSON */
+  address: string | null;
+  peer_key: string | null;
+  started_at: number;
+  heartbeat_at: number;
+  stopped_at: number | null;
 }

@@ -1,4 +1,5 @@
 import type { MachineIdentity } from "../anchor/host.js";
+import type { GatewayStore } from "./gateway-store.js";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
 import type {
   Emptiness,
@@ -102,7 +103,8 @@ export interface RunFilter {
   readonly agentId?: string;
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
-  readonly hostId?: string;
+  readonly hostIds?: readonly string[];
+  readonly ofState?: StateScope;
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -110,16 +112,24 @@ export interface RunFilter {
   readonly limit?: number;
 }
 
+/** The runs of one state directory: those that say so, and of those that do not say, what these instances started. */
+export interface StateScope {
+  readonly stateId: string | null;
+  readonly instanceIds: readonly string[];
+}
+
 export interface EventFilter {
   readonly after?: number;
   readonly runId?: string;
+  /** Of runs of these hosts. */
+  readonly hostIds?: readonly string[];
   readonly limit?: number;
   /** Instead of oldest first. */
   readonly newestFirst?: boolean;
 }
 
-/** A boot of a host. */
-export type Boot = Pick<MachineIdentity, "hostId" | "bootId">;
+/** A boot of a host, and a state directory there; null: any. */
+export type Here = Pick<MachineIdentity, "hostId" | "bootId"> & { readonly stateId: string | null };
 
 /** Runs and their events. */
 export interface RunStore extends AsyncDisposable {
@@ -142,9 +152,9 @@ export interface RunStore extends AsyncDisposable {
   /**
    * Open runs that somebody may have to see to: this owner's own, and others' whose lease has expired or was measured
    * in another boot. Healthy leases of others are left out; where the store is shared, also expired ones of other
-   * hosts, until they have been for `hostLostMs`: before that, only their own hosts can do anything about them.
+   * hosts and state directories, until they have been for `hostLostMs`: before that, only there can anything be done.
    */
-  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]>;
+  listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */
   heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;
@@ -161,13 +171,13 @@ export interface RunStore extends AsyncDisposable {
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
   /** How many of these runs have exited. */
-  countEnded(filter?: Pick<RunFilter, "hostId" | "notFrom">): Promise<number>;
+  countEnded(filter?: Pick<RunFilter, "ofState" | "notFrom">): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore;
+export type Store = RunStore & SessionStore & GatewayStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<
@@ -181,6 +191,10 @@ export type ReadStore = Pick<
   | "listSessions"
   | "getApproval"
   | "listApprovals"
+  | "listGateways"
+  | "listHosts"
+  | "countHeld"
+  | "shared"
   | "now"
   | typeof Symbol.asyncDispose
 >;

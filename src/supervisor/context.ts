@@ -18,6 +18,8 @@ export interface Context {
   readonly store: RunStore;
   readonly host: AnchorHost;
   readonly instanceId: string;
+  /** Of the state directory. Null: nobody said, and it is the only one. */
+  readonly stateId: string | null;
   /** Named when nobody else is. */
   readonly actor: string;
   readonly discardOutput: boolean;

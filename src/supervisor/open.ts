@@ -1,10 +1,13 @@
 import { mkdir, rm, stat } from "node:fs/promises";
+import { hostname } from "node:os";
 import { join } from "node:path";
+import { platform } from "node:process";
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { acquireInstanceLock } from "../store/instance-lock.js";
 import { readMachineIdentity } from "../store/machine.js";
 import { openStore } from "../store/open.js";
+import { stateIdOf } from "../store/state-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
 import { isInstanceId, newIncarnation, newInstanceId } from "./ids.js";
@@ -27,8 +30,11 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
     const lock = await makeAndLock(instanceDir);
     opened.push(lock);
     const machine = await readMachineIdentity(home);
+    const stateId = await stateIdOf(home);
     const store = await openStore(storePath, instanceId);
     opened.push(store);
+    // A name is for people: without it the host goes by its id.
+    await store.introduceHost({ hostId: machine.hostId, name: hostname(), platform }).catch(() => undefined);
     const host = await openNativeHost({
       home,
       instanceId,
@@ -41,6 +47,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
       ...options,
       home,
       instanceId,
+      stateId,
       store,
       host,
       onClosed: async (left) => {

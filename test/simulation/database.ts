@@ -138,7 +138,6 @@ export class Database {
     const {
       states,
       ownerInstanceId,
-      hostId,
       notFrom = [],
       sessionKey,
       sessionId,
@@ -155,7 +154,6 @@ export class Database {
         (each) =>
           states?.includes(each.state) !== false &&
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
-          (hostId === undefined || each.hostId === hostId) &&
           !notFrom.includes(each.originInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
           (sessionId === undefined || each.sessionId === sessionId) &&

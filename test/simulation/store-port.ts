@@ -1,7 +1,7 @@
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
-  Boot,
+  Here,
   EventFilter,
   Lease,
   LeaseClaim,
@@ -50,7 +50,7 @@ export class StorePort implements RunStore {
     return this.#write("concludeRun", () => this.#database.concludeRun(claim, end, events, this.#eventsKept));
   }
 
-  listUnattended(ownerInstanceId: string, { bootId }: Boot): Promise<readonly RunRecord[]> {
+  listUnattended(ownerInstanceId: string, { bootId }: Here): Promise<readonly RunRecord[]> {
     return this.#read("listUnattended", () => this.#database.listUnattended(ownerInstanceId, bootId));
   }
 

@@ -2,7 +2,7 @@ import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
-  Boot,
+  Here,
   EventFilter,
   Lease,
   LeaseClaim,
@@ -89,7 +89,7 @@ export class FakeStore implements RunStore {
     return lease !== null && this.saveRun(lease, end, events);
   }
 
-  async listUnattended(ownerInstanceId: string, { bootId }: Boot): Promise<readonly RunRecord[]> {
+  async listUnattended(ownerInstanceId: string, { bootId }: Here): Promise<readonly RunRecord[]> {
     return [...this.runs.values()].filter(
       (run) =>
         run.state !== "exited" &&

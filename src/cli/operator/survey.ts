@@ -1,4 +1,5 @@
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { observeStateId } from "../../store/state-id.js";
 import type { ReadStore } from "../../store/store.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
@@ -27,7 +28,8 @@ export async function survey(
   const { host } = observatory;
   const records = await store.listRuns({ ...filter, states: OPEN_STATES });
   const wanted = runId === null ? records : records.filter((record) => record.runId === runId);
-  const around = await surroundings(host, "", await store.now());
+  const stateId = await observeStateId(observatory.directory.home);
+  const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
   const examined = await examine(host, systemClock, around, wanted);
   return Promise.all(
     examined.map(async (each) => {

@@ -128,6 +128,6 @@ async function drive<Result>(steps: Steps<Result>, ask: Ask): Promise<Result> {
 }
 
 /** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
-function storable(value: unknown): unknown {
+export function storable(value: unknown): unknown {
   return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
 }

@@ -10,7 +10,7 @@ import type {
   Lease,
   LeaseClaim,
   NewRun,
-  Boot,
+  Here,
   RunChange,
   RunEnd,
   RunFilter,
@@ -19,7 +19,7 @@ import type {
 import { appendEvents } from "./append-events.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read.js";
-import { SqlSessionStore } from "./sql-session-store.js";
+import { SqlGatewayStore } from "./sql-gateway-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
@@ -29,7 +29,7 @@ const notExited = sql<boolean>`state <> 'exited'`;
 const NAMED_AT_ONCE = 100;
 
 /** The store on any database that an engine drives. */
-export class SqlStore extends SqlSessionStore implements Store {
+export class SqlStore extends SqlGatewayStore implements Store {
   readonly shared: boolean;
   readonly #engine: Engine;
   readonly #eventsKept: number;
@@ -83,7 +83,7 @@ export class SqlStore extends SqlSessionStore implements Store {
     return this.#engine.perform(() => countOf(renew));
   }
 
-  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]> {
+  listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]> {
     return read.listUnattended(this.#engine.db, this.#engine.words, ownerInstanceId, here);
   }
 
@@ -119,7 +119,7 @@ export class SqlStore extends SqlSessionStore implements Store {
     return this.#engine.transact(() => this.#delete(runIds));
   }
 
-  countEnded(filter: Pick<RunFilter, "hostId" | "notFrom"> = {}): Promise<number> {
+  countEnded(filter: Pick<RunFilter, "ofState" | "notFrom"> = {}): Promise<number> {
     return read.countEnded(this.#engine.db, filter);
   }
 

@@ -1,6 +1,7 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
 import type { Approval } from "../approval-record.js";
+import type { GatewayFacts, HostRecord } from "../gateway-record.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import type { Schema } from "../schema.js";
@@ -8,6 +9,7 @@ import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as read from "../sql/read.js";
+import * as readGateways from "../sql/read-gateways.js";
 import * as readSessions from "../sql/read-sessions.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
@@ -30,6 +32,7 @@ export async function openSqliteStoreForReading(path: string): Promise<ReadStore
 }
 
 class SqliteReader implements ReadStore {
+  readonly shared = false;
   readonly #path: string;
   #view: ReadOnlyView | null = null;
 
@@ -75,6 +78,18 @@ class SqliteReader implements ReadStore {
 
   listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
     return this.#read((db) => readSessions.listApprovals(db, filter), []);
+  }
+
+  listGateways(): Promise<readonly GatewayFacts[]> {
+    return this.#read(readGateways.listGateways, []);
+  }
+
+  listHosts(): Promise<readonly HostRecord[]> {
+    return this.#read(readGateways.listHosts, []);
+  }
+
+  countHeld(): Promise<ReadonlyMap<string, number>> {
+    return this.#read(readGateways.countHeld, new Map<string, number>());
   }
 
   async now(): Promise<number> {
