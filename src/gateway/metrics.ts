@@ -119,6 +119,7 @@ export class Metrics implements AsyncDisposable {
       case "ready":
       case "adopt":
       case "attach":
+      case "command":
         return;
     }
   }

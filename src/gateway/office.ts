@@ -8,18 +8,27 @@ import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
+import type { PeerAddress } from "../store/gateway-record.js";
+import { stateIdOf } from "../store/state-id.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
-import type { Sees } from "./handlers/visible.js";
+import { Errands } from "./commands/carry-out.js";
+import { Stops } from "./commands/hand-over.js";
+import { visibleRun, type Sees } from "./handlers/visible.js";
+import { advertised, parsePeerAddress } from "./peers/address.js";
+import { listenForPeers } from "./peers/listen.js";
+import { statedRequester } from "./peers/stated.js";
+import { Whereabouts } from "./peers/whereabouts.js";
 import { SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
-import { listenLocally } from "./server/listen.js";
+import type { Entrance } from "./server/entrance.js";
+import { listenLocally, type Listening } from "./server/listen.js";
 import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
@@ -44,8 +53,17 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
-  /** Forget sessions that were closed, and questions that were answered, long ago. */
+  /** Where other gateways reach this one, and by which key; null: they do not. */
+  readonly peering: Peering | null;
+  /** Take up what other gateways have handed over. */
+  takeUp(): Promise<void>;
+  /** Forget sessions that were closed, questions that were answered, and what was handed over, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
+}
+
+export interface Peering {
+  readonly address: PeerAddress;
+  readonly key: string;
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
@@ -68,6 +86,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   let stopping = false;
   let tcp: LoopbackListening | null = null;
   const settling = new Settling(supervisor, callers);
+  const machine = await observeMachineIdentity(home);
+  const { instanceId } = supervisor;
+  const stateId = await stateIdOf(home);
+  const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
   };
@@ -75,6 +97,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const screens = new Screens(supervisor);
   const handlers = createHandlers({
     supervisor,
+    stops: new Stops({ supervisor, store, whereabouts }),
     callers,
     screens,
     sees,
@@ -100,47 +123,83 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   });
   const events = new EventTail(supervisor);
-  const watch = await watchEvents(supervisor.instanceId, () => events.wake());
-  const observer = observeNatively(home, await observeMachineIdentity(home), findAnchor());
+  const targets = [stateId, instanceId];
+  const failing = (runId: string, cause: unknown): void =>
+    problem({ runId, message: `run ${runId}: what was handed over was not carried out; trying again`, cause });
+  const errands = new Errands({ supervisor, store, whereabouts, targets, failing });
+  const watch = await watchEvents(
+    instanceId,
+    () => events.wake(),
+    (target) => {
+      // Lost or failed, it is found at the next round.
+      if (ready() && (target === null || targets.includes(target))) void errands.look().catch(() => undefined);
+    },
+  );
+  const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, events, observer);
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const app = (served: Served | null): RequestListener =>
+  const special = serveSpecial(supervisor, events, sees, metrics, approvals);
+  const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,
-      special: serveSpecial(supervisor, events, sees, metrics, approvals),
-      authenticate,
-      served,
+      special,
+      entrance,
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     });
-  const listening = await listenLocally(home, requestMs, app(null));
-  const attachments = new Attachments({
-    supervisor,
-    callers,
-    sees,
-    mustBeOpen,
+  const attachments = new Attachments({ supervisor, callers, sees, mustBeOpen });
+  const found = (requester: Requester, runId: string) => visibleRun(supervisor, sees, requester, runId);
+  const byToken = (served: Served | null): Entrance => ({
+    served,
     requesterOf: (request) => requesterOf(authenticate, request),
+    forPeers: false,
+    whoHas: async (requester, runId) => whereabouts.peerFor(await found(requester, runId)),
   });
-  listening.server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head));
+  const open = ({ server }: Listening, entrance: Entrance): void => {
+    server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head, entrance));
+  };
+  const listening = await listenLocally(home, requestMs, app(byToken(null)));
+  open(listening, byToken(null));
   const wanted = parseLoopback(config.gateway.listen ?? "");
   if (wanted !== null)
     // Its runs matter more than its port: it says so, and goes on with its socket.
-    tcp = await listenOnLoopback(wanted, requestMs, app).catch((cause: unknown) => {
-      problem({ runId: null, message: "the gateway answers on its socket only", cause });
-      return null;
-    });
-  tcp?.server.on("upgrade", (request, socket, head) =>
-    attachments.upgrade(request, socket, head, tcp?.served),
-  );
+    tcp = await listenOnLoopback(wanted, requestMs, (served) => app(byToken(served))).catch(
+      (cause: unknown) => {
+        problem({ runId: null, message: "the gateway answers on its socket only", cause });
+        return null;
+      },
+    );
+  if (tcp !== null) open(tcp, byToken(tcp.served));
+  const forPeers: Entrance = {
+    served: null,
+    requesterOf: (request) => statedRequester(store, sessions, request),
+    forPeers: true,
+    whoHas: async (requester, runId) => whereabouts.mustBeHere(await found(requester, runId)),
+  };
+  const address = parsePeerAddress(config.peers.listen ?? "");
+  const peers =
+    address === null || !store.shared
+      ? null
+      : await listenForPeers(instanceId, address, requestMs, app(forPeers)).catch((cause: unknown) => {
+          problem({ runId: null, message: "the gateway is not reached by others", cause });
+          return null;
+        });
+  if (peers !== null) open(peers, forPeers);
+  const advertise = parsePeerAddress(config.peers.advertise ?? "");
   return {
     asked: asked.promise,
     settling,
-    retain: async () => ({
-      approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
-      sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
-    }),
+    peering: peers === null ? null : { address: advertised(peers.bound, advertise), key: peers.key },
+    takeUp: () => errands.look(),
+    retain: async () => {
+      await store.forgetCommands(defaults.commandsKeptMs);
+      return {
+        approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
+        sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
+      };
+    },
     async [Symbol.asyncDispose]() {
       stopping = true;
       callers[Symbol.dispose]();
@@ -151,6 +210,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await listening[Symbol.asyncDispose]();
       await screens[Symbol.asyncDispose]();
       await tcp?.[Symbol.asyncDispose]();
+      await peers?.[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },
