@@ -2,6 +2,7 @@ import { Command, CommanderError } from "commander";
 import { packageVersion } from "../anchor/package-version.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
+import { addGatewaysCommand } from "./commands/gateways.js";
 import { addHelpCommand } from "./commands/help.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import {
@@ -72,6 +73,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
   [
     "Gateway and setup:",
     addGatewayCommand,
+    addGatewaysCommand,
     addServiceCommand,
     addConfigCommand,
     addDoctorCommand,

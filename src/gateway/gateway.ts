@@ -96,6 +96,9 @@ export async function openGateway({
     config,
     requestMs,
     problem,
+  }).catch(async (error: unknown) => {
+    await supervisor.close({ leaveRuns: true });
+    throw error;
   });
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
@@ -117,6 +120,7 @@ export async function openGateway({
     return (await supervisor.listRuns(open).catch(() => [])).length;
   };
   let stopped = false;
+  void rounds.begin("saying that this gateway is there", defaults.renewMs, () => office.beat());
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
     .then(() => {
@@ -149,7 +153,7 @@ export async function openGateway({
 
 /** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
 async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
-  const open = await supervisor.listRuns({ states: OPEN_STATES });
+  const open = await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES });
   for (const { runId, hiddenAt } of open) {
     if (hiddenAt === null || beingStopped.has(runId)) continue;
     beingStopped.add(runId);

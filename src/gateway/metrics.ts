@@ -4,6 +4,7 @@ import type { NativeObserver } from "../anchor/native-host.js";
 import type { RunEvent } from "../store/run-event.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
+import { isInScope } from "../supervisor/state-scope.js";
 import type { EventTail } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
@@ -15,6 +16,8 @@ export class Metrics implements AsyncDisposable {
   readonly #events: EventTail;
   readonly #ended = new AbortController();
   readonly #stops = new Map<string, number>();
+  /** Of open runs: whether they are of this state directory. */
+  readonly #ours = new Map<string, boolean>();
   #counting: Promise<void> = Promise.resolve();
 
   readonly #spawned = this.#counter("spawn_total", "commands executed");
@@ -32,7 +35,8 @@ export class Metrics implements AsyncDisposable {
     this.#events = events;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
-    const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN_STATES] });
+    const open = async (): Promise<readonly RunRecord[]> =>
+      supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES });
     const live = new Gauge({
       name: "holdfast_runs",
       help: "open runs, by state",
@@ -76,12 +80,25 @@ export class Metrics implements AsyncDisposable {
       try {
         for await (const event of this.#events.follow(last, undefined, this.#ended.signal)) {
           last = event.seq;
-          await this.#note(event);
+          if (await this.#isOurs(event)) await this.#note(event);
         }
       } catch {
         await new Promise((resolve) => setTimeout(resolve, 1_000).unref());
       }
     }
+  }
+
+  /** Looked up once for each run, where others keep theirs in the same store. */
+  async #isOurs({ runId, type }: RunEvent): Promise<boolean> {
+    const known = this.#ours.get(runId);
+    if (type === "exit") this.#ours.delete(runId);
+    if (known !== undefined) return known;
+    const scope = await this.#supervisor.scope();
+    if (scope.ofState === undefined) return true;
+    const record = await this.#supervisor.getRun(runId);
+    const ours = record !== null && isInScope(record, scope);
+    if (type !== "exit") this.#ours.set(runId, ours);
+    return ours;
   }
 
   async #note(event: RunEvent): Promise<void> {

@@ -1,35 +1,36 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
+import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
+import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
-import type { PeerAddress } from "../store/gateway-record.js";
 import { stateIdOf } from "../store/state-id.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
+import { capabilitiesHere } from "./capabilities.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
 import { visibleRun, type Sees } from "./handlers/visible.js";
-import { advertised, parsePeerAddress } from "./peers/address.js";
-import { listenForPeers } from "./peers/listen.js";
 import { statedRequester } from "./peers/stated.js";
 import { Whereabouts } from "./peers/whereabouts.js";
 import { SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
+import { Presence } from "./presence.js";
+import { openDoors, type Doors } from "./server/doors.js";
 import type { Entrance } from "./server/entrance.js";
-import { listenLocally, type Listening } from "./server/listen.js";
-import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } from "./server/loopback.js";
+import type { Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
 import { Screens } from "./screens.js";
@@ -53,45 +54,52 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
-  /** Where other gateways reach this one, and by which key; null: they do not. */
-  readonly peering: Peering | null;
+  /** Say that it is still there. */
+  beat(): Promise<void>;
   /** Take up what other gateways have handed over. */
   takeUp(): Promise<void>;
   /** Forget sessions that were closed, questions that were answered, and what was handed over, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
 }
 
-export interface Peering {
-  readonly address: PeerAddress;
-  readonly key: string;
-}
-
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem } = parts;
-  const store = await openStore(storePath, supervisor.instanceId);
+  const { instanceId } = supervisor;
+  const store = await openStore(storePath, instanceId);
+  const machine = await observeMachineIdentity(home);
+  const stateId = await stateIdOf(home);
+  const presence = new Presence(store, {
+    ...machine,
+    instanceId,
+    hostName: hostname(),
+    stateId,
+    version: packageVersion(),
+    capabilities: await capabilitiesHere(),
+    address: null,
+    peerKey: null,
+    startedAt,
+  });
+  await presence.announce();
   const approvals = await openApprovals({
     store,
-    gatewayInstanceId: supervisor.instanceId,
+    gatewayInstanceId: instanceId,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
   });
   const sessions = new Sessions({
     store,
     approvals,
-    gatewayInstanceId: supervisor.instanceId,
+    gatewayInstanceId: instanceId,
     a2aPolicy: config.a2a,
     visibility: config.visibility.default,
     execRules: config.exec,
   });
   const asked = deferred<void>();
   let stopping = false;
-  let tcp: LoopbackListening | null = null;
+  let doors: Doors | null = null;
   const settling = new Settling(supervisor, callers);
-  const machine = await observeMachineIdentity(home);
-  const { instanceId } = supervisor;
-  const stateId = await stateIdOf(home);
   const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
   const mustBeOpen = (): void => {
-    if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
+    if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
   };
   const sees = seesRuns(sessions);
   const screens = new Screens(supervisor);
@@ -105,16 +113,17 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
-      instanceId: supervisor.instanceId,
+      instanceId: instanceId,
       version: packageVersion(),
       pid: process.pid,
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ states: OPEN_STATES })).length,
+      runs: (await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES })).length,
       tier: null,
-      listen: tcp?.address ?? null,
+      listen: doors?.listen ?? null,
     }),
+    gateways: () => presentGateways(store, machine.bootId, Date.now()),
     stop: async (policy) => {
       const done = await settling.settle(policy);
       // After the answer is on its way.
@@ -125,14 +134,19 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const events = new EventTail(supervisor);
   const targets = [stateId, instanceId];
   const failing = (runId: string, cause: unknown): void =>
-    problem({ runId, message: `run ${runId}: what was handed over was not carried out; trying again`, cause });
+    problem({
+      runId,
+      message: `run ${runId}: what was handed over was not carried out; trying again`,
+      cause,
+    });
   const errands = new Errands({ supervisor, store, whereabouts, targets, failing });
   const watch = await watchEvents(
     instanceId,
     () => events.wake(),
     (target) => {
       // Lost or failed, it is found at the next round.
-      if (ready() && (target === null || targets.includes(target))) void errands.look().catch(() => undefined);
+      if (ready() && (target === null || targets.includes(target)))
+        void errands.look().catch(() => undefined);
     },
   );
   const observer = observeNatively(home, machine, findAnchor());
@@ -157,41 +171,22 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     forPeers: false,
     whoHas: async (requester, runId) => whereabouts.peerFor(await found(requester, runId)),
   });
-  const open = ({ server }: Listening, entrance: Entrance): void => {
-    server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head, entrance));
-  };
-  const listening = await listenLocally(home, requestMs, app(byToken(null)));
-  open(listening, byToken(null));
-  const wanted = parseLoopback(config.gateway.listen ?? "");
-  if (wanted !== null)
-    // Its runs matter more than its port: it says so, and goes on with its socket.
-    tcp = await listenOnLoopback(wanted, requestMs, (served) => app(byToken(served))).catch(
-      (cause: unknown) => {
-        problem({ runId: null, message: "the gateway answers on its socket only", cause });
-        return null;
-      },
-    );
-  if (tcp !== null) open(tcp, byToken(tcp.served));
   const forPeers: Entrance = {
     served: null,
     requesterOf: (request) => statedRequester(store, sessions, request),
     forPeers: true,
     whoHas: async (requester, runId) => whereabouts.mustBeHere(await found(requester, runId)),
   };
-  const address = parsePeerAddress(config.peers.listen ?? "");
-  const peers =
-    address === null || !store.shared
-      ? null
-      : await listenForPeers(instanceId, address, requestMs, app(forPeers)).catch((cause: unknown) => {
-          problem({ runId: null, message: "the gateway is not reached by others", cause });
-          return null;
-        });
-  if (peers !== null) open(peers, forPeers);
-  const advertise = parsePeerAddress(config.peers.advertise ?? "");
+  doors = await openDoors({
+    ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },
+    shared: store.shared,
+    problem: (message, cause) => problem({ runId: null, message, cause }),
+  });
+  if (doors.peering !== null) await presence.reachableAt(doors.peering);
   return {
     asked: asked.promise,
     settling,
-    peering: peers === null ? null : { address: advertised(peers.bound, advertise), key: peers.key },
+    beat: () => presence.beat(),
     takeUp: () => errands.look(),
     retain: async () => {
       await store.forgetCommands(defaults.commandsKeptMs);
@@ -207,11 +202,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
-      await listening[Symbol.asyncDispose]();
+      await doors?.[Symbol.asyncDispose]();
       await screens[Symbol.asyncDispose]();
-      await tcp?.[Symbol.asyncDispose]();
-      await peers?.[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
+      await presence[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },
   };

@@ -240,6 +240,8 @@ export interface Supervisor extends AsyncDisposable {
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
+  /** A filter for runs of this state directory alone, where others keep theirs in the same store. */
+  scope(): Promise<Pick<RunFilter, "ofState">>;
   /** Cancel everything (`shutdown`) and wait, or with `leaveRuns` just let go. */
   close(options?: { readonly leaveRuns?: boolean; readonly actor?: string }): Promise<void>;
 }

@@ -40,6 +40,7 @@ import { retain } from "./retain.js";
 import { runOf } from "./run.js";
 import { StoreGate } from "./store-gate.js";
 import { spawn } from "./spawn.js";
+import { stateScope } from "./state-scope.js";
 import { stop } from "./stop.js";
 
 export interface SupervisorParts {
@@ -206,6 +207,11 @@ class ComposedSupervisor implements Supervisor {
 
   async listEvents(filter: EventFilter = {}): Promise<readonly RunEvent[]> {
     return this.#context.store.listEvents(filter);
+  }
+
+  async scope(): Promise<Pick<RunFilter, "ofState">> {
+    const { store, host, stateId } = this.#context;
+    return stateScope(store, host, stateId);
   }
 
   close(options: { readonly leaveRuns?: boolean; readonly actor?: string } = {}): Promise<void> {

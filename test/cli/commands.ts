@@ -70,6 +70,7 @@ export const conduct: Readonly<
   "gateway stop": "acts",
   "gateway restart": "acts",
   "gateway status": () => [[]],
+  "gateways list": () => [[]],
   "service install": () => [["--print"]],
   "service list": () => [[]],
   "service adopt": "acts",

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { migrations } from "../../src/store/sql/migrations.js";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
 import { Stage } from "./stage.js";
 
@@ -32,7 +33,7 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       }[];
       expect(shown?.exit).toMatchObject({ code: 3 });
       const doctor = await holdfast("doctor", "--json");
-      expect(doctor.stdout).toContain("schema 7, 0 open and 1 ended runs");
+      expect(doctor.stdout).toContain(`schema ${migrations.length}, 0 open and 1 ended runs`);
     },
   );
 

@@ -173,8 +173,12 @@ const whoExamples = `
 Ancestry, cgroup and identity prove it; a marker in the environment alone only
 claims it. Only reads. Exit status: 0, or 1 when it is nobody of ours.
 
+With --host of another host only the records can tell: a run's first process and
+its anchor are there, by number, and nothing is verified here.
+
 Examples:
   holdfast who 4711
+  holdfast who 4711 --host build-7
   holdfast who $(pgrep -n chrome) --json | jq .runId
 `;
 
@@ -184,11 +188,12 @@ export function addWhoCommand(program: Command, finish: Finish): void {
     .summary("which run a process belongs to, and what proves it")
     .description("Which run a process belongs to, who owns that, and what proves it.")
     .argument("<pid>", "a process", processNumber)
+    .option("--host <host>", "a process of this host: its name, or the beginning of its id")
     .option("--json", "as JSON")
     .addHelpText("after", whoExamples)
-    .action(async (pid: number, { json }: { readonly json?: true }) => {
+    .action(async (pid: number, { host, json }: { readonly host?: string; readonly json?: true }) => {
       const { who } = await import("../operator/who.js");
-      finish(await who(pid, json === true));
+      finish(await who(pid, host ?? null, json === true));
     });
 }
 

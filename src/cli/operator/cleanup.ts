@@ -121,9 +121,13 @@ async function endAll(
   );
   const others = found.filter(({ elsewhere }) => elsewhere);
   if (others.length > 0) await handOver(others, results);
-  const rest = found.filter((each) => canEnd(each) && !each.answers && !each.elsewhere).map(({ record }) => record.runId);
+  const rest = found
+    .filter((each) => canEnd(each) && !each.answers && !each.elsewhere)
+    .map(({ record }) => record.runId);
   // Also those that were just stopped: their records can be ended when nobody else will.
-  const orphaned = found.filter(({ claim, elsewhere }) => claim !== null && !elsewhere).map(({ record }) => record.runId);
+  const orphaned = found
+    .filter(({ claim, elsewhere }) => claim !== null && !elsewhere)
+    .map(({ record }) => record.runId);
   const runIds = [...new Set([...rest, ...orphaned])];
   if (runIds.length > 0) await endUnderLease(runIds, rest, results);
   return results;

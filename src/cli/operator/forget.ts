@@ -95,11 +95,15 @@ async function wholeHost(store: Store, wanted: string): Promise<Given> {
     ...gateways.filter(({ instanceId }) => instanceId === wanted).map(({ hostId }) => hostId),
   ]);
   const [hostId] = ids;
-  if (hostId === undefined) throw new NotFound(`host ${wanted}; \`holdfast gateways list\` shows those that are known`);
+  if (hostId === undefined)
+    throw new NotFound(`host ${wanted}; \`holdfast gateways list\` shows those that are known`);
   if (ids.size > 1)
     throw new BadInput("host", `${wanted} names ${ids.size} hosts: say its id (${[...ids].join(", ")})`);
   if (hostId === (await thisHost()))
-    throw new NotForgotten(`host ${wanted}`, "it is this one; `holdfast runs cleanup` ends what is left here");
+    throw new NotForgotten(
+      `host ${wanted}`,
+      "it is this one; `holdfast runs cleanup` ends what is left here",
+    );
   return {
     what: `host ${wanted}`,
     runs: await store.listRuns({ hostIds: [hostId], states: OPEN_STATES }),

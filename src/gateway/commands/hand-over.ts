@@ -67,7 +67,15 @@ export class Stops {
     const waiting = await store.listCommands([target]);
     const same = waiting.find((each) => each.runId === runId && each.graceMs === graceMs);
     if (same !== undefined) return same;
-    const command = { id, runId, target, kind: "stop", actor, graceMs, handedOverBy: supervisor.instanceId } as const;
+    const command = {
+      id,
+      runId,
+      target,
+      kind: "stop",
+      actor,
+      graceMs,
+      handedOverBy: supervisor.instanceId,
+    } as const;
     await store.insertCommand(command, [commandEvent(command, record, null)]);
     const found = await store.getCommand(id);
     if (found?.runId !== runId)

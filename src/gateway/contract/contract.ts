@@ -1,5 +1,6 @@
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
+import { listGateways } from "./gateways.js";
 import {
   clear,
   heartbeat,
@@ -22,6 +23,7 @@ import { closeSession, decideApproval, listApprovals, listSessions, openSession 
 export const contract = {
   status,
   stop,
+  listGateways,
   events,
   listRuns,
   getRun,

@@ -1,4 +1,5 @@
 import type { Supervisor } from "../../supervisor/api.js";
+import type { PresentGateway } from "../../store/gateway-presence.js";
 import type { RunFilter } from "../../store/store.js";
 import { NotFound } from "../../errors.js";
 import type { Callers } from "../callers.js";
@@ -28,6 +29,7 @@ export interface Desk {
   readonly screens: Screens;
   readonly defaults: ExecDefaults;
   readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
+  readonly gateways: () => Promise<readonly PresentGateway[]>;
   readonly stop: (policy: StopPolicy) => Promise<Stopping>;
 }
 
@@ -52,6 +54,7 @@ export function createHandlers(desk: Desk): Handlers {
   return {
     status: () => desk.about(),
     stop: ({ body }) => desk.stop(body),
+    listGateways: async () => ({ gateways: [...(await desk.gateways())] }),
 
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;

@@ -30,22 +30,24 @@ export async function listenForPeers(
   app: RequestListener,
 ): Promise<PeerListening> {
   const key = newPeerKey();
-  const server = crowded(createServer(
-    {
-      ...bounds(requestMs),
-      minVersion: "TLSv1.3",
-      ciphers: "PSK",
-      handshakeTimeout: defaults.peerConnectMs,
-      pskCallback: (socket, caller) => {
-        callers.set(socket, caller);
-        return sharedKey(key, caller, instanceId);
+  const server = crowded(
+    createServer(
+      {
+        ...bounds(requestMs),
+        minVersion: "TLSv1.3",
+        ciphers: "PSK",
+        handshakeTimeout: defaults.peerConnectMs,
+        pskCallback: (socket, caller) => {
+          callers.set(socket, caller);
+          return sharedKey(key, caller, instanceId);
+        },
       },
-    },
-    (request, response) => {
-      tellOfLife(response);
-      app(request, response);
-    },
-  ));
+      (request, response) => {
+        tellOfLife(response);
+        app(request, response);
+      },
+    ),
+  );
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),

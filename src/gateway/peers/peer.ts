@@ -28,12 +28,7 @@ export class Peer {
    * The request fails when it has not been made in time, and when nothing comes over it for too long unless it is
    * `heldBack` here.
    */
-  ask(
-    method: string,
-    path: string,
-    headers: IncomingHttpHeaders,
-    heldBack: () => boolean,
-  ): ClientRequest {
+  ask(method: string, path: string, headers: IncomingHttpHeaders, heldBack: () => boolean): ClientRequest {
     const { address, peerKey, instanceId, stoppedAt } = this.#gateway;
     if (stoppedAt !== null) throw this.unreachable("it has been stopped");
     if (address === null || peerKey === null)

@@ -1,5 +1,6 @@
 import type { BoundaryEvidence, LocalInstance, MachineIdentity } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
+import { isSameMachine } from "../../store/machine.js";
 import type { RunRecord } from "../../store/run-record.js";
 
 /** Which case a record is. The order is that of `decide`. */
@@ -100,7 +101,7 @@ export function standing(record: RunRecord, around: Surroundings): Standing {
   const { machine, now } = around;
   const sameHost = record.hostId === machine.hostId;
   const sameBoot = sameHost && record.bootId === machine.bootId;
-  const here = sameBoot && record.pidNamespace === machine.pidNamespace;
+  const here = isSameMachine(record, machine);
   const expiredMs = now - record.leaseExpiresAt;
   const owner = around.instances.get(record.ownerInstanceId);
 

@@ -35,7 +35,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   });
 
   test("a terminal is typed into and shows what comes of it, both ways", async () => {
-    const runId = await start(there, "stty -echo; while read word; do echo \"<$word>\"; done", { pty: true });
+    const runId = await start(there, 'stty -echo; while read word; do echo "<$word>"; done', { pty: true });
     const viewer = new Viewer(here, runId);
     await until("attached", () => viewer.said.length > 0);
     expect(viewer.said[0]).toMatchObject({ type: "attached", runId, state: "running" });
@@ -69,7 +69,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
     expect(hash(viewer.text)).toBe(hash(wanted));
     let text = "";
-    for (let offset = 0; offset < bytes; ) {
+    for (let offset = 0; offset < bytes;) {
       const query = { offset, maxBytes: 1_048_576, raw: "1" as const };
       const page = await here.client.log({ params: { runId }, query });
       text += page.text;
@@ -100,11 +100,14 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
 
   test("what cannot be used is refused by the gateway that would use it, in the same words", async () => {
     const runId = await start(there, "sleep 1000");
-    const ask = (body: object) => here.client.sendKeys({ params: { runId }, body: body as { keys: string[] } });
+    const ask = (body: object) =>
+      here.client.sendKeys({ params: { runId }, body: body as { keys: string[] } });
     const told = await refusal(there.client.sendKeys({ params: { runId }, body: { keys: [] } }));
     expect(await refusal(ask({ keys: [] }))).toEqual(told);
     expect(await refusal(ask({ keys: ["C-c"], extra: 1 }))).toMatchObject({ code: "BAD_INPUT" });
-    const large = await refusal(here.client.paste({ params: { runId }, body: { text: "x".repeat(5_000_000) } }));
+    const large = await refusal(
+      here.client.paste({ params: { runId }, body: { text: "x".repeat(5_000_000) } }),
+    );
     expect(large.code).toBe("TOO_LARGE");
     expect(await refusal(here.client.log({ params: { runId: "run_000000000000" } }))).toMatchObject({
       code: "RUN_NOT_FOUND",

@@ -91,10 +91,12 @@ export class Fleet implements AsyncDisposable {
     const socketPath = gatewaySocket(its);
     const ready = async (): Promise<string | null> => {
       const reached = await reach(its).catch(() => null);
-      return reached?.status.ready === true && reached.status.pid === child.pid ? readOperatorToken(its) : null;
+      return reached?.status.ready === true && reached.status.pid === child.pid
+        ? readOperatorToken(its)
+        : null;
     };
     let token: string | null = null;
-    for (const end = performance.now() + 30_000; token === null && performance.now() < end; ) {
+    for (const end = performance.now() + 30_000; token === null && performance.now() < end;) {
       token = await ready();
       await setTimeout(20);
     }

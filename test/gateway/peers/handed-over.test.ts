@@ -49,7 +49,10 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     expect(first.command?.lastHeardAt).toBeGreaterThan(0);
     expect(await ledger(runId)).toMatchObject({ done: 0 });
     await fleet.join(undefined, there.home);
-    expect((await gone(here.client, runId)).exit).toMatchObject({ reason: "manual-cancel", actor: "operator" });
+    expect((await gone(here.client, runId)).exit).toMatchObject({
+      reason: "manual-cancel",
+      actor: "operator",
+    });
     await until("it was acknowledged", async () => (await ledger(runId)).waiting === 0);
     // Asked again under its id, it is what it was.
     const again = await here.client.kill({ params: { runId }, body: { requestId: "req-first" } });
@@ -62,7 +65,10 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     const there = await fleet.join();
     const [one, other] = [await start(there, "sleep 1000"), await start(there, "sleep 1000")];
     const kill = (runId: string) => here.client.kill({ params: { runId }, body: { requestId: "req-same" } });
-    expect(await Promise.all([kill(one), kill(one)])).toMatchObject([{ outcome: "gone" }, { outcome: "gone" }]);
+    expect(await Promise.all([kill(one), kill(one)])).toMatchObject([
+      { outcome: "gone" },
+      { outcome: "gone" },
+    ]);
     expect(await ledger(one)).toMatchObject({ done: 1, said: [null, "gone"] });
     expect(await refusal(kill(other))).toMatchObject({ code: "BAD_INPUT" });
     expect(await here.client.getRun({ params: { runId: other } })).toMatchObject({ state: "running" });
@@ -134,7 +140,9 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
       await untilSeen("half of it", () => viewer.nextOffset === half, 30_000);
       await there.kill();
       expect(await viewer.closed).toBe(1006);
-      expect(await refusal(here.client.log({ params: { runId } }))).toMatchObject({ code: "PEER_UNREACHABLE" });
+      expect(await refusal(here.client.log({ params: { runId } }))).toMatchObject({
+        code: "PEER_UNREACHABLE",
+      });
       there = await fleet.spawn(there.home);
       const next = new Viewer(here, runId, viewer.nextOffset);
       await writeTo(here.client, runId, "go\n");

@@ -128,7 +128,10 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
 
   test("what has been passed on is not passed on again", async () => {
     const mine = await start(here, "sleep 1000");
-    expect(await askPeer({ path: `/v1/runs/${mine}/log` })).toEqual({ status: 502, code: "PEER_UNREACHABLE" });
+    expect(await askPeer({ path: `/v1/runs/${mine}/log` })).toEqual({
+      status: 502,
+      code: "PEER_UNREACHABLE",
+    });
   });
 
   test("on any other way in, its word is air", async () => {
@@ -150,7 +153,9 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
   });
 
   test("a session sees its own across gateways, and nothing else", async () => {
-    const { token } = await here.client.openSession({ body: { key: "owner", execRules: [{ effect: "allow" }] } });
+    const { token } = await here.client.openSession({
+      body: { key: "owner", execRules: [{ effect: "allow" }] },
+    });
     const { token: strange } = await here.client.openSession({ body: { key: "stranger" } });
     const as = (of: Member, its: string): Member => ({
       ...of,
@@ -164,8 +169,12 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     viewer.socket.terminate();
     for (const runs of [own, runId]) {
       const nosy = as(here, strange);
-      expect(await refusal(nosy.client.log({ params: { runId: runs } }))).toMatchObject({ code: "RUN_NOT_FOUND" });
-      expect(await refusal(nosy.client.kill({ params: { runId: runs } }))).toMatchObject({ code: "RUN_NOT_FOUND" });
+      expect(await refusal(nosy.client.log({ params: { runId: runs } }))).toMatchObject({
+        code: "RUN_NOT_FOUND",
+      });
+      expect(await refusal(nosy.client.kill({ params: { runId: runs } }))).toMatchObject({
+        code: "RUN_NOT_FOUND",
+      });
       const shut = new Viewer(nosy, runs);
       expect(await shut.closed).toBe(1006);
       expect(shut.said).toEqual([]);
@@ -181,7 +190,9 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     await once(silent, "listening");
     const { instanceId } = there.gateway;
     const set = (address: string): Promise<unknown> =>
-      fleet.database.query(`update holdfast.gateways set address = ${address} where instance_id = '${instanceId}'`);
+      fleet.database.query(
+        `update holdfast.gateways set address = ${address} where instance_id = '${instanceId}'`,
+      );
     const before = await rowOf(there);
     const { port } = silent.address() as AddressInfo;
     try {

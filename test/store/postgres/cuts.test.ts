@@ -5,6 +5,7 @@ import { RunExists, StateUnusable } from "../../../src/errors.js";
 import { clientTimeout } from "../../../src/store/postgres/pool.js";
 import type { Store } from "../../../src/store/store.js";
 import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
+import { newGateway } from "../gateway-contract.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
 import { startProxy, type Cut, type Proxy } from "./proxy.js";
 import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
@@ -86,6 +87,14 @@ const scenes: Readonly<Record<string, Scene>> = {
     ];
     return { call: () => store.closeSession(session.id, "a", AT), halves };
   },
+  announceGateway: async (store, direct) => {
+    const gateway = newGateway({ instanceId: randomUUID(), hostId: randomUUID() });
+    const halves = async () => [
+      (await direct.getGateway(gateway.instanceId)) !== null,
+      (await direct.listHosts()).some(({ hostId }) => hostId === gateway.hostId),
+    ];
+    return { call: () => store.announceGateway(gateway), halves };
+  },
   createSession: async (store) => ({ call: () => store.createSession(newSession()) }),
   insertApproval: async (store, direct) => {
     const session = newSession();
@@ -109,6 +118,15 @@ const scenes: Readonly<Record<string, Scene>> = {
       appendEvents: (store: Store) => store.appendEvents([event("r")]),
       countEnded: (store: Store) => store.countEnded(),
       now: (store: Store) => store.now(),
+      beatGateway: (store: Store) => store.beatGateway("g"),
+      retireGateway: (store: Store) => store.retireGateway("g"),
+      forgetGateway: (store: Store) => store.forgetGateway("g"),
+      getGateway: (store: Store) => store.getGateway("g"),
+      listGateways: (store: Store) => store.listGateways(),
+      introduceHost: (store: Store) =>
+        store.introduceHost({ hostId: "h", name: randomUUID(), platform: "linux" }),
+      listHosts: (store: Store) => store.listHosts(),
+      countHeld: (store: Store) => store.countHeld(),
       getSession: (store: Store) => store.getSession("s"),
       getSessionByKey: (store: Store) => store.getSessionByKey("s"),
       listSessions: (store: Store) => store.listSessions({ limit: 1 }),

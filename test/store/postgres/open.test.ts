@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { BadInput } from "../../../src/errors.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
+import { migrations } from "../../../src/store/sql/migrations.js";
 import type { Store } from "../../../src/store/store.js";
 import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun } from "../samples.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
@@ -10,7 +11,8 @@ import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestSe
 
 /** As the store was before runs knew their sessions; what depends on the columns goes with them. */
 const BEFORE_SESSIONS_OF_RUNS = `
-  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade;
+  drop table holdfast.hosts, holdfast.gateways;
+  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade, drop column state_id;
   create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
   execute function holdfast.refuse_update('an exited run never changes');
   delete from holdfast.holdfast_migrations where id >= 7;`;
@@ -42,6 +44,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       { id: "5", name: "limits" },
       { id: "6", name: "services" },
       { id: "7", name: "session-of-run" },
+      { id: "8", name: "gateways" },
     ]);
     await Promise.all(stores.map((store) => store[Symbol.asyncDispose]()));
   });
@@ -60,7 +63,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await database.query("insert into holdfast.holdfast_migrations values (9999, 'from the future', 0)");
     for (const open of [() => database.open(), openForReading]) {
       const { message } = await refusal(open());
-      expect(message).toContain("newer Holdfast (schema 9999, this one knows 7)");
+      expect(message).toContain(`newer Holdfast (schema 9999, this one knows ${migrations.length})`);
       expect(message).toContain("Upgrade Holdfast");
     }
   });
@@ -72,7 +75,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       drop table holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
       drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4`);
     expect((await refusal(openForReading())).message).toContain(
-      "older Holdfast (schema 3, this one reads 7)",
+      `older Holdfast (schema 3, this one reads ${migrations.length})`,
     );
     await using store = await database.open();
     expect(await store.createSession(newSession())).toMatchObject({ created: true });
@@ -93,6 +96,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await using store = await database.open();
     const ids = await Promise.all(runs.map(async ({ runId }) => (await store.getRun(runId))?.sessionId));
     expect(ids).toEqual([null, first.id, null, second.id]);
+    expect(await store.listHosts()).toMatchObject([{ hostId: runs[0]?.hostId, name: "" }]);
   });
 
   test("an ended run can be hidden, and nothing be changed along with it", async () => {

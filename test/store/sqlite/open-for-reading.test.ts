@@ -5,6 +5,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
+import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { buildStore } from "../built-store.js";
@@ -143,9 +144,9 @@ test("sessions and their approvals are read as the store has them", async () => 
 
 test("what cannot be read is refused with a reason and left alone", async () => {
   const cases: Record<string, (db: DatabaseSyncInstance) => void> = {
-    "older Holdfast (schema 4, this one reads 7)": (db) =>
+    [`older Holdfast (schema 4, this one reads ${migrations.length})`]: (db) =>
       db.exec("delete from holdfast_migrations where id >= 5"),
-    "newer Holdfast (schema 9999, this one knows 7)": (db) =>
+    [`newer Holdfast (schema 9999, this one knows ${migrations.length})`]: (db) =>
       db.exec("insert into holdfast_migrations values (9999, 'x', 0)"),
     "some other program": (db) => db.exec("drop table holdfast_migrations"),
   };

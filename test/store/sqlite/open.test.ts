@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
+import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Lease } from "../../../src/store/store.js";
@@ -56,6 +57,7 @@ test("the store is a WAL database that only its owner can read", async () => {
     { id: 5, name: "limits" },
     { id: 6, name: "services" },
     { id: 7, name: "session-of-run" },
+    { id: 8, name: "gateways" },
   ]);
   db.close();
 });
@@ -64,7 +66,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
   await createStore();
   tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
-  expect(error.message).toContain("newer Holdfast (schema 9999, this one knows 7)");
+  expect(error.message).toContain(`newer Holdfast (schema 9999, this one knows ${migrations.length})`);
   expect(error.message).toContain("Upgrade Holdfast");
   const db = new DatabaseSync(path);
   expect(db.prepare("select max(id) as id from holdfast_migrations").all()).toMatchObject([{ id: 9999 }]);
@@ -74,6 +76,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
 /** As the store was before runs knew their sessions. */
 const BEFORE_SESSIONS_OF_RUNS = `
   drop trigger runs_exited_is_final; drop index runs_of_session_id;
+  drop table hosts; drop table gateways; alter table runs drop column state_id;
   alter table runs drop column session_id; alter table runs drop column hidden_at;
   create trigger runs_exited_is_final before update on runs when old.state = 'exited'
   begin select raise(abort, 'an exited run never changes'); end;
@@ -97,6 +100,22 @@ test("runs from before are given the session that had their key when they began,
     [...runs, stranger].map(async ({ runId }) => (await store.getRun(runId))?.sessionId),
   );
   expect(ids).toEqual([null, first.id, null, second.id, null]);
+});
+
+test("runs from before name no state directory, and their hosts are known without a name", async () => {
+  const run = newRun();
+  {
+    await using store = await openSqliteStore({ path });
+    await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+  }
+  tamper(BEFORE_SESSIONS_OF_RUNS);
+  await using store = await openSqliteStore({ path });
+  expect((await store.getRun(run.runId))?.stateId).toBeNull();
+  expect(await store.listHosts()).toMatchObject([
+    { hostId: run.hostId, name: "", firstSeenAt: run.createdAt },
+  ]);
+  await store.introduceHost({ hostId: run.hostId, name: "named", platform: "linux" });
+  expect(await store.listHosts()).toMatchObject([{ name: "named", firstSeenAt: run.createdAt }]);
 });
 
 test("an ended run can be hidden, and nothing be changed along with it", async () => {
@@ -132,7 +151,9 @@ test("a migration that was passed over is applied, though a later one is recorde
   await createStore();
   tamper(`drop trigger runs_exited_is_final; alter table runs drop column limits; alter table runs drop column exit_limit;
     delete from holdfast_migrations where id = 5`);
-  expect((await refusal(openSqliteStoreForReading(path))).message).toContain("schema 4, this one reads 7");
+  expect((await refusal(openSqliteStoreForReading(path))).message).toContain(
+    `schema 4, this one reads ${migrations.length}`,
+  );
   await using store = await openSqliteStore({ path });
   const limits = { memoryBytes: null, pids: 5, cpus: null };
   const { runId } = await store.insertRun(newRun({ limits }), LEASE_MS);
@@ -238,7 +259,7 @@ describe("with other processes", () => {
     expect(await store.listEvents({})).toHaveLength(8);
     const db = new DatabaseSync(path);
     expect(db.prepare("select count(*) as count from holdfast_migrations").all()).toMatchObject([
-      { count: 7 },
+      { count: migrations.length },
     ]);
     db.close();
   });
