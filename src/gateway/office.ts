@@ -1,4 +1,4 @@
-import { OPEN_STATES } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
 import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
@@ -20,7 +20,7 @@ import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
-import { visibleRun, type Sees } from "./handlers/visible.js";
+import type { Sees } from "./handlers/visible.js";
 import { statedRequester } from "./peers/stated.js";
 import { Whereabouts } from "./peers/whereabouts.js";
 import { SupervisorClosed } from "../errors.js";
@@ -164,18 +164,23 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     });
   const attachments = new Attachments({ supervisor, callers, sees, mustBeOpen });
-  const found = (requester: Requester, runId: string) => visibleRun(supervisor, sees, requester, runId);
+  /** Null: it is held here, or it may not be seen, which is said here. */
+  const perhapsFar = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
+    if (!store.shared || supervisor.run(runId) !== null) return null;
+    const record = await supervisor.getRun(runId);
+    return record !== null && (await sees(requester, record.sessionId)) ? record : null;
+  };
   const byToken = (served: Served | null): Entrance => ({
     served,
     requesterOf: (request) => requesterOf(authenticate, request),
     forPeers: false,
-    whoHas: async (requester, runId) => whereabouts.peerFor(await found(requester, runId)),
+    whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
   });
   const forPeers: Entrance = {
     served: null,
     requesterOf: (request) => statedRequester(store, sessions, request),
     forPeers: true,
-    whoHas: async (requester, runId) => whereabouts.mustBeHere(await found(requester, runId)),
+    whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
   };
   doors = await openDoors({
     ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },

@@ -34,9 +34,9 @@ export class Whereabouts {
   }
 
   /** The way to it. */
-  async peerFor(record: RunRecord): Promise<Peer | null> {
-    const far = await this.of(record);
-    if (far === null) return null;
+  async peerFor(record: RunRecord | null): Promise<Peer | null> {
+    const far = record === null ? null : await this.of(record);
+    if (record === null || far === null) return null;
     const { store, instanceId } = this.#parts;
     const gateway: GatewayRecord | null = await store.getGateway(far.instanceId);
     if (gateway === null)
@@ -45,9 +45,9 @@ export class Whereabouts {
   }
 
   /** Whoever has passed it on was mistaken, and is not sent round in a circle. */
-  async mustBeHere(record: RunRecord): Promise<null> {
-    const far = await this.of(record);
-    if (far === null) return null;
+  async mustBeHere(record: RunRecord | null): Promise<null> {
+    const far = record === null ? null : await this.of(record);
+    if (record === null || far === null) return null;
     throw new PeerUnreachable(record.runId, far, "the gateway that was asked for it does not have it either");
   }
 }

@@ -11,6 +11,6 @@ export interface Entrance {
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
   /** Other gateways come in here: they ask about runs, and for nothing else. */
   readonly forPeers: boolean;
-  /** Who has the run, if it may be seen; null: this gateway. Rejects where nothing is passed on a second time. */
+  /** Who has the run, if it may be seen; null: it is answered here. Rejects where nothing is passed on a second time. */
   readonly whoHas: (requester: Requester, runId: string) => Promise<Peer | null>;
 }
