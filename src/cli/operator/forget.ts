@@ -1,5 +1,5 @@
 import { defaults } from "../../defaults.js";
-import { BadInput, NotForgotten, NotFound } from "../../errors.js";
+import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
 import { farGateway } from "../../gateway/peers/whereabouts.js";
 import type { GatewayFacts } from "../../store/gateway-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
@@ -15,6 +15,7 @@ import { exitCodes } from "../exit-code.js";
 import { mustBeOperator } from "../gateway/connect.js";
 import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
+import { openStoreForReading } from "../runs/read-store.js";
 import { statusOf } from "../runs/status.js";
 import { confirm } from "./confirm.js";
 import { isShared } from "./elsewhere.js";
@@ -39,11 +40,7 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   mustBeOperator("forget a host's runs");
   if ((run === null) === (host === null))
     throw new BadInput("run", "say what to forget: a run, or --host. Nothing was changed");
-  if (!(await isShared()))
-    throw new NotForgotten(
-      run ?? host ?? "",
-      "without a shared database every run is of this host; `holdfast runs cleanup` ends what is left",
-    );
+  if (!(await isShared())) return refuseOwn(run, host);
   await using store = await openStore("", "forget");
   const given = run === null ? await wholeHost(store, host ?? "") : await oneRun(store, run);
   await mustBeSilent(store, given);
@@ -71,15 +68,23 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   return all ? 0 : exitCodes.incomplete;
 }
 
+/** Without a shared database there is no other host. */
+async function refuseOwn(run: string | null, host: string | null): Promise<never> {
+  await using store = await openStoreForReading();
+  if (run === null) throw new NotFound(`other host ${host ?? ""}: no other uses this store`);
+  if (store === null) throw new RunNotFound(run);
+  const { runId } = await findRecord(store, run);
+  throw new NotForgotten(runId, OF_THIS_HOST);
+}
+
+const OF_THIS_HOST =
+  "it is of this host; `holdfast runs cancel` stops it, and `holdfast runs cleanup --run` ends what is left of it";
+
 async function oneRun(store: Store, wanted: string): Promise<Given> {
   const record = await findRecord(store, wanted);
   const { runId } = record;
   if (record.state === "exited") throw new NotForgotten(runId, `it has ended: ${statusOf(record)}`);
-  if (record.hostId === (await thisHost()))
-    throw new NotForgotten(
-      runId,
-      "it is of this host; `holdfast runs cancel` stops it, and `holdfast runs cleanup --run` ends what is left of it",
-    );
+  if (record.hostId === (await thisHost())) throw new NotForgotten(runId, OF_THIS_HOST);
   const far = await farGateway(store, record);
   const gateways = (await store.listGateways()).filter(({ instanceId }) => instanceId === far.instanceId);
   // Of the gateway only whether it lives: it may have other runs.

@@ -30,7 +30,11 @@ export interface StopAnswer {
   readonly command: HandedOver | null;
 }
 
-export type StopWords = Pick<CancelOptions, "graceMs" | "requestId"> & { readonly actor: string };
+export interface StopWords extends Pick<CancelOptions, "graceMs" | "requestId"> {
+  readonly actor: string;
+  /** How long another gateway may take to take it up. */
+  readonly waitMs?: number;
+}
 
 export interface StopsParts {
   readonly supervisor: Pick<Supervisor, "stop" | "instanceId">;
@@ -52,10 +56,13 @@ export class Stops {
   async stop(record: RunRecord, words: StopWords, gone: AbortSignal): Promise<StopAnswer> {
     const { supervisor, whereabouts } = this.#parts;
     const far = await whereabouts.of(record);
-    if (far === null) return { ...(await supervisor.stop(record.runId, words)), command: null };
+    const { waitMs = defaults.commandAcceptMs, ...asked } = words;
+    if (far === null) return { ...(await supervisor.stop(record.runId, asked)), command: null };
     if (record.state === "exited") return { outcome: "ended-before", survivors: [], command: null };
-    const { id } = await this.#handOver(record, far, words);
-    return answerOf(await this.#awaited(id, record, words.graceMs, gone), far);
+    const { id } = await this.#handOver(record, far, asked);
+    const graceMs = asked.graceMs ?? record.policy.graceMs;
+    const doneMs = graceMs + record.policy.killReportMs + record.policy.drainMs;
+    return answerOf(await this.#awaited(id, waitMs, doneMs, gone), far);
   }
 
   async #handOver(record: RunRecord, far: FarGateway, words: StopWords): Promise<CommandRecord> {
@@ -83,20 +90,14 @@ export class Stops {
     return found;
   }
 
-  /** Until it is done, or it would be time; never longer than the run's own grace explains. */
-  async #awaited(
-    id: string,
-    { policy }: RunRecord,
-    graceMs: number | undefined,
-    gone: AbortSignal,
-  ): Promise<CommandRecord> {
+  /** Until it is done, or it would be time: no longer than it may take to be taken up, and then to be done. */
+  async #awaited(id: string, waitMs: number, doneMs: number, gone: AbortSignal): Promise<CommandRecord> {
     const began = performance.now();
-    const doneMs = (graceMs ?? policy.graceMs) + policy.killReportMs + policy.drainMs;
     for (;;) {
       const command = await this.#parts.store.getCommand(id);
       if (command === null) throw new BadInput("requestId", `${id} has been forgotten meanwhile`);
       const passed = performance.now() - began;
-      const enough = defaults.commandAcceptMs + (command.acceptedAt === null ? 0 : doneMs);
+      const enough = waitMs + (command.acceptedAt === null ? 0 : doneMs);
       if (command.doneAt !== null || gone.aborted || passed > enough) return command;
       await setTimeout(LOOK_MS, undefined, { signal: gone }).catch(() => undefined);
     }

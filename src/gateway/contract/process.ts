@@ -132,6 +132,8 @@ export const kill = route({
       .max(200)
       .refine((text) => !text.includes("\0"), "must be text without NUL")
       .optional(),
+    /** Of a run elsewhere: how long to wait for its gateway to take it up. */
+    waitMs: z.number().min(0).max(60_000).optional(),
     /** Chosen by the caller: said again, it is the same request. */
     requestId: z
       .string()

@@ -37,8 +37,8 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
     const runId = await start(there, "sleep 1000");
     await fleet.leave(there);
     const [first, second] = await Promise.all([
-      here.client.kill({ params: { runId }, body: { requestId: "req-first" } }),
-      here.client.kill({ params: { runId }, body: { requestId: "req-second" } }),
+      here.client.kill({ params: { runId }, body: { requestId: "req-first", waitMs: 500 } }),
+      here.client.kill({ params: { runId }, body: { requestId: "req-second", waitMs: 500 } }),
     ]);
     for (const answer of [first, second])
       expect(answer).toMatchObject({
