@@ -133,12 +133,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const events = new EventTail(supervisor);
   const targets = [stateId, instanceId];
-  const failing = (runId: string, cause: unknown): void =>
+  const failing = (runId: string, cause: unknown): void => {
+    if (stopping) return;
     problem({
       runId,
       message: `run ${runId}: what was handed over was not carried out; trying again`,
       cause,
     });
+  };
   const errands = new Errands({ supervisor, store, whereabouts, targets, failing });
   const watch = await watchEvents(
     instanceId,

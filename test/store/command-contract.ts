@@ -6,7 +6,7 @@ import type { TestSessionDatabase } from "./session-contract.js";
 
 const RUN = "run_000000000001";
 
-function command(change: Partial<NewCommand> = {}): NewCommand {
+export function newCommand(change: Partial<NewCommand> = {}): NewCommand {
   return {
     id: "req_one",
     runId: RUN,
@@ -47,12 +47,12 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
     const eventsOf = async (): Promise<number> => (await store.listEvents({ runId: RUN })).length;
 
     test("a command waits for its target, complete, until it is done", async () => {
-      expect(await store.insertCommand(command(), [event(RUN)])).toBe(true);
-      await store.insertCommand(command({ id: "req_two", target: "st_else", graceMs: null }), []);
+      expect(await store.insertCommand(newCommand(), [event(RUN)])).toBe(true);
+      await store.insertCommand(newCommand({ id: "req_two", target: "st_else", graceMs: null }), []);
       const [found, ...more] = await other.listCommands(["st_there", "in_there"]);
       expect(more).toEqual([]);
       expect(found).toEqual({
-        ...command(),
+        ...newCommand(),
         createdAt: expect.any(Number) as number,
         acceptedAt: null,
         doneAt: null,
@@ -72,14 +72,14 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
 
     test("asked twice it is one command, with one event", async () => {
       const inserted = await Promise.all(
-        [store, other, store].map((each) => each.insertCommand(command(), [event(RUN)])),
+        [store, other, store].map((each) => each.insertCommand(newCommand(), [event(RUN)])),
       );
       expect(inserted.filter(Boolean)).toHaveLength(1);
       expect(await eventsOf()).toBe(1);
     });
 
     test("it is acknowledged once, with one event, and never changes then", async () => {
-      await store.insertCommand(command(), []);
+      await store.insertCommand(newCommand(), []);
       const gone = { outcome: "gone", survivors: [], error: null } as const;
       const finished = await Promise.all(
         [store, other].map((each) => each.finishCommand("req_one", gone, [event(RUN)])),
@@ -92,8 +92,8 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
     });
 
     test("old ones are forgotten, done or not", async () => {
-      await store.insertCommand(command(), []);
-      await store.insertCommand(command({ id: "req_two" }), []);
+      await store.insertCommand(newCommand(), []);
+      await store.insertCommand(newCommand({ id: "req_two" }), []);
       await store.finishCommand("req_two", done, []);
       expect(await store.forgetCommands(60_000)).toBe(0);
       expect(await store.forgetCommands(-60_000)).toBe(2);

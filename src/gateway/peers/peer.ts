@@ -12,11 +12,18 @@ export class Peer {
   readonly #caller: string;
   readonly #gateway: GatewayRecord;
   readonly #runId: string;
+  readonly #silentMs: number;
 
-  constructor(caller: string, gateway: GatewayRecord, runId: string) {
+  constructor(
+    caller: string,
+    gateway: GatewayRecord,
+    runId: string,
+    silentMs: number = defaults.peerSilentMs,
+  ) {
     this.#caller = caller;
     this.#gateway = gateway;
     this.#runId = runId;
+    this.#silentMs = silentMs;
   }
 
   unreachable(why: string, cause?: unknown): PeerUnreachable {
@@ -57,7 +64,7 @@ export class Peer {
     asking.once("socket", (socket) => {
       socket.once("secureConnect", () => {
         clearTimeout(late);
-        mustSpeak(socket, heldBack);
+        mustSpeak(socket, this.#silentMs, heldBack);
       });
     });
     return asking;
@@ -65,12 +72,14 @@ export class Peer {
 }
 
 /** A connection over which nothing has come for too long is given up; what is not taken off it here is no silence. */
-function mustSpeak(socket: Socket, heldBack: () => boolean): void {
+function mustSpeak(socket: Socket, silentMs: number, heldBack: () => boolean): void {
   let heard = socket.bytesRead;
-  const timer = setInterval(() => {
+  const look = (): void => {
     if (socket.bytesRead === heard && !heldBack())
-      socket.destroy(new Error(`nothing was heard of it for ${defaults.peerSilentMs} ms`));
+      socket.destroy(new Error(`nothing was heard of it for ${silentMs} ms`));
     heard = socket.bytesRead;
-  }, defaults.peerSilentMs);
+  };
+  // Not before what has come meanwhile is read: this process may have been stopped for as long.
+  const timer = setInterval(() => setImmediate(look), silentMs);
   socket.once("close", () => clearInterval(timer));
 }

@@ -57,9 +57,9 @@ export async function farGateway(
   store: Pick<GatewayStore, "listGateways" | "listHosts">,
   record: RunRecord,
 ): Promise<FarGateway> {
-  const found = nearest(record, await store.listGateways());
+  const { hostId, ownerInstanceId, stateId } = record;
+  const found = nearest(record, await store.listGateways(stateId === null ? {} : { stateId }));
   if (found !== undefined) return found;
-  const { hostId, ownerInstanceId } = record;
   const hostName = (await store.listHosts()).find((each) => each.hostId === hostId)?.name ?? "";
   return { instanceId: ownerInstanceId, hostId, hostName, heartbeatAt: null };
 }
@@ -70,7 +70,7 @@ function nearest(
   gateways: readonly GatewayFacts[],
 ): GatewayFacts | undefined {
   const latest = gateways.toSorted((one, other) => other.heartbeatAt - one.heartbeatAt);
-  if (stateId !== null) return latest.find((each) => each.stateId === stateId);
+  if (stateId !== null) return latest[0];
   return (
     latest.find((each) => each.instanceId === ownerInstanceId) ??
     latest.find((each) => each.instanceId === originInstanceId) ??

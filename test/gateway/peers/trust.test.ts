@@ -1,6 +1,6 @@
 import { request } from "node:http";
 import { request as requestOverTls } from "node:https";
-import { createServer, type AddressInfo } from "node:net";
+import { connect, createServer, type AddressInfo } from "node:net";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import type { IncomingMessage } from "node:http";
@@ -91,6 +91,20 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     await expect(once(plain.end(), "response")).rejects.toThrow(/alert|EPROTO/);
     const bare = request({ host, port, agent: false });
     await expect(once(bare.end(), "response")).rejects.toThrow();
+  });
+
+  test("noise on the port disturbs nobody", async () => {
+    const { host, port } = await rowOf(there);
+    const noise = ["", "GET / HTTP/1.1\r\n\r\n", "\u0016\u0003\u0001\u0002\u0000", "x".repeat(100_000)];
+    const sockets = Array.from({ length: 100 }, (_, at) => {
+      const socket = connect({ host, port }).on("error", () => {});
+      socket.write(noise[at % noise.length] ?? "", "latin1");
+      return socket;
+    });
+    expect(await askPeer({})).toEqual({ status: 200, code: "" });
+    for (const socket of sockets) socket.destroy();
+    const headers = { "holdfast-requester": "operator", padding: "x".repeat(20_000) };
+    expect(await askPeer({ headers }).catch(() => ({ status: 431 }))).toMatchObject({ status: 431 });
   });
 
   test("whoever has the key and no row is refused", async () => {
