@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
@@ -27,6 +28,12 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       expect(ran.stdout).not.toContain("DATABASE_URL");
       const [record] = await database.query("select state, exit_code, emptiness from holdfast.runs");
       expect(record).toEqual({ state: "exited", exit_code: "3", emptiness: "proven" });
+      // It says where it was, though whoever supervised it was no gateway.
+      const stateId = (await readFile(join(stage.home, "state-id"), "utf8")).trim();
+      expect(
+        await database.query("select state_id, name from holdfast.runs join holdfast.hosts using (host_id)"),
+      ).toEqual([{ state_id: stateId, name: hostname() }]);
+      expect(await holdfast("gateways", "list", "--json")).toMatchObject({ code: 0, stdout: "[]\n" });
       expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
       const [shown] = JSON.parse((await holdfast("runs", "list", "--all", "--json")).stdout) as {
         exit: object;

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import {
   afterAll,
   afterEach,
@@ -27,7 +28,12 @@ import {
   type PostgresDatabase,
   type TestServer,
 } from "../store/postgres/server.js";
+import { Stage } from "../cli/stage.js";
+import { until } from "../io/until.js";
 import { exited, newRun } from "../store/samples.js";
+import { seriesOf } from "./series.js";
+
+const SPAWNED = "holdfast_run_spawn_total";
 
 interface House {
   readonly home: string;
@@ -79,12 +85,21 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
 
   test("each counts, measures and forgets its own runs only", { timeout: 60_000 }, async () => {
     const [one, two] = await Promise.all([newHome().then(open), newHome().then(open)]);
+    await store.forgetGateway(one.gateway.instanceId);
     await start(one, "sleep", "7001");
     await start(two, "sleep", "7002");
     const ended = await start(two, "true");
     await two.gateway.supervisor.run(ended)?.wait();
     expect((await store.listRuns({})).map(({ stateId }) => stateId)).not.toContain(null);
     for (const { client } of [one, two]) expect((await client.status()).runs).toBe(1);
+    // The other's events come later than one's own: once they have been counted here, so have all.
+    await until("two starts are counted", async () => (await seriesOf(two)).get(SPAWNED) === 2);
+    await start(one, "sleep", "7003");
+    await until("the last start is counted", async () => (await seriesOf(one)).get(SPAWNED) === 2);
+    const series = await seriesOf(one);
+    expect(series.get('holdfast_runs{state="running"}')).toBe(2);
+    expect(series.get("holdfast_processes")).toBe(2);
+    expect([...series.keys()].filter((name) => name.startsWith("holdfast_run_exit_total"))).toEqual([]);
     // The one that would forget everything has nothing to forget.
     expect(await one.gateway.supervisor.retain({ endedKept: 0, endedKeptMs: 0 })).toEqual({
       records: 0,
@@ -92,6 +107,35 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     });
     expect(await two.gateway.supervisor.retain({ endedKept: 0 })).toMatchObject({ records: 1 });
     expect(await store.getRun(ended)).toBeNull();
+    // It says every ten seconds that it is there.
+    const isBack = async (): Promise<boolean> => {
+      await setTimeout(200);
+      return (await store.getGateway(one.gateway.instanceId)) !== null;
+    };
+    await until("it is known again", isBack, 30_000);
+  });
+
+  test("neither takes up what a killed gateway of the other has left", { timeout: 60_000 }, async () => {
+    const house = await open(await newHome());
+    const stage = await Stage.open();
+    onTestFinished(() => stage[Symbol.asyncDispose]());
+    const env = { HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined };
+    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const { pid, instanceId } = JSON.parse((await holdfast("gateway", "start", "--json")).stdout) as {
+      pid: number;
+      instanceId: string;
+    };
+    onTestFinished(async () => void (await holdfast("gateway", "stop", "--runs", "terminate")));
+    const runId = (await holdfast("run", "-d", "--", "sleep", "7004")).stdout.trim();
+    process.kill(pid, "SIGKILL");
+    await database.query("update holdfast.runs set lease_expires_at = 0");
+    const before = await store.getRun(runId);
+    const { decisions } = await house.gateway.supervisor.reconcile();
+    // Expired for more than a day: it is looked at, and left.
+    expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
+    expect(await store.getRun(runId)).toEqual(before);
+    expect(await holdfast("gateway", "start")).toMatchObject({ code: 0 });
+    expect(await store.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: instanceId });
   });
 
   test("of runs that do not say whose they are, each forgets what its own instances started", async () => {

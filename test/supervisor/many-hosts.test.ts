@@ -59,18 +59,24 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
     expect(await store.countEnded({ ofState: { stateId: "elsewhere", instanceIds: [] } })).toBe(4);
   });
 
-  test("says nothing of another's expired leases for a day, and gives them up after one more", async () => {
-    const elsewhere = { hostId: "elsewhere", bootId: "another", ownerInstanceId: "in_elsewhere" };
-    await store.insertRun(newRun(elsewhere), -1);
-    const { runId } = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
-    const left = [{ runId, row: "elsewhere", action: "leave" }];
-    expect((await supervisor.reconcile()).decisions).toMatchObject(left);
-    ahead = defaults.hostLostMs - 60_000;
-    // Its owner may only now have the database back: that it is silent is what has to be seen, not what is written.
-    expect((await supervisor.reconcile()).decisions).toMatchObject(left);
-    ahead = defaults.hostLostMs;
-    expect((await supervisor.reconcile()).decisions).toMatchObject([{ ...left[0], action: "lose" }]);
-    expect(await store.getRun(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
-    expect(new Set((await store.listEvents({})).map((event) => event.runId))).toEqual(new Set([runId]));
-  });
+  test.each([
+    ["host", { hostId: "elsewhere", bootId: "another" }],
+    ["state directory", { ...new FakeHost().machine, stateId: "another" }],
+  ])(
+    "says nothing of expired leases of another %s for a day, and gives them up after one more",
+    async (_, place) => {
+      const elsewhere = { ...place, ownerInstanceId: "in_elsewhere" };
+      await store.insertRun(newRun(elsewhere), -1);
+      const { runId } = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
+      const left = [{ runId, row: "elsewhere", action: "leave" }];
+      expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+      ahead = defaults.hostLostMs - 60_000;
+      // Its owner may only now have the database back: that it is silent is what has to be seen, not what is written.
+      expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+      ahead = defaults.hostLostMs;
+      expect((await supervisor.reconcile()).decisions).toMatchObject([{ ...left[0], action: "lose" }]);
+      expect(await store.getRun(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
+      expect(new Set((await store.listEvents({})).map((event) => event.runId))).toEqual(new Set([runId]));
+    },
+  );
 });

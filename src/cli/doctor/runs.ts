@@ -4,6 +4,7 @@ import { readFile } from "node:fs/promises";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
+import { stateScope } from "../../supervisor/state-scope.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
 import type { Observatory } from "../operator/observer.js";
 import { bad, ok, warn, type Check } from "./check.js";
@@ -44,9 +45,11 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
   const name = "runs";
   try {
     await using store = await openStoreForReading(directory.storePath);
-    const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
-    if (store === null || records.length === 0) return ok(name, "none is open");
+    if (store === null) return ok(name, "none is open");
     const stateId = await observeStateId(directory.home);
+    const ours = await stateScope(store, host, stateId);
+    const records = await store.listRuns({ ...ours, states: OPEN_STATES });
+    if (records.length === 0) return ok(name, "none is open");
     const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
     const examined = await examine(host, systemClock, around, records);
     const orphans = examined.filter(

@@ -30,7 +30,7 @@ export function gatewayLines(
   const ago = (at: number): string => `${formatDuration(Math.max(0, now - at))} ago`;
   const rows = gateways.map((gateway) => [
     sanitizeLine(gateway.hostName),
-    gateway.instanceId,
+    sanitizeLine(gateway.instanceId),
     sanitizeLine(gateway.version),
     gateway.presence,
     String(gateway.runs),

@@ -131,7 +131,7 @@ async function record(entries: readonly Entry[]): Promise<readonly string[]> {
   const place = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
   await using store = await openStore(storePath, "import");
   const ids: string[] = [];
-  const known = await alreadyKnown(store);
+  const known = await alreadyKnown(store, place.hostId);
   for (const each of entries) {
     const before = known.get(keyOf(factsOf(each)));
     if (before !== undefined) ids.push(before);
@@ -147,8 +147,8 @@ async function record(entries: readonly Entry[]): Promise<readonly string[]> {
 }
 
 /** Importing a file twice imports it once. */
-async function alreadyKnown(store: Store): Promise<Map<string, string>> {
-  const open = await store.listRuns({ states: OPEN_STATES });
+async function alreadyKnown(store: Store, hostId: string): Promise<Map<string, string>> {
+  const open = await store.listRuns({ states: OPEN_STATES, hostIds: [hostId] });
   return new Map(
     open.flatMap(({ runId, imported }) => (imported === null ? [] : [[keyOf(imported), runId] as const])),
   );

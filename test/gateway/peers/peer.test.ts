@@ -48,7 +48,8 @@ async function passingTo(app: RequestListener): Promise<number> {
     const gone = new AbortController();
     response.once("close", () => gone.abort());
     passRequest(peer, { kind: "operator", actor: "operator" }, request, response, gone.signal).catch(
-      (error: Error) => (response.headersSent ? response.destroy() : response.end(error.message)),
+      (error: unknown) =>
+        response.headersSent ? response.destroy() : response.end((error as Error).message),
     );
   });
   return listening(here);
