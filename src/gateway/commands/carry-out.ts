@@ -1,4 +1,4 @@
-import { HoldfastError, SupervisorClosed } from "../../errors.js";
+import { RunNotFound, SupervisorClosed } from "../../errors.js";
 import type { CommandRecord, CommandResult } from "../../store/command-record.js";
 import type { CommandStore } from "../../store/command-store.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -8,7 +8,7 @@ import { commandEvent } from "./command-event.js";
 
 export interface ErrandsParts {
   readonly supervisor: Pick<Supervisor, "stop" | "getRun">;
-  readonly store: CommandStore;
+  readonly store: Pick<CommandStore, "listCommands" | "acceptCommand" | "finishCommand">;
   readonly whereabouts: Whereabouts;
   /** As what it is called upon. */
   readonly targets: readonly string[];
@@ -64,8 +64,9 @@ export class Errands {
       const ours = outcome === "ended-before" && wasEndedBy(command, await supervisor.getRun(runId));
       return { outcome: ours ? "gone" : outcome, survivors: [...survivors], error: null };
     } catch (error) {
-      if (error instanceof SupervisorClosed || !(error instanceof HoldfastError)) throw error;
-      return failed(error.message);
+      // Anything else may pass: a store that is away, a lease that was lost. Then it is tried again.
+      if (error instanceof RunNotFound) return failed(error.message);
+      throw error;
     }
   }
 }
