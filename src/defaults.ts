@@ -105,6 +105,17 @@ export const defaults = {
   connections: 2_048,
   /** A caller that has not finished saying what it wants by then never will. */
   requestMs: 30_000,
+  /** To another gateway: name, connection and handshake take two round trips; five seconds is a host that is away. */
+  peerConnectMs: 5_000,
+  /** Whoever works on another gateway's request says so this often; three times unheard, the connection is given up. */
+  peerLifeMs: 5_000,
+  peerSilentMs: 15_000,
+  /** Between two looks at what others have handed over, when no word of it has come. */
+  commandLookMs: 5_000,
+  /** A gateway that lives takes up a command within one look; who does not by then may be away for long. */
+  commandAcceptMs: 6_000,
+  /** Commands: as long as the runs they were about. */
+  commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is a loaded machine with many runs to take up. */
   gatewayReadyMs: 30_000,
   /** The gateway's log: five files of ten megabytes hold weeks. */

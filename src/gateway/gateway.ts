@@ -125,8 +125,9 @@ export async function openGateway({
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
     .then(() => {
       looked = true;
-      return rounds.begin("forgetting old runs", defaults.retainMs, retain);
+      return rounds.begin("taking up what was handed over", defaults.commandLookMs, () => office.takeUp());
     })
+    .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
     .then(async () => {
       const now = await held();
       if (!stopped) onNews({ type: "ready", held: now });

@@ -136,6 +136,7 @@ export class Metrics implements AsyncDisposable {
       case "ready":
       case "adopt":
       case "attach":
+      case "command":
         return;
     }
   }

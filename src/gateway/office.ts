@@ -1,4 +1,4 @@
-import { OPEN_STATES } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
 import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
@@ -18,14 +18,19 @@ import { capabilitiesHere } from "./capabilities.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
+import { Errands } from "./commands/carry-out.js";
+import { Stops } from "./commands/hand-over.js";
 import type { Sees } from "./handlers/visible.js";
+import { statedRequester } from "./peers/stated.js";
+import { Whereabouts } from "./peers/whereabouts.js";
 import { SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
 import { Presence } from "./presence.js";
-import { listenLocally } from "./server/listen.js";
-import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } from "./server/loopback.js";
+import { openDoors, type Doors } from "./server/doors.js";
+import type { Entrance } from "./server/entrance.js";
+import type { Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
 import { Screens } from "./screens.js";
@@ -51,19 +56,23 @@ export interface Office extends AsyncDisposable {
   readonly settling: Settling;
   /** Say that it is still there. */
   beat(): Promise<void>;
-  /** Forget sessions that were closed, and questions that were answered, long ago. */
+  /** Take up what other gateways have handed over. */
+  takeUp(): Promise<void>;
+  /** Forget sessions that were closed, questions that were answered, and what was handed over, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem } = parts;
-  const store = await openStore(storePath, supervisor.instanceId);
+  const { instanceId } = supervisor;
+  const store = await openStore(storePath, instanceId);
   const machine = await observeMachineIdentity(home);
+  const stateId = await stateIdOf(home);
   const presence = new Presence(store, {
     ...machine,
-    instanceId: supervisor.instanceId,
+    instanceId,
     hostName: hostname(),
-    stateId: await stateIdOf(home),
+    stateId,
     version: packageVersion(),
     capabilities: await capabilitiesHere(),
     address: null,
@@ -73,28 +82,30 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   await presence.announce();
   const approvals = await openApprovals({
     store,
-    gatewayInstanceId: supervisor.instanceId,
+    gatewayInstanceId: instanceId,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
   });
   const sessions = new Sessions({
     store,
     approvals,
-    gatewayInstanceId: supervisor.instanceId,
+    gatewayInstanceId: instanceId,
     a2aPolicy: config.a2a,
     visibility: config.visibility.default,
     execRules: config.exec,
   });
   const asked = deferred<void>();
   let stopping = false;
-  let tcp: LoopbackListening | null = null;
+  let doors: Doors | null = null;
   const settling = new Settling(supervisor, callers);
+  const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
   const mustBeOpen = (): void => {
-    if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
+    if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
   };
   const sees = seesRuns(sessions);
   const screens = new Screens(supervisor);
   const handlers = createHandlers({
     supervisor,
+    stops: new Stops({ supervisor, store, whereabouts }),
     callers,
     screens,
     sees,
@@ -102,7 +113,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
-      instanceId: supervisor.instanceId,
+      instanceId: instanceId,
       version: packageVersion(),
       pid: process.pid,
       home,
@@ -110,7 +121,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       ready: ready() && !stopping,
       runs: (await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES })).length,
       tier: null,
-      listen: tcp?.address ?? null,
+      listen: doors?.listen ?? null,
     }),
     gateways: () => presentGateways(store, machine.bootId, Date.now()),
     stop: async (policy) => {
@@ -121,48 +132,76 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   });
   const events = new EventTail(supervisor);
-  const watch = await watchEvents(supervisor.instanceId, () => events.wake());
+  const targets = [stateId, instanceId];
+  const failing = (runId: string, cause: unknown): void => {
+    if (stopping) return;
+    problem({
+      runId,
+      message: `run ${runId}: what was handed over was not carried out; trying again`,
+      cause,
+    });
+  };
+  const errands = new Errands({ supervisor, store, whereabouts, targets, failing });
+  const watch = await watchEvents(
+    instanceId,
+    () => events.wake(),
+    (target) => {
+      // Lost or failed, it is found at the next round.
+      if (ready() && (target === null || targets.includes(target)))
+        void errands.look().catch(() => undefined);
+    },
+  );
   const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, events, observer);
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const app = (served: Served | null): RequestListener =>
+  const special = serveSpecial(supervisor, events, sees, metrics, approvals);
+  const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,
-      special: serveSpecial(supervisor, events, sees, metrics, approvals),
-      authenticate,
-      served,
+      special,
+      entrance,
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     });
-  const listening = await listenLocally(home, requestMs, app(null));
-  const attachments = new Attachments({
-    supervisor,
-    callers,
-    sees,
-    mustBeOpen,
+  const attachments = new Attachments({ supervisor, callers, sees, mustBeOpen });
+  /** Null: it is held here, or it may not be seen, which is said here. */
+  const perhapsFar = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
+    if (!store.shared || supervisor.run(runId) !== null) return null;
+    const record = await supervisor.getRun(runId);
+    return record !== null && (await sees(requester, record.sessionId)) ? record : null;
+  };
+  const byToken = (served: Served | null): Entrance => ({
+    served,
     requesterOf: (request) => requesterOf(authenticate, request),
+    forPeers: false,
+    whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
   });
-  listening.server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head));
-  const wanted = parseLoopback(config.gateway.listen ?? "");
-  if (wanted !== null)
-    // Its runs matter more than its port: it says so, and goes on with its socket.
-    tcp = await listenOnLoopback(wanted, requestMs, app).catch((cause: unknown) => {
-      problem({ runId: null, message: "the gateway answers on its socket only", cause });
-      return null;
-    });
-  tcp?.server.on("upgrade", (request, socket, head) =>
-    attachments.upgrade(request, socket, head, tcp?.served),
-  );
+  const forPeers: Entrance = {
+    served: null,
+    requesterOf: (request) => statedRequester(store, sessions, request),
+    forPeers: true,
+    whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
+  };
+  doors = await openDoors({
+    ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },
+    shared: store.shared,
+    problem: (message, cause) => problem({ runId: null, message, cause }),
+  });
+  if (doors.peering !== null) await presence.reachableAt(doors.peering);
   return {
     asked: asked.promise,
     settling,
     beat: () => presence.beat(),
-    retain: async () => ({
-      approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
-      sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
-    }),
+    takeUp: () => errands.look(),
+    retain: async () => {
+      await store.forgetCommands(defaults.commandsKeptMs);
+      return {
+        approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
+        sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
+      };
+    },
     async [Symbol.asyncDispose]() {
       stopping = true;
       callers[Symbol.dispose]();
@@ -170,9 +209,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
-      await listening[Symbol.asyncDispose]();
+      await doors?.[Symbol.asyncDispose]();
       await screens[Symbol.asyncDispose]();
-      await tcp?.[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
       await presence[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();

@@ -5,7 +5,7 @@ import type { GatewayStore } from "../store/gateway-store.js";
 /** A gateway's row in the store: there from its announcement to its good-bye, one statement at a time. */
 export class Presence implements AsyncDisposable {
   readonly #store: GatewayStore;
-  readonly #gateway: NewGateway;
+  #gateway: NewGateway;
   #last: Promise<unknown> = Promise.resolve();
   #gone = false;
 
@@ -22,6 +22,12 @@ export class Presence implements AsyncDisposable {
       instanceId,
       `gateway ${instanceId} is heard of from another host, so this state directory seems to be a copy of that one's; nothing was started, because each would take the other's runs for its own. In a copy, remove the files gateway-id and state-id. If the directory has moved here, try again half a minute after the other has stopped.`,
     );
+  }
+
+  /** From now on other gateways reach it there. */
+  reachableAt(peering: Pick<NewGateway, "address" | "peerKey">): Promise<void> {
+    this.#gateway = { ...this.#gateway, ...peering };
+    return this.#next(() => this.announce());
   }
 
   /** It is still there. Announced again when the store has forgotten it, say because an older one took its place. */

@@ -6,6 +6,11 @@ import type {
   NewGateway,
 } from "./gateway-record.js";
 
+export interface GatewayFilter {
+  /** Only those of this state directory. */
+  readonly stateId?: string;
+}
+
 /** Who uses the store: gateways, and the hosts that they and other supervisors are on. */
 export interface GatewayStore {
   /**
@@ -18,7 +23,7 @@ export interface GatewayStore {
   /** It says good-bye. */
   retireGateway(instanceId: string): Promise<void>;
   /** By host name. */
-  listGateways(): Promise<readonly GatewayFacts[]>;
+  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]>;
   getGateway(instanceId: string): Promise<GatewayRecord | null>;
   /** False: there was none. */
   forgetGateway(instanceId: string): Promise<boolean>;

@@ -44,13 +44,20 @@ export async function checkPlace(place: Place): Promise<StoreHealth | null> {
   return checkPostgresStore({ url: place.url, name: "doctor" });
 }
 
-/** Calls `wake` whenever there may be new events, and now and then without a reason. */
-export async function watchEvents(name: string, wake: () => void): Promise<AsyncDisposable> {
+/**
+ * Calls `wake` whenever there may be new events, and now and then without a reason; `called` when somebody has handed
+ * something over to `target` (null: perhaps to anybody).
+ */
+export async function watchEvents(
+  name: string,
+  wake: () => void,
+  called: (target: string | null) => void = () => {},
+): Promise<AsyncDisposable> {
   const url = await databaseAddress();
   if (url === null) {
     const looking = setInterval(wake, defaults.eventLookMs).unref();
     return { [Symbol.asyncDispose]: async () => clearInterval(looking) };
   }
   const { EventWatch } = await import("./postgres/event-watch.js");
-  return new EventWatch({ url, name }, wake);
+  return new EventWatch({ url, name }, wake, defaults.eventPollMs, called);
 }

@@ -1,5 +1,6 @@
 import type { Generated } from "kysely";
 import type { Verdict } from "./approval-record.js";
+import type { CommandOutcome, CommandRecord } from "./command-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
 import type { InteractionMode, Visibility } from "./session-record.js";
@@ -13,6 +14,7 @@ export interface Schema {
   readonly approvals: ApprovalTable;
   readonly hosts: HostTable;
   readonly gateways: GatewayTable;
+  readonly commands: CommandTable;
 }
 
 export interface RunRow {
@@ -158,4 +160,21 @@ export interface GatewayTable {
   started_at: number;
   heartbeat_at: number;
   stopped_at: number | null;
+}
+
+export interface CommandTable {
+  id: string;
+  run_id: string;
+  target: string;
+  kind: CommandRecord["kind"];
+  actor: string;
+  grace_ms: number | null;
+  handed_over_by: string;
+  created_at: number;
+  accepted_at: number | null;
+  done_at: number | null;
+  outcome: CommandOutcome | null;
+  /** JSON */
+  survivors: string;
+  error: string | null;
 }

@@ -1,4 +1,5 @@
 import type { MachineIdentity } from "../anchor/host.js";
+import type { CommandStore } from "./command-store.js";
 import type { GatewayStore } from "./gateway-store.js";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
 import type {
@@ -177,7 +178,7 @@ export interface RunStore extends AsyncDisposable {
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore & GatewayStore;
+export type Store = RunStore & SessionStore & GatewayStore & CommandStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<

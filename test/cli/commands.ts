@@ -39,6 +39,7 @@ export const conduct: Readonly<
   "runs show": ({ ended, open }) => [[ended], [open]],
   "runs cancel": "acts",
   "runs abandon": "acts",
+  "runs forget": "acts",
   "runs cleanup": () => [["--all-orphans", "--dry-run"]],
   "runs import": ({ records }) => [[records, "--dry-run"]],
   logs: ({ ended, open }) => [[ended], [ended, "--follow"], [open]],

@@ -77,6 +77,8 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await other.announceGateway(next)).toBe(true);
       expect(await store.getGateway("gw_one")).toMatchObject({ ...next, stoppedAt: null });
       expect(await store.listGateways()).toHaveLength(1);
+      expect(await store.listGateways({ stateId: "state" })).toHaveLength(1);
+      expect(await store.listGateways({ stateId: "another" })).toEqual([]);
     });
 
     test("a copy of a state directory on another host does not pass for the original while that one is heard of", async () => {

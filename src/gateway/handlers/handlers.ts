@@ -3,6 +3,7 @@ import type { PresentGateway } from "../../store/gateway-presence.js";
 import type { RunFilter } from "../../store/store.js";
 import { NotFound } from "../../errors.js";
 import type { Callers } from "../callers.js";
+import type { Stops } from "../commands/hand-over.js";
 import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
@@ -19,6 +20,7 @@ import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
   readonly supervisor: Supervisor;
+  readonly stops: Stops;
   readonly sees: Sees;
   readonly gate: ExecGate;
   /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
@@ -148,17 +150,15 @@ export function createHandlers(desk: Desk): Handlers {
       return {};
     },
 
-    kill: async ({ params, body }, { requester }) => {
+    kill: async ({ params, body }, { requester, gone }) => {
       const record = await visible(requester, params.runId);
-      const { graceMs, reason } = body;
-      const { outcome, survivors } = await supervisor.stop(record.runId, {
-        actor: reason === undefined ? requester.actor : `${requester.actor} (${reason})`,
-        ...(graceMs === undefined ? {} : { graceMs }),
-      });
-      return { outcome, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
+      const { reason, ...rest } = body;
+      const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
+      const { survivors, ...answer } = await desk.stops.stop(record, { actor, ...defined(rest) }, gone);
+      return { ...answer, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
     },
 
-    remove: async ({ params }, { requester }) => {
+    remove: async ({ params }, { requester, gone }) => {
       const record = await visible(requester, params.runId);
       const stopping = record.state !== "exited";
       try {
@@ -166,7 +166,7 @@ export function createHandlers(desk: Desk): Handlers {
       } finally {
         // Also when it could not be hidden. Not waited for, and not lost when this gateway goes: what is hidden and
         // runs is stopped in its rounds.
-        if (stopping) void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
+        if (stopping) void desk.stops.stop(record, { actor: requester.actor }, gone).catch(() => undefined);
       }
       return { runId: record.runId, stopping };
     },

@@ -71,6 +71,10 @@ export class PostgresEngine implements Engine {
     this.#announcer.announce();
   }
 
+  call(target: string): void {
+    this.#announcer.call(target);
+  }
+
   async now(): Promise<number> {
     const { rows } = await sql<{ now: number }>`select ${this.words.now()} as now`.execute(this.db);
     return rows[0]?.now ?? Number.NaN;

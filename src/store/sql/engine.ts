@@ -31,5 +31,7 @@ export interface Engine extends AsyncDisposable {
   settledEvents(): Promise<number | null>;
   /** Events were committed: others may want to look. */
   announce(): void;
+  /** Something was committed that is for this one to take up. */
+  call(target: string): void;
   now(): Promise<number>;
 }

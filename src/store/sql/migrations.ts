@@ -7,6 +7,7 @@ import * as limits from "./migrations/0005-limits.js";
 import * as services from "./migrations/0006-services.js";
 import * as sessionOfRun from "./migrations/0007-session-of-run.js";
 import * as gateways from "./migrations/0008-gateways.js";
+import * as commands from "./migrations/0009-commands.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations = [
@@ -18,6 +19,7 @@ export const migrations = [
   { id: 6, name: "services", sql: services.sql },
   { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
   { id: 8, name: "gateways", sql: gateways.sql },
+  { id: 9, name: "commands", sql: commands.sql },
 ] as const;
 
 export type Migration = (typeof migrations)[number];

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import { toGatewayFacts, toGatewayRecord, toHostRecord } from "../gateway-columns.js";
 import type { GatewayFacts, GatewayRecord, HostRecord } from "../gateway-record.js";
+import type { GatewayFilter } from "../gateway-store.js";
 import type { Schema } from "../schema.js";
 
 /** Every column but the key. */
@@ -20,14 +21,13 @@ const SHOWN = [
   "stopped_at",
 ] as const;
 
-export async function listGateways(db: Kysely<Schema>): Promise<readonly GatewayFacts[]> {
-  const rows = await db
-    .selectFrom("gateways")
-    .select(SHOWN)
-    .orderBy("host_name")
-    .orderBy("instance_id")
-    .execute();
-  return rows.map(toGatewayFacts);
+export async function listGateways(
+  db: Kysely<Schema>,
+  { stateId }: GatewayFilter = {},
+): Promise<readonly GatewayFacts[]> {
+  let query = db.selectFrom("gateways").select(SHOWN).orderBy("host_name").orderBy("instance_id");
+  if (stateId !== undefined) query = query.where("state_id", "=", stateId);
+  return (await query.execute()).map(toGatewayFacts);
 }
 
 export async function getGateway(db: Kysely<Schema>, instanceId: string): Promise<GatewayRecord | null> {

@@ -9,7 +9,7 @@ import type {
   HostRecord,
   NewGateway,
 } from "../gateway-record.js";
-import type { GatewayStore } from "../gateway-store.js";
+import type { GatewayFilter, GatewayStore } from "../gateway-store.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read-gateways.js";
 import { SqlSessionStore } from "./sql-session-store.js";
@@ -46,8 +46,8 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
     await this.#engine.perform(() => countOf(retire));
   }
 
-  listGateways(): Promise<readonly GatewayFacts[]> {
-    return read.listGateways(this.#engine.db);
+  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]> {
+    return read.listGateways(this.#engine.db, filter);
   }
 
   getGateway(instanceId: string): Promise<GatewayRecord | null> {

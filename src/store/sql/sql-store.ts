@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { Compilable, RawBuilder } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
+import type { CommandRecord, CommandResult, NewCommand } from "../command-record.js";
 import { columnsOf } from "../run-change.js";
 import type { NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
@@ -17,6 +18,7 @@ import type {
   Store,
 } from "../store.js";
 import { appendEvents } from "./append-events.js";
+import * as commands from "./commands.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read.js";
 import { SqlGatewayStore } from "./sql-gateway-store.js";
@@ -121,6 +123,37 @@ export class SqlStore extends SqlGatewayStore implements Store {
 
   countEnded(filter: Pick<RunFilter, "ofState" | "notFrom"> = {}): Promise<number> {
     return read.countEnded(this.#engine.db, filter);
+  }
+
+  async insertCommand(command: NewCommand, events: readonly NewRunEvent[]): Promise<boolean> {
+    const { db, words } = this.#engine;
+    const insert = commands.insertCommand(db, words, command);
+    const inserted = await this.#write(events, () => this.#changed(insert));
+    if (inserted) this.#engine.call(command.target);
+    return inserted;
+  }
+
+  getCommand(id: string): Promise<CommandRecord | null> {
+    return commands.getCommand(this.#engine.db, id);
+  }
+
+  listCommands(targets: readonly string[]): Promise<readonly CommandRecord[]> {
+    return commands.listCommands(this.#engine.db, targets);
+  }
+
+  async acceptCommand(id: string): Promise<void> {
+    const { db, words } = this.#engine;
+    await this.#engine.perform(() => countOf(commands.acceptCommand(db, words, id)));
+  }
+
+  async finishCommand(id: string, result: CommandResult, events: readonly NewRunEvent[]): Promise<boolean> {
+    const { db, words } = this.#engine;
+    return this.#write(events, () => this.#changed(commands.finishCommand(db, words, id, result)));
+  }
+
+  async forgetCommands(olderThanMs: number): Promise<number> {
+    const { db, words } = this.#engine;
+    return this.#engine.perform(() => countOf(commands.forgetCommands(db, words, olderThanMs)));
   }
 
   now(): Promise<number> {

@@ -1,6 +1,7 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
 import type { Approval } from "../approval-record.js";
+import type { GatewayFilter } from "../gateway-store.js";
 import type { GatewayFacts, HostRecord } from "../gateway-record.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
@@ -80,8 +81,8 @@ class SqliteReader implements ReadStore {
     return this.#read((db) => readSessions.listApprovals(db, filter), []);
   }
 
-  listGateways(): Promise<readonly GatewayFacts[]> {
-    return this.#read(readGateways.listGateways, []);
+  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]> {
+    return this.#read((db) => readGateways.listGateways(db, filter), []);
   }
 
   listHosts(): Promise<readonly HostRecord[]> {

@@ -50,6 +50,8 @@ export class SqliteEngine implements Engine {
   /** Whoever wants to know looks at the file. */
   announce(): void {}
 
+  call(): void {}
+
   async now(): Promise<number> {
     return hostMonotonicMs();
   }

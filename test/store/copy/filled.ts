@@ -15,6 +15,18 @@ export async function fill(store: Store): Promise<void> {
   const ended = await store.insertRun(newRun({ runId: "run_ended", command: "printf 'a\0b' \u{1F600}" }), 0);
   await store.saveRun(ended, exited);
   await store.hideRuns(["run_ended"], 7);
+  await store.insertCommand(
+    {
+      id: "cmd_1",
+      runId: "run_open",
+      target: "state",
+      kind: "stop",
+      actor: "ada",
+      graceMs: null,
+      handedOverBy: "owner-a",
+    },
+    [],
+  );
   const { session } = await store.createSession(newSession({ id: "ses_1", key: "key" }));
   await store.issueToken(session.id, "hash", 1);
   await store.insertApproval(newApproval(session.id, { id: "apr_1" }));

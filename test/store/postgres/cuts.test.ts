@@ -5,6 +5,7 @@ import { RunExists, StateUnusable } from "../../../src/errors.js";
 import { clientTimeout } from "../../../src/store/postgres/pool.js";
 import type { Store } from "../../../src/store/store.js";
 import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
+import { newCommand } from "../command-contract.js";
 import { newGateway } from "../gateway-contract.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
 import { startProxy, type Cut, type Proxy } from "./proxy.js";
@@ -95,6 +96,24 @@ const scenes: Readonly<Record<string, Scene>> = {
     ];
     return { call: () => store.announceGateway(gateway), halves };
   },
+  insertCommand: async (store, direct) => {
+    const command = newCommand({ id: randomUUID(), runId: randomUUID() });
+    const halves = async () => [
+      (await direct.getCommand(command.id)) !== null,
+      await toldOf(direct, command.runId),
+    ];
+    return { call: () => store.insertCommand(command, [event(command.runId)]), halves };
+  },
+  finishCommand: async (store, direct) => {
+    const command = newCommand({ id: randomUUID(), runId: randomUUID() });
+    await direct.insertCommand(command, []);
+    const halves = async () => [
+      (await direct.getCommand(command.id))?.doneAt !== null,
+      await toldOf(direct, command.runId),
+    ];
+    const result = { outcome: "gone", survivors: [], error: null } as const;
+    return { call: () => store.finishCommand(command.id, result, [event(command.runId)]), halves };
+  },
   createSession: async (store) => ({ call: () => store.createSession(newSession()) }),
   insertApproval: async (store, direct) => {
     const session = newSession();
@@ -127,6 +146,10 @@ const scenes: Readonly<Record<string, Scene>> = {
         store.introduceHost({ hostId: "h", name: randomUUID(), platform: "linux" }),
       listHosts: (store: Store) => store.listHosts(),
       countHeld: (store: Store) => store.countHeld(),
+      getCommand: (store: Store) => store.getCommand("c"),
+      listCommands: (store: Store) => store.listCommands(["t"]),
+      acceptCommand: (store: Store) => store.acceptCommand("c"),
+      forgetCommands: (store: Store) => store.forgetCommands(60_000),
       getSession: (store: Store) => store.getSession("s"),
       getSessionByKey: (store: Store) => store.getSessionByKey("s"),
       listSessions: (store: Store) => store.listSessions({ limit: 1 }),

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { storeContract, type TestDatabase } from "../contract.js";
+import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
@@ -26,4 +27,5 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   storeContract("PostgreSQL", schema);
   sessionContract("PostgreSQL", schema);
   gatewayContract("PostgreSQL", schema);
+  commandContract("PostgreSQL", schema);
 });

@@ -1,5 +1,6 @@
 import { storeContract } from "../contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { temporaryDirectory } from "../temporary-directory.js";
@@ -16,3 +17,4 @@ const database = async () => {
 storeContract("SQLite", database);
 sessionContract("SQLite", database);
 gatewayContract("SQLite", database);
+commandContract("SQLite", database);
