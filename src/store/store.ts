@@ -103,6 +103,8 @@ export interface RunFilter {
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
   readonly hostId?: string;
+  /** Only these, as many as there are. */
+  readonly runIds?: readonly string[];
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -137,6 +139,11 @@ export interface RunStore extends AsyncDisposable {
   claimLease(claim: LeaseClaim, events?: readonly NewRunEvent[]): Promise<Lease | null>;
   /** Claim and end in one: for a run of which nothing is left but its record. False where `claimLease` says null. */
   concludeRun(claim: LeaseClaim, end: RunEnd, events?: readonly NewRunEvent[]): Promise<boolean>;
+  /**
+   * Put back what the store has forgotten, as a whole, under its own epoch and a fresh lease: the record is missing, or
+   * it is open and of no later epoch. False, and nothing written: it has ended, or has a newer owner.
+   */
+  restoreRun(run: RunRecord, leaseMs: number, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Extend all leases of an owner, expired ones too: nobody has taken them. One statement. Returns how many. */
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
   /**
@@ -153,6 +160,8 @@ export interface RunStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
+  /** No event after this number can be read now. A cursor beyond it is of a store that has gone back since. Null: any can. */
+  eventsReach(): Promise<number | null>;
   /**
    * Leave runs out of lists from now on, whoever owns them and whether they have exited or not. One that is hidden
    * stays as it is. Returns how many were not.

@@ -31,7 +31,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       throw error;
     }
     client.release();
-    return new SqlStore(new PostgresEngine(pool, target), eventsKept);
+    return new SqlStore(new PostgresEngine(pool, target, { migrates: true }), eventsKept);
   } catch (error) {
     await pool.end();
     throw translatePostgresError(error, target, "connecting");

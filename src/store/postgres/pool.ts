@@ -1,6 +1,7 @@
 import { Pool, types } from "pg";
 import type { PoolConfig } from "pg";
 import { defaults } from "../../defaults.js";
+import { isStandBy } from "./errors.js";
 import type { PostgresTarget } from "./target.js";
 
 const INT8 = 20;
@@ -49,9 +50,11 @@ export function openPool(target: PostgresTarget, settings: SessionSettings): Poo
     // What is committed survives the server's death, whatever its default. Stricter settings stay.
     // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
     onConnect: async (client) => {
-      await client.query(
-        "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'",
+      const { rows } = await client.query<{ standBy: boolean }>(
+        `select pg_is_in_recovery() as "standBy", case when current_setting('synchronous_commit') = 'off'
+          then set_config('synchronous_commit', 'on', false) end`,
       );
+      if (rows[0]?.standBy === true && !settings.readOnly) throw isStandBy(target);
     },
   });
   // Whoever uses a connection that is lost hears of it from the statement.

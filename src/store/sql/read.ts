@@ -54,6 +54,8 @@ export async function listRuns(
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
   if (filter.hostId !== undefined) query = query.where("host_id", "=", filter.hostId);
+  if (filter.runIds !== undefined)
+    query = filter.runIds.length === 0 ? query.where(never) : query.where("run_id", "in", filter.runIds);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
     query = query.where("origin_instance_id", "not in", filter.notFrom);
   if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);

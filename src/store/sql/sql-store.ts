@@ -4,7 +4,7 @@ import { LeaseLost, RunExists } from "../../errors.js";
 import { columnsOf } from "../run-change.js";
 import type { NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
-import { toRunRow } from "../run-row.js";
+import { toRunRow, toWholeRow } from "../run-row.js";
 import type {
   EventFilter,
   Lease,
@@ -74,6 +74,26 @@ export class SqlStore extends SqlSessionStore implements Store {
     return ended;
   }
 
+  async restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    const row = toWholeRow(run, this.#expiry(leaseMs));
+    const restored = await this.#write(events, () =>
+      this.#changed(
+        this.#engine.db
+          .insertInto("runs")
+          .values(row)
+          .onConflict((conflict) =>
+            conflict
+              .column("run_id")
+              .doUpdateSet(row)
+              .where("runs.state", "<>", "exited")
+              .where("runs.lease_epoch", "<=", run.leaseEpoch),
+          ),
+      ),
+    );
+    if (restored && run.state === "exited") await this.#engine.flush();
+    return restored;
+  }
+
   async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
     const renew = this.#engine.db
       .updateTable("runs")
@@ -109,6 +129,10 @@ export class SqlStore extends SqlSessionStore implements Store {
 
   async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
     await this.#write(events, always);
+  }
+
+  eventsReach(): Promise<number | null> {
+    return this.#engine.settledEvents();
   }
 
   async hideRuns(runIds: readonly string[], at: number): Promise<number> {

@@ -23,10 +23,10 @@ export async function surroundings(
   host: Looker,
   me: string,
   now: number,
-  unreachableMs: Surroundings["unreachableMs"] = () => 0,
+  { unreachableMs = () => 0, sleepless = false }: Partial<Surroundings> = {},
 ): Promise<Surroundings> {
   const instances = new Map((await host.instances()).map((each) => [each.instanceId, each] as const));
-  return { me, machine: host.machine, now, instances, unreachableMs };
+  return { me, machine: host.machine, now, instances, unreachableMs, sleepless };
 }
 
 /** What each of these runs is, and what is to be done about it. Looks only. */

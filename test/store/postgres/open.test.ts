@@ -179,7 +179,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
         () => expect.fail(`opened ${url}`),
         (reason: unknown) => reason,
       );
-      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|BAD_INPUT)$/) });
+      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|STORE_AWAY|BAD_INPUT)$/) });
       const everything = `${inspect(error, { depth: 9, showHidden: true })}${process.title}`;
       expect(everything).not.toMatch(/hunter2/);
     }

@@ -1,7 +1,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chown, mkdtemp, rm } from "node:fs/promises";
+import { chown, mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -20,6 +20,13 @@ export interface TestServer extends AsyncDisposable {
   kill(): Promise<void>;
   /** After `kill`. */
   start(): Promise<void>;
+  /** It is there and does not answer. */
+  pause(): void;
+  resume(): void;
+  /** Killed, copied as it is on the disk, and started again. */
+  backUp(): Promise<void>;
+  /** After `kill`: everything as it was at `backUp`. Once. */
+  goBack(): Promise<void>;
 }
 
 export interface PostgresDatabase extends AsyncDisposable {
@@ -98,14 +105,26 @@ export async function startServer(): Promise<TestServer> {
     void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
     await ready.promise;
   };
+  const kill = async (): Promise<void> => {
+    server.kill("SIGKILL");
+    await ended;
+  };
   await start();
   let count = 0;
   return {
     directory,
     start,
-    async kill() {
-      server.kill("SIGKILL");
-      await ended;
+    kill,
+    pause: () => void server.kill("SIGSTOP"),
+    resume: () => void server.kill("SIGCONT"),
+    async backUp() {
+      await kill();
+      await promisify(execFile)("cp", ["-a", data, `${data}.backup`]);
+      await start();
+    },
+    async goBack() {
+      await rm(data, { recursive: true });
+      await rename(`${data}.backup`, data);
     },
     async createDatabase(template = "template1") {
       count += 1;
