@@ -9,6 +9,8 @@ import { Sessions } from "../sessions/sessions.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
+import { awaitStore, type Waiting } from "../supervisor/await-store.js";
+import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
@@ -38,6 +40,8 @@ export interface OfficeParts {
   /** How long a caller may take to say what it wants. */
   readonly requestMs: number;
   readonly problem: (problem: Problem) => void;
+  /** Null: a store that is away is not waited for. */
+  readonly waiting: Waiting | null;
 }
 
 /** Where a gateway is asked: its API, with who may ask what. */
@@ -50,12 +54,20 @@ export interface Office extends AsyncDisposable {
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem } = parts;
-  const store = await openStore(storePath, supervisor.instanceId);
-  const approvals = await openApprovals({
-    store,
-    gatewayInstanceId: supervisor.instanceId,
-    onProblem: (message, cause) => problem({ runId: null, message, cause }),
-  });
+  const { store, approvals } = await awaitStore(async () => {
+    const opened = await openStore(storePath, supervisor.instanceId);
+    try {
+      const asked = await openApprovals({
+        store: opened,
+        gatewayInstanceId: supervisor.instanceId,
+        onProblem: (message, cause) => problem({ runId: null, message, cause }),
+      });
+      return { store: opened, approvals: asked };
+    } catch (error) {
+      await opened[Symbol.asyncDispose]();
+      throw error;
+    }
+  }, parts.waiting);
   const sessions = new Sessions({
     store,
     approvals,
@@ -88,7 +100,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ states: OPEN_STATES })).length,
+      ...(await openRuns(supervisor)),
       tier: null,
       listen: tcp?.address ?? null,
     }),
@@ -155,6 +167,19 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await store[Symbol.asyncDispose]();
     },
   };
+}
+
+/** A gateway says how it is whatever the store does: what stops runs asks it first. */
+async function openRuns(
+  supervisor: Supervisor,
+): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
+  const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
+  const asked = supervisor.listRuns({ states: OPEN_STATES }).then(
+    (open) => ({ runs: open.length, storeAway: null }),
+    (error: unknown) => held(error instanceof Error ? error.message : String(error)),
+  );
+  const late = systemClock.pause(defaults.storeAnswerMs, asked).then(() => held("the store does not answer"));
+  return Promise.race([asked, late]);
 }
 
 async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {

@@ -127,6 +127,8 @@ export type Boot = Pick<MachineIdentity, "hostId" | "bootId">;
 export interface RunStore extends AsyncDisposable {
   /** Whether other hosts keep their runs in it, too. */
   readonly shared: boolean;
+  /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
+  readonly eras: number;
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -185,6 +187,7 @@ export type ReadStore = Pick<
   | "findRuns"
   | "listRuns"
   | "listEvents"
+  | "eventsReach"
   | "getSession"
   | "getSessionByKey"
   | "listSessions"

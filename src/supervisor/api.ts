@@ -250,6 +250,8 @@ export interface Supervisor extends AsyncDisposable {
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
+  /** No event after this number can be read now; null: any can. */
+  eventsReach(): Promise<number | null>;
   /** Cancel everything (`shutdown`) and wait, or with `leaveRuns` just let go. */
   close(options?: { readonly leaveRuns?: boolean; readonly actor?: string }): Promise<void>;
 }

@@ -34,8 +34,10 @@ export interface Context {
   closing: Closing | null;
   /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
   robbed: boolean;
-  /** The store may have gone back in time since everything was last compared with the ledger. */
+  /** The store was found to have gone back in time since everything was last compared with the ledger. */
   doubted: boolean;
+  /** The store's, when that was. */
+  comparedEra: number;
   readonly left: Left;
   /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
   readonly settled: Set<string>;

@@ -131,6 +131,7 @@ class ComposedSupervisor implements Supervisor {
       robbed: false,
       // An earlier process may not have lived to see it.
       doubted: true,
+      comparedEra: 0,
       left: new Left(),
       settled: new Set(),
       report,
@@ -203,7 +204,13 @@ class ComposedSupervisor implements Supervisor {
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
-    return this.#context.store.getRun(runId);
+    const { store, ledger, live } = this.#context;
+    return store.getRun(runId).catch(async (error: unknown) => {
+      // Of what is held here, what the store was told is known: it can be read and stopped whatever the store does.
+      const told = live.has(runId) ? await ledger?.get(runId) : null;
+      if (told === null || told === undefined) throw error;
+      return told.record;
+    });
   }
 
   async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
@@ -220,6 +227,10 @@ class ComposedSupervisor implements Supervisor {
 
   async listEvents(filter: EventFilter = {}): Promise<readonly RunEvent[]> {
     return this.#context.store.listEvents(filter);
+  }
+
+  async eventsReach(): Promise<number | null> {
+    return this.#context.store.eventsReach();
   }
 
   close(options: { readonly leaveRuns?: boolean; readonly actor?: string } = {}): Promise<void> {

@@ -24,6 +24,7 @@ export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
 /** One supervisor's access to the database. */
 export class StorePort implements RunStore {
   readonly shared: boolean;
+  readonly eras = 1;
   readonly #database: Database;
   readonly #ask: Ask;
   readonly #eventsKept: number;

@@ -17,6 +17,7 @@ import { applyChange, newRecord } from "../../src/store/apply-change.js";
 /** Just enough of a store to see what a supervisor writes, and in which order. */
 export class FakeStore implements RunStore {
   readonly shared = false;
+  readonly eras = 1;
   readonly runs = new Map<string, RunRecord>();
   readonly events: RunEvent[] = [];
   /** Every write that succeeded: `insert`, `gated`, `running`, … */

@@ -44,6 +44,8 @@ describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older ba
       const cancelledAfter = await waiting("never", 0);
       const endsDuring = await waiting("ends-during", 5);
       const cancelledDuring = await waiting("never", 0);
+      const started = () => supervisor.listRuns({ states: ["running"] });
+      await expect.poll(started, { timeout: 15_000 }).toHaveLength(5);
       await server.backUp();
 
       // All of this will be forgotten.

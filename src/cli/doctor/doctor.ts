@@ -5,6 +5,7 @@ import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { bad, ok, type Check } from "./check.js";
+import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
 import { checkClock, checkRuns } from "./runs.js";
@@ -26,7 +27,16 @@ async function allChecks(): Promise<readonly Check[]> {
   if (directory === null) return [...checks, config, ...kernel, await checkLimits()];
   await using observatory = await openObservatory().catch(() => null);
   const runs = observatory === null ? [] : await checkRuns(observatory);
-  return [...checks, config, ...kernel, ...runs, await checkClock(directory), await checkLimits()];
+  const history = await checkHistory(directory);
+  return [
+    ...checks,
+    ...history,
+    config,
+    ...kernel,
+    ...runs,
+    await checkClock(directory),
+    await checkLimits(),
+  ];
 }
 
 async function checkConfig(): Promise<Check> {

@@ -1,6 +1,8 @@
-import { RunNotFound } from "../../errors.js";
+import { RunNotFound, StoreAway } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { EventCursor, type EventGap } from "../../store/event-cursor.js";
 import type { RunEvent } from "../../store/run-event.js";
+import { say } from "../complain.js";
 import { eventText } from "../runs/event-text.js";
 import { findRecord } from "../runs/find-record.js";
 import { print, printOn } from "../runs/print.js";
@@ -25,20 +27,30 @@ export async function showEvents({ run, after, limit, follow, json }: EventsRequ
     return 0;
   }
   const filter = run === null ? {} : { runId: (await findRecord(store, run)).runId };
-  let last = after;
   const tell = follow ? printOn : print;
-  const show = (event: RunEvent): void => {
-    last = Math.max(last, event.seq);
-    tell(json ? `${JSON.stringify(event)}\n` : `${line(event)}\n`);
-  };
+  const show = (event: RunEvent | EventGap): void =>
+    tell(json ? `${JSON.stringify(event)}\n` : `${event.type === "gap" ? gapLine(event) : line(event)}\n`);
   const newest = await store.listEvents({ ...filter, after, newestFirst: true, limit });
   for (const event of newest.toReversed()) show(event);
+  const cursor = new EventCursor(store, newest[0]?.seq ?? after, filter);
+  let away = false;
   while (follow) {
-    const next = await store.listEvents({ ...filter, after: last, limit: 500 });
-    for (const event of next) show(event);
-    if (next.length < 500) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    const { gap, events, full } = await cursor.next(500).catch((error: unknown) => {
+      if (!(error instanceof StoreAway)) throw error;
+      if (!away) say(`${error.message} Going on when it is back.`, "yellow");
+      away = true;
+      return { gap: null, events: [], full: false };
+    });
+    if (gap !== null) show(gap);
+    if (events.length > 0) away = false;
+    for (const event of events) show(event);
+    if (!full) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
   return 0;
+}
+
+function gapLine({ after, from }: EventGap): string {
+  return `        the store has gone back in time, to before event ${after}; going on after ${from}`;
 }
 
 function line(event: RunEvent): string {

@@ -20,6 +20,17 @@ const PAUSE_MS = 5;
 const BEGIN = CompiledQuery.raw("begin");
 const COMMIT = CompiledQuery.raw("commit");
 
+/** What connections have led to. */
+export class Meetings {
+  #last = "";
+  eras = 0;
+
+  readonly note = (what: string): void => {
+    if (what !== this.#last) this.eras += 1;
+    this.#last = what;
+  };
+}
+
 type Ask = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
 
 export class PostgresEngine implements Engine {
@@ -30,10 +41,16 @@ export class PostgresEngine implements Engine {
   readonly #announcer: Announcer;
   readonly #names = new StatementNames();
   readonly #migrates: boolean;
+  readonly #met: Meetings;
 
-  constructor(pool: Pool, target: PostgresTarget, { migrates }: { readonly migrates: boolean }) {
+  constructor(
+    pool: Pool,
+    target: PostgresTarget,
+    { migrates, met = new Meetings() }: { readonly migrates: boolean; readonly met?: Meetings },
+  ) {
     this.#pool = pool;
     this.#target = target;
+    this.#met = met;
     this.#migrates = migrates;
     this.#announcer = new Announcer(pool, target.schema);
     const connection: DatabaseConnection = {
@@ -47,6 +64,10 @@ export class PostgresEngine implements Engine {
         adapter: PostgresAdapter,
       }),
     });
+  }
+
+  get eras(): number {
+    return this.#met.eras;
   }
 
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {

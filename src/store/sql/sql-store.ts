@@ -41,6 +41,10 @@ export class SqlStore extends SqlSessionStore implements Store {
     this.#eventsKept = eventsKept;
   }
 
+  get eras(): number {
+    return this.#engine.eras;
+  }
+
   async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
     const inserted = await this.#write(events, () =>
       this.#changed(

@@ -18,9 +18,11 @@ export async function tellForgotten(
   context: Context,
   instances: ReadonlyMap<string, LocalInstance>,
 ): Promise<void> {
-  const { ledger } = context;
+  const { ledger, store } = context;
   if (ledger === null) return;
-  if (!context.doubted && !(await hasForgotten(context, ledger, ledger.newest))) return;
+  const { eras } = store;
+  const doubted = context.doubted || eras !== context.comparedEra;
+  if (!doubted && !(await hasForgotten(context, ledger, ledger.newest))) return;
   const runIds = await ledger.runIds();
   for (let at = 0; at < runIds.length; at += PAGE) {
     const told = await toldOf(ledger, runIds.slice(at, at + PAGE));
@@ -36,9 +38,10 @@ export async function tellForgotten(
     }
   }
   context.doubted = false;
+  context.comparedEra = eras;
 }
 
-/** One question for all: the store forgets nothing that it was told before the last thing that it remembers. */
+/** One question, for tables that were put back under our hands: it knows the last thing, or forgot more than that. */
 async function hasForgotten({ store }: Context, ledger: Ledger, newest: string | null): Promise<boolean> {
   const told = newest === null ? null : await ledger.get(newest);
   return told !== null && knowsLess(await store.getRun(told.record.runId), told.record);

@@ -109,14 +109,20 @@ export async function startServer(): Promise<TestServer> {
     server.kill("SIGKILL");
     await ended;
   };
+  /** It and its processes, one for each connection. */
+  const signalAll = (signal: "SIGSTOP" | "SIGCONT"): void => {
+    server.kill(signal);
+    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
+    for (const pid of children.split(" ").filter(Boolean)) process.kill(Number(pid), signal);
+  };
   await start();
   let count = 0;
   return {
     directory,
     start,
     kill,
-    pause: () => void server.kill("SIGSTOP"),
-    resume: () => void server.kill("SIGCONT"),
+    pause: () => signalAll("SIGSTOP"),
+    resume: () => signalAll("SIGCONT"),
     async backUp() {
       await kill();
       await promisify(execFile)("cp", ["-a", data, `${data}.backup`]);
