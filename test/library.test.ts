@@ -78,6 +78,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "StaleEpoch",
       "StateUnusable",
       "StdinClosed",
+      "StoreAway",
       "SupervisorClosed",
       "TooLarge",
       "TooManyApprovals",

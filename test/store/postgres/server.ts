@@ -1,7 +1,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chown, mkdtemp, rename, rm } from "node:fs/promises";
+import { chown, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -18,8 +18,8 @@ export interface TestServer extends AsyncDisposable {
   createDatabase(template?: string): Promise<PostgresDatabase>;
   /** As a power cut would, but for the disk's cache. */
   kill(): Promise<void>;
-  /** After `kill`. */
-  start(): Promise<void>;
+  /** After `kill`. As a stand-by it can be read only. */
+  start(as?: { readonly standBy: boolean }): Promise<void>;
   /** It is there and does not answer. */
   pause(): void;
   resume(): void;
@@ -69,7 +69,7 @@ export async function startServer(): Promise<TestServer> {
   const given = {
     fsync: "off",
     full_page_writes: "off",
-    wal_level: "minimal",
+    wal_level: "replica",
     max_wal_senders: "0",
     autovacuum: "off",
     listen_addresses: "",
@@ -90,8 +90,11 @@ export async function startServer(): Promise<TestServer> {
     }
   };
   const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
-  const start = async (): Promise<void> => {
+  const start = async ({ standBy } = { standBy: false }): Promise<void> => {
     let log = "";
+    const signal = join(data, "standby.signal");
+    if (standBy) await writeFile(signal, "", { mode: 0o644 });
+    else await rm(signal, { force: true });
     server = spawn(...tool("postgres", ["-D", data, ...flags]), {
       ...options,
       stdio: ["ignore", "ignore", "pipe"],
@@ -100,7 +103,7 @@ export async function startServer(): Promise<TestServer> {
     const ready = deferred<void>();
     server.stderr?.on("data", (text: Buffer) => {
       log += text.toString();
-      if (log.includes("ready to accept connections")) ready.resolve();
+      if (/ready to accept (read-only )?connections/.test(log)) ready.resolve();
     });
     void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
     await ready.promise;
