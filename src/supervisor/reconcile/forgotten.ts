@@ -28,6 +28,12 @@ export async function tellForgotten(
     const told = await toldOf(ledger, runIds.slice(at, at + PAGE));
     const known = await knownOf(context, told);
     const forgotten = told.filter((record) => knowsLess(known.get(record.runId) ?? null, record));
+    // Ended by somebody who has no ledger here.
+    for (const { runId, state } of told) {
+      const now = known.get(runId);
+      if (now?.state === "exited" && state !== "exited")
+        await ledger.keep({ record: now, anchorEpoch: now.leaseEpoch });
+    }
     for (const record of forgotten) {
       const mine = record.ownerInstanceId === context.instanceId;
       const ended = record.state === "exited";
