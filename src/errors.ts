@@ -82,6 +82,11 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
+/** The database does not answer now, or takes no writes: it may do so again by itself. */
+export class StoreAway extends StateUnusable {
+  override readonly code = "STORE_AWAY";
+}
+
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(

@@ -1,6 +1,6 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import { defaults } from "../defaults.js";
-import { InstanceLocked, StateUnusable } from "../errors.js";
+import { InstanceLocked, StateUnusable, type StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
@@ -11,6 +11,7 @@ import { parseConfig, type Config } from "./config.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { StopPolicy } from "./stop.js";
+import { noteWaiting, noteWaitingOver } from "./waiting.js";
 
 /** What a gateway has to say, for a log. */
 export type GatewayNews =
@@ -38,6 +39,8 @@ export type GatewayNews =
       readonly message: string;
       readonly cause: string;
     }
+  /** Its store is away: it holds its runs, and asks again. */
+  | { readonly type: "waiting"; readonly why: string; readonly held: number }
   | { readonly type: "down"; readonly left: number };
 
 export interface GatewayOptions {
@@ -46,6 +49,10 @@ export interface GatewayOptions {
   /** Default: what holds when no file says anything. */
   readonly config?: Config;
   readonly requestMs?: number;
+  /** Whether to wait for a store that is away, or to fail. Default: to wait. */
+  readonly waits?: boolean;
+  /** Ends the waiting. */
+  readonly signal?: AbortSignal;
 }
 
 /** A resident supervisor: holds runs, renews their leases, and looks after runs that have lost theirs. */
@@ -69,19 +76,31 @@ export async function openGateway({
   onNews,
   config = parseConfig("", ""),
   requestMs = defaults.requestMs,
+  waits = true,
+  signal,
 }: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
   const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
+  let held = 0;
+  const away = (error: StoreAway, kept = held): void => {
+    held = kept;
+    noteWaiting(home, { pid: process.pid, since: startedAt, why: error.message, held });
+    onNews({ type: "waiting", why: error.message, held });
+  };
+  const ended = signal === undefined ? {} : { signal };
   const supervisor = await openSupervisor({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
     onProblem: problem,
+    ...(waits ? { onStoreAway: away, ...ended } : {}),
   }).catch((error: unknown) => {
-    throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
+    if (error instanceof InstanceLocked) throw alreadyRunning(home, error);
+    noteWaitingOver(home);
+    throw error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
   const callers = new Callers(supervisor);
@@ -96,10 +115,13 @@ export async function openGateway({
     config,
     requestMs,
     problem,
-  }).catch(async (error: unknown) => {
-    await supervisor.close({ leaveRuns: true });
-    throw error;
-  });
+    waiting: waits ? { away: async (error) => away(error), ...ended } : null,
+  })
+    .catch(async (error: unknown) => {
+      await supervisor.close({ leaveRuns: true });
+      throw error;
+    })
+    .finally(() => noteWaitingOver(home));
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
@@ -115,9 +137,12 @@ export async function openGateway({
     const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
     if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
   };
-  const held = async (): Promise<number> => {
+  const openRuns = async (): Promise<number> => {
     const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
-    return (await supervisor.listRuns(open).catch(() => [])).length;
+    return supervisor.listRuns(open).then(
+      (found) => found.length,
+      () => supervisor.held,
+    );
   };
   let stopped = false;
   void rounds.begin("saying that this gateway is there", defaults.renewMs, () => office.beat());
@@ -129,7 +154,7 @@ export async function openGateway({
     })
     .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
     .then(async () => {
-      const now = await held();
+      const now = await openRuns();
       if (!stopped) onNews({ type: "ready", held: now });
     });
   return {
@@ -142,7 +167,7 @@ export async function openGateway({
       stopped = true;
       const ended = rounds.end();
       await office.settling.settle(policy);
-      const left = await held();
+      const left = await openRuns();
       await office[Symbol.asyncDispose]();
       await supervisor.close({ leaveRuns: !office.settling.terminates });
       await ended;

@@ -26,6 +26,10 @@ export class Metrics implements AsyncDisposable {
   readonly #cleaned = this.#counter("cleanup_kill_total", "processes ended besides the leader", ["mode"]);
   readonly #orphans = this.#counter("reconcile_orphans_total", "runs found without an owner and seen to");
   readonly #stolen = this.#counter("lease_steal_total", "leases taken from a dead or stuck owner");
+  readonly #restored = this.#counter(
+    "restore_total",
+    "records put back into a store that had gone back in time",
+  );
   readonly #escaped = this.#counter("ownership_escape_total", "runs that left detached processes behind");
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
@@ -61,8 +65,7 @@ export class Metrics implements AsyncDisposable {
 
   /** From the newest event there is. */
   async start(): Promise<void> {
-    const [newest] = await this.#supervisor.listEvents({ newestFirst: true, limit: 1 });
-    this.#counting = this.#count(newest?.seq ?? 0);
+    this.#counting = this.#count(await this.#newest().catch(() => null));
   }
 
   text(): Promise<string> {
@@ -74,11 +77,18 @@ export class Metrics implements AsyncDisposable {
     await this.#counting;
   }
 
-  async #count(after: number): Promise<void> {
+  async #newest(): Promise<number> {
+    const [newest] = await this.#supervisor.listEvents({ newestFirst: true, limit: 1 });
+    return newest?.seq ?? 0;
+  }
+
+  async #count(after: number | null): Promise<void> {
     // A store that cannot be read now is asked again from the same place.
     for (let last = after; !this.#ended.signal.aborted;) {
       try {
+        last ??= await this.#newest();
         for await (const event of this.#events.follow(last, undefined, this.#ended.signal)) {
+          if (event.type === "gap") continue;
           last = event.seq;
           if (await this.#isOurs(event)) await this.#note(event);
         }
@@ -129,6 +139,8 @@ export class Metrics implements AsyncDisposable {
         this.#escaped.inc();
         return;
       case "reconcile":
+        // It was held all the time; only the store did not know any more.
+        if (event.data.action === "restore") return void this.#restored.inc();
         if (event.data.action !== "leave") this.#orphans.inc();
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;

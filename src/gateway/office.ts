@@ -12,6 +12,8 @@ import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
 import { stateIdOf } from "../store/state-id.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
+import { awaitStore, type Waiting } from "../supervisor/await-store.js";
+import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
 import { capabilitiesHere } from "./capabilities.js";
@@ -48,6 +50,8 @@ export interface OfficeParts {
   /** How long a caller may take to say what it wants. */
   readonly requestMs: number;
   readonly problem: (problem: Problem) => void;
+  /** Null: a store that is away is not waited for. */
+  readonly waiting: Waiting | null;
 }
 
 /** Where a gateway is asked: its API, with who may ask what. */
@@ -65,26 +69,35 @@ export interface Office extends AsyncDisposable {
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem } = parts;
   const { instanceId } = supervisor;
-  const store = await openStore(storePath, instanceId);
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);
-  const presence = new Presence(store, {
-    ...machine,
-    instanceId,
-    hostName: hostname(),
-    stateId,
-    version: packageVersion(),
-    capabilities: await capabilitiesHere(),
-    address: null,
-    peerKey: null,
-    startedAt,
-  });
-  await presence.announce();
-  const approvals = await openApprovals({
-    store,
-    gatewayInstanceId: instanceId,
-    onProblem: (message, cause) => problem({ runId: null, message, cause }),
-  });
+  const capabilities = await capabilitiesHere();
+  const { store, presence, approvals } = await awaitStore(async () => {
+    const opened = await openStore(storePath, instanceId);
+    try {
+      const present = new Presence(opened, {
+        ...machine,
+        instanceId,
+        hostName: hostname(),
+        stateId,
+        version: packageVersion(),
+        capabilities,
+        address: null,
+        peerKey: null,
+        startedAt,
+      });
+      await present.announce();
+      const asked = await openApprovals({
+        store: opened,
+        gatewayInstanceId: instanceId,
+        onProblem: (message, cause) => problem({ runId: null, message, cause }),
+      });
+      return { store: opened, presence: present, approvals: asked };
+    } catch (error) {
+      await opened[Symbol.asyncDispose]();
+      throw error;
+    }
+  }, parts.waiting);
   const sessions = new Sessions({
     store,
     approvals,
@@ -119,7 +132,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES })).length,
+      ...(await openRuns(supervisor)),
       tier: null,
       listen: doors?.listen ?? null,
     }),
@@ -216,6 +229,20 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await store[Symbol.asyncDispose]();
     },
   };
+}
+
+/** A gateway says how it is whatever the store does: what stops runs asks it first. */
+async function openRuns(
+  supervisor: Supervisor,
+): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
+  const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
+  const listed = supervisor.scope().then((mine) => supervisor.listRuns({ ...mine, states: OPEN_STATES }));
+  const asked = listed.then(
+    (open) => ({ runs: open.length, storeAway: null }),
+    (error: unknown) => held(error instanceof Error ? error.message : String(error)),
+  );
+  const late = systemClock.pause(defaults.storeAnswerMs, asked).then(() => held("the store does not answer"));
+  return Promise.race([asked, late]);
 }
 
 async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {

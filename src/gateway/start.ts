@@ -6,6 +6,7 @@ import { GatewayUnreachable } from "../errors.js";
 import type { AnswerOf } from "./contract/contract.js";
 import { createClient, type GatewayClient } from "./client.js";
 import { gatewaySocket } from "./server/listen.js";
+import { waitingGateway, waitingText } from "./waiting.js";
 import { readOperatorToken } from "./server/requester.js";
 
 /** The program itself. */
@@ -51,6 +52,9 @@ export async function startGateway(
       if (!started) ours?.giveUp();
       return { status, started };
     }
+    const waiting = status === undefined ? waitingGateway(home) : null;
+    // It goes on by itself when the store is back; whoever wants one now cannot have it.
+    if (waiting !== null) throw new GatewayUnreachable(waitingText(waiting));
     if (status === undefined) ours ??= launch(home, main);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;

@@ -47,6 +47,41 @@ export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): Inser
   };
 }
 
+/** All of it, as it was. */
+export function toWholeRow(run: RunRecord, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
+  const { anchor, root, exit } = run;
+  return {
+    ...toRunRow(run, leaseExpiresAt),
+    anchor_pid: anchor?.pid ?? null,
+    anchor_start_time: anchor?.startTime ?? null,
+    anchor_unique_id: anchor?.uniqueId ?? null,
+    root_pid: root?.pid ?? null,
+    root_start_time: root?.startTime ?? null,
+    root_unique_id: root?.uniqueId ?? null,
+    process_group_id: run.processGroupId,
+    boundary: run.boundary === null ? null : JSON.stringify(run.boundary),
+    tier: run.tier,
+    state: run.state,
+    started_at: run.startedAt,
+    last_output_at: run.lastOutputAt,
+    updated_at: run.updatedAt,
+    ended_at: run.endedAt,
+    exit_reason: exit?.reason ?? null,
+    exit_actor: exit?.actor ?? null,
+    exit_code: exit?.code ?? null,
+    exit_signal: exit?.signal ?? null,
+    exit_source: exit?.source ?? null,
+    exit_detail: exit?.detail ?? null,
+    exit_errno: exit?.errno ?? null,
+    exit_limit: exit?.limitHit ?? null,
+    residue: JSON.stringify(run.residue),
+    residue_count: run.residueCount,
+    usage: run.usage === null ? null : JSON.stringify(run.usage),
+    emptiness: run.emptiness,
+    hidden_at: run.hiddenAt,
+  };
+}
+
 export function toRunRecord(row: RunRow): RunRecord {
   return {
     runId: row.run_id,

@@ -106,6 +106,8 @@ export interface RunFilter {
   readonly endedBefore?: number;
   readonly hostIds?: readonly string[];
   readonly ofState?: StateScope;
+  /** Only these, as many as there are. */
+  readonly runIds?: readonly string[];
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -136,6 +138,8 @@ export type Here = Pick<MachineIdentity, "hostId" | "bootId"> & { readonly state
 export interface RunStore extends AsyncDisposable {
   /** Whether other hosts keep their runs in it, too. */
   readonly shared: boolean;
+  /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
+  readonly eras: number;
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -148,6 +152,11 @@ export interface RunStore extends AsyncDisposable {
   claimLease(claim: LeaseClaim, events?: readonly NewRunEvent[]): Promise<Lease | null>;
   /** Claim and end in one: for a run of which nothing is left but its record. False where `claimLease` says null. */
   concludeRun(claim: LeaseClaim, end: RunEnd, events?: readonly NewRunEvent[]): Promise<boolean>;
+  /**
+   * Put back what the store has forgotten, as a whole, under its own epoch and a fresh lease: the record is missing, or
+   * it is open and of no later epoch. False, and nothing written: it has ended, or has a newer owner.
+   */
+  restoreRun(run: RunRecord, leaseMs: number, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Extend all leases of an owner, expired ones too: nobody has taken them. One statement. Returns how many. */
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
   /**
@@ -164,6 +173,8 @@ export interface RunStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
+  /** No event after this number can be read now. A cursor beyond it is of a store that has gone back since. Null: any can. */
+  eventsReach(): Promise<number | null>;
   /**
    * Leave runs out of lists from now on, whoever owns them and whether they have exited or not. One that is hidden
    * stays as it is. Returns how many were not.
@@ -187,6 +198,7 @@ export type ReadStore = Pick<
   | "findRuns"
   | "listRuns"
   | "listEvents"
+  | "eventsReach"
   | "getSession"
   | "getSessionByKey"
   | "listSessions"

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { LeaseLost, RunExists } from "../../src/errors.js";
+import type { RunRecord } from "../../src/store/run-record.js";
 import type { RunChange, RunStore } from "../../src/store/store.js";
 import { HERE, LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
 
@@ -246,6 +247,36 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       await store.saveRun(lease, exited);
       expect(await store.claimLease(mine(lease))).toBeNull();
       expect(await store.claimLease(theft(lease, "owner-b"))).toBeNull();
+    });
+
+    test("a record that is missing, or older, is put back whole; one that has ended or has a newer owner stays", async () => {
+      const run = newRun({ leaseEpoch: 3, service: { port: 80, readyAt: 5 } });
+      const lease = await store.insertRun(run, LEASE_MS);
+      for (const step of [gated, running]) await store.saveRun(lease, step);
+      const open = (await store.getRun(run.runId)) ?? expect.fail("no record");
+      await store.saveRun(lease, exited);
+      const ended = (await store.getRun(run.runId)) ?? expect.fail("no record");
+      const without = ({ leaseExpiresAt: _, ...rest }: RunRecord) => rest;
+      const known = async () => without((await other.getRun(run.runId)) ?? expect.fail("no record"));
+
+      // It has ended: nothing is taken back.
+      expect(await store.restoreRun({ ...open, leaseEpoch: 9 }, LEASE_MS, [event(run.runId)])).toBe(false);
+      expect(await known()).toEqual(without(ended));
+      await store.deleteRuns([run.runId]);
+      expect(await store.restoreRun(open, LEASE_MS, [event(run.runId)])).toBe(true);
+      expect(await known()).toEqual(without(open));
+      expect((await store.listEvents({ runId: run.runId })).length).toBe(1);
+      // Under its own epoch, with a fresh lease.
+      expect(await store.renewLeases("owner-a", LEASE_MS)).toBe(1);
+      expect(await store.claimLease(theft(lease, "owner-b"))).toBeNull();
+
+      const newer = { ...open, leaseEpoch: 2, ownerInstanceId: "owner-b" };
+      expect(await store.restoreRun(newer, LEASE_MS, [event(run.runId)])).toBe(false);
+      expect(await store.restoreRun(ended, 0, [event(run.runId)])).toBe(true);
+      expect(await known()).toEqual(without(ended));
+      expect((await store.listEvents({ runId: run.runId })).length).toBe(2);
+      expect(await store.listRuns({ runIds: [run.runId, "another"] })).toHaveLength(1);
+      expect(await store.listRuns({ runIds: [] })).toEqual([]);
     });
 
     test("only ended runs are forgotten, with their events, the oldest end first", async () => {

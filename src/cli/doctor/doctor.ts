@@ -6,6 +6,7 @@ import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { bad, ok, type Check } from "./check.js";
 import { checkDatabase } from "./database.js";
+import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
 import { checkClock, checkRuns } from "./runs.js";
@@ -28,9 +29,11 @@ async function allChecks(): Promise<readonly Check[]> {
   if (directory === null) return [...checks, ...database, config, ...kernel, await checkLimits()];
   await using observatory = await openObservatory().catch(() => null);
   const runs = observatory === null ? [] : await checkRuns(observatory);
+  const history = await checkHistory(directory);
   return [
     ...checks,
     ...database,
+    ...history,
     config,
     ...kernel,
     ...runs,

@@ -1,6 +1,7 @@
 import { OPEN_STATES } from "../../store/run-record.js";
 import { observeStateId } from "../../store/state-id.js";
 import { readFile } from "node:fs/promises";
+import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
@@ -18,6 +19,9 @@ async function gateway({ host, directory }: Observatory): Promise<Check> {
   const id = (await readFile(`${directory.home}/gateway-id`, "utf8").catch(() => "")).trim();
   if (id === "") return ok("gateway", "none has ever run here");
   const found = (await host.instances()).find(({ instanceId }) => instanceId === id);
+  const waiting = waitingGateway(directory.home);
+  if (found?.alive === true && waiting !== null)
+    return warn("gateway", waitingText(waiting), "it goes on by itself when the store is back");
   return ok("gateway", found?.alive === true ? `${id} is running` : `${id} is not running`);
 }
 

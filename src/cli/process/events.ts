@@ -1,7 +1,9 @@
-import { RunNotFound } from "../../errors.js";
+import { RunNotFound, StoreAway } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { EventCursor, type EventGap } from "../../store/event-cursor.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { ReadStore } from "../../store/store.js";
+import { say } from "../complain.js";
 import { onHosts, readHosts } from "../hosts/hosts.js";
 import { eventText } from "../runs/event-text.js";
 import { findRecord } from "../runs/find-record.js";
@@ -34,20 +36,27 @@ export async function showEvents(request: EventsRequest): Promise<number> {
     ...onHosts(hosts, host),
   };
   const hostIdOf = hostsOfRuns(store);
-  let last = after;
   const tell = follow ? printOn : print;
   const show = async (event: RunEvent): Promise<void> => {
-    last = Math.max(last, event.seq);
     const hostId = json || hosts.several ? await hostIdOf(event.runId) : null;
     const hostName = hostId === null ? null : hosts.nameOf(hostId);
     tell(json ? `${JSON.stringify({ ...event, hostId, hostName })}\n` : `${line(event, hostName)}\n`);
   };
   const newest = await store.listEvents({ ...filter, after, newestFirst: true, limit });
   for (const event of newest.toReversed()) await show(event);
+  const cursor = new EventCursor(store, newest[0]?.seq ?? after, filter);
+  let away = false;
   while (follow) {
-    const next = await store.listEvents({ ...filter, after: last, limit: 500 });
-    for (const event of next) await show(event);
-    if (next.length < 500) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    const { gap, events, full } = await cursor.next(500).catch((error: unknown) => {
+      if (!(error instanceof StoreAway)) throw error;
+      if (!away) say(`${error.message} Going on when it is back.`, "yellow");
+      away = true;
+      return { gap: null, events: [], full: false };
+    });
+    if (gap !== null) tell(json ? `${JSON.stringify(gap)}\n` : `${gapLine(gap)}\n`);
+    if (events.length > 0) away = false;
+    for (const event of events) await show(event);
+    if (!full) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
   return 0;
 }
@@ -60,6 +69,10 @@ function hostsOfRuns(store: Pick<ReadStore, "getRun">): (runId: string) => Promi
     if (hostId !== null) known.set(runId, hostId);
     return hostId;
   };
+}
+
+function gapLine({ after, from }: EventGap): string {
+  return `        the store has gone back in time, to before event ${after}; going on after ${from}`;
 }
 
 function line(event: RunEvent, hostName: string | null): string {

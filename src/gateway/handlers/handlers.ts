@@ -1,6 +1,7 @@
 import type { Supervisor } from "../../supervisor/api.js";
 import type { PresentGateway } from "../../store/gateway-presence.js";
 import type { RunFilter } from "../../store/store.js";
+import { EventCursor } from "../../store/event-cursor.js";
 import { NotFound } from "../../errors.js";
 import type { Callers } from "../callers.js";
 import type { Stops } from "../commands/hand-over.js";
@@ -58,11 +59,8 @@ export function createHandlers(desk: Desk): Handlers {
 
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;
-      const found = await supervisor.listEvents({
-        after,
-        limit,
-        ...(run === undefined ? {} : { runId: run }),
-      });
+      const cursor = new EventCursor(supervisor, after, run === undefined ? {} : { runId: run });
+      const { events: found, gap } = await cursor.next(limit);
       const events = [];
       const seen = once(sees);
       for (const event of found) {
@@ -70,7 +68,7 @@ export function createHandlers(desk: Desk): Handlers {
         if (requester.kind === "operator" || (record !== null && (await seen(requester, record.sessionId))))
           events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
       }
-      return { events, after: found.at(-1)?.seq ?? after };
+      return { events, after: found.at(-1)?.seq ?? gap?.from ?? after, gap: gap !== null };
     },
 
     listRuns: async ({ query }, { requester }) => {

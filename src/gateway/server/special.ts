@@ -80,7 +80,7 @@ async function followEvents(
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
   for await (const event of events.follow(after, run, gone)) {
-    if (requester.kind !== "operator") {
+    if (requester.kind !== "operator" && event.type !== "gap") {
       const record = await supervisor.getRun(event.runId);
       if (record === null || !(await sees(requester, record.sessionId))) continue;
     }

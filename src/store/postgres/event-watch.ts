@@ -3,6 +3,7 @@ import { defaults } from "../../defaults.js";
 import { callChannel, eventChannel } from "./announcer.js";
 import type { ReadingOptions } from "./reading.js";
 import { clientConfig } from "./pool.js";
+import { spread } from "../spread.js";
 import { parseTarget, type PostgresTarget } from "./target.js";
 
 /**
@@ -73,7 +74,7 @@ export class EventWatch implements AsyncDisposable {
   #lost(client: Client): void {
     if (this.#client !== client) return;
     this.#client = null;
-    this.#again = setTimeout(() => void this.#listen(), this.#pauseMs).unref();
+    this.#again = setTimeout(() => void this.#listen(), spread(this.#pauseMs)).unref();
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }
 }

@@ -56,6 +56,8 @@ export async function listRuns(
   if (filter.hostIds !== undefined)
     query = filter.hostIds.length === 0 ? query.where(never) : query.where("host_id", "in", filter.hostIds);
   if (filter.ofState !== undefined) query = query.where(ofState(filter.ofState));
+  if (filter.runIds !== undefined)
+    query = filter.runIds.length === 0 ? query.where(never) : query.where("run_id", "in", filter.runIds);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
     query = query.where("origin_instance_id", "not in", filter.notFrom);
   if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);

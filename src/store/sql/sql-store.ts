@@ -5,7 +5,7 @@ import type { CommandRecord, CommandResult, NewCommand } from "../command-record
 import { columnsOf } from "../run-change.js";
 import type { NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
-import { toRunRow } from "../run-row.js";
+import { toRunRow, toWholeRow } from "../run-row.js";
 import type {
   EventFilter,
   Lease,
@@ -43,6 +43,10 @@ export class SqlStore extends SqlGatewayStore implements Store {
     this.#eventsKept = eventsKept;
   }
 
+  get eras(): number {
+    return this.#engine.eras;
+  }
+
   async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
     const inserted = await this.#write(events, () =>
       this.#changed(
@@ -74,6 +78,26 @@ export class SqlStore extends SqlGatewayStore implements Store {
     const ended = await this.#writeTogether(events, () => this.#conclude(claim, end));
     if (ended) await this.#engine.flush();
     return ended;
+  }
+
+  async restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    const row = toWholeRow(run, this.#expiry(leaseMs));
+    const restored = await this.#write(events, () =>
+      this.#changed(
+        this.#engine.db
+          .insertInto("runs")
+          .values(row)
+          .onConflict((conflict) =>
+            conflict
+              .column("run_id")
+              .doUpdateSet(row)
+              .where("runs.state", "<>", "exited")
+              .where("runs.lease_epoch", "<=", run.leaseEpoch),
+          ),
+      ),
+    );
+    if (restored && run.state === "exited") await this.#engine.flush();
+    return restored;
   }
 
   async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
@@ -111,6 +135,10 @@ export class SqlStore extends SqlGatewayStore implements Store {
 
   async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
     await this.#write(events, always);
+  }
+
+  eventsReach(): Promise<number | null> {
+    return this.#engine.settledEvents();
   }
 
   async hideRuns(runIds: readonly string[], at: number): Promise<number> {

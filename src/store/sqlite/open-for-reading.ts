@@ -61,6 +61,11 @@ class SqliteReader implements ReadStore {
     return this.#read((db) => read.listEvents(db, null, filter), []);
   }
 
+  /** The file goes back with its state directory or not at all. */
+  async eventsReach(): Promise<null> {
+    return null;
+  }
+
   getSession(id: string): Promise<SessionRow | null> {
     return this.#read((db) => readSessions.getSession(db, id), null);
   }

@@ -53,8 +53,10 @@ export interface Surroundings {
   /** On the store's clock. */
   readonly now: number;
   readonly instances: ReadonlyMap<string, LocalInstance>;
-  /** For how long this supervisor has seen the run out of reach. */
+  /** For how long this supervisor, awake, has seen nothing of the run's owner. */
   readonly unreachableMs: (runId: string) => number;
+  /** The store's clock goes on while this machine sleeps, and while nobody can reach the store. */
+  readonly sleepless: boolean;
 }
 
 export type Seen = "alive" | "gone" | "unknown";
@@ -122,7 +124,10 @@ export function standing(record: RunRecord, around: Surroundings): Standing {
   if (!sameBoot) return open("other-boot", null);
   if (neverOwned) return open("never-owned", 0);
   if (owner?.alive === false) return open("lock-free", 0);
-  if (expiredMs >= defaults.stalledOwnerMs && here) return open("stalled", defaults.stalledOwnerMs);
+  // On a clock that never stops all leases have expired after a sleep or an outage, and every owner is about to renew.
+  const watched = !around.sleepless || around.unreachableMs(record.runId) >= defaults.stalledWatchMs;
+  if (expiredMs >= defaults.stalledOwnerMs && here && watched)
+    return open("stalled", defaults.stalledOwnerMs);
   const why =
     owner === undefined
       ? "its lease has expired, but its owner's lock cannot be seen here"

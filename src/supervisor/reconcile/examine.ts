@@ -24,10 +24,10 @@ export async function surroundings(
   host: Looker,
   { instanceId, stateId }: Pick<Context, "instanceId" | "stateId">,
   now: number,
-  unreachableMs: Surroundings["unreachableMs"] = () => 0,
+  { unreachableMs = () => 0, sleepless = false }: Partial<Surroundings> = {},
 ): Promise<Surroundings> {
   const instances = new Map((await host.instances()).map((each) => [each.instanceId, each] as const));
-  return { me: instanceId, stateId, machine: host.machine, now, instances, unreachableMs };
+  return { me: instanceId, stateId, machine: host.machine, now, instances, unreachableMs, sleepless };
 }
 
 /** What each of these runs is, and what is to be done about it. Looks only. */

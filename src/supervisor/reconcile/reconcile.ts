@@ -7,6 +7,7 @@ import type { LiveRun } from "../live-run.js";
 import { act } from "./act.js";
 import type { Decision } from "./decide.js";
 import { examine, surroundings } from "./examine.js";
+import { tellForgotten } from "./forgotten.js";
 import { noteLeft } from "./left.js";
 import { takeUpStrays } from "./strays.js";
 
@@ -35,9 +36,11 @@ export interface Reconciled {
  */
 export async function reconcile(context: Context, scope: Scope = {}): Promise<Reconciled> {
   const { store, host, clock } = context;
-  const around = await surroundings(host, context, await store.now(), (runId) =>
-    context.left.unreachableMs(runId, clock.now()),
-  );
+  const around = await surroundings(host, context, await store.now(), {
+    unreachableMs: (runId) => context.left.unreachableMs(runId, clock.now()),
+    sleepless: store.shared,
+  });
+  await tellForgotten(context, around.instances);
   const examined = await examine(host, clock, around, await recordsIn(context, scope));
   const decisions = examined.map(({ record, decision }): Decided => ({
     runId: record.runId,

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { BadInput } from "../../../src/errors.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
+import { parseTarget } from "../../../src/store/postgres/target.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import type { Store } from "../../../src/store/store.js";
 import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun } from "../samples.js";
@@ -126,6 +127,43 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect((await refusal(database.open({ schema: "public" }))).message).toContain("some other program");
   });
 
+  test("an address with several hosts is refused, whatever its password holds", async () => {
+    for (const url of [
+      "postgres://u:p@one,two/db",
+      "postgres://u@one:1,two:2/db?target_session_attrs=read-write",
+      "postgres://u@localhost/db?host=/one,/two",
+    ])
+      expect(() => parseTarget(url)).toThrow("names several hosts");
+    expect(parseTarget("postgres://u:a,b@one/db").label).toBe("postgres database db at one");
+  });
+
+  test("a database that is replaced by an empty one under an open store is given its tables again", async () => {
+    await using store = await database.open();
+    await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    const { eras } = store;
+    await database.query("drop schema holdfast cascade");
+    expect(await store.listRuns({})).toEqual([]);
+    await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    expect(await store.listEvents({})).toHaveLength(1);
+    expect(store.eras).toBeGreaterThan(eras);
+  });
+
+  test("a server that has become a stand-by is away, until it takes writes again", async () => {
+    await using store = await database.open();
+    await server.kill();
+    await server.start({ standBy: true });
+    try {
+      expect(await refusal(store.insertRun(newRun(), LEASE_MS))).toMatchObject({
+        code: "STORE_AWAY",
+        message: expect.stringContaining("a stand-by"),
+      });
+    } finally {
+      await server.kill();
+      await server.start();
+    }
+    await store.insertRun(newRun(), LEASE_MS);
+  });
+
   test("two schemas of one database are two stores", async () => {
     await using one = await database.open();
     await using two = await database.open({ schema: "second" });
@@ -183,7 +221,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
         () => expect.fail(`opened ${url}`),
         (reason: unknown) => reason,
       );
-      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|BAD_INPUT)$/) });
+      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|STORE_AWAY|BAD_INPUT)$/) });
       const everything = `${inspect(error, { depth: 9, showHidden: true })}${process.title}`;
       expect(everything).not.toMatch(/hunter2/);
     }

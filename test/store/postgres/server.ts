@@ -1,7 +1,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chown, mkdtemp, rm } from "node:fs/promises";
+import { chown, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -18,8 +18,15 @@ export interface TestServer extends AsyncDisposable {
   createDatabase(template?: string): Promise<PostgresDatabase>;
   /** As a power cut would, but for the disk's cache. */
   kill(): Promise<void>;
-  /** After `kill`. */
-  start(): Promise<void>;
+  /** After `kill`. As a stand-by it can be read only. */
+  start(as?: { readonly standBy: boolean }): Promise<void>;
+  /** It is there and does not answer. */
+  pause(): void;
+  resume(): void;
+  /** Killed, copied as it is on the disk, and started again. */
+  backUp(): Promise<void>;
+  /** After `kill`: everything as it was at `backUp`. Once. */
+  goBack(): Promise<void>;
 }
 
 export interface PostgresDatabase extends AsyncDisposable {
@@ -62,7 +69,7 @@ export async function startServer(): Promise<TestServer> {
   const given = {
     fsync: "off",
     full_page_writes: "off",
-    wal_level: "minimal",
+    wal_level: "replica",
     max_wal_senders: "0",
     autovacuum: "off",
     listen_addresses: "",
@@ -83,8 +90,11 @@ export async function startServer(): Promise<TestServer> {
     }
   };
   const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
-  const start = async (): Promise<void> => {
+  const start = async ({ standBy } = { standBy: false }): Promise<void> => {
     let log = "";
+    const signal = join(data, "standby.signal");
+    if (standBy) await writeFile(signal, "", { mode: 0o644 });
+    else await rm(signal, { force: true });
     server = spawn(...tool("postgres", ["-D", data, ...flags]), {
       ...options,
       stdio: ["ignore", "ignore", "pipe"],
@@ -93,19 +103,37 @@ export async function startServer(): Promise<TestServer> {
     const ready = deferred<void>();
     server.stderr?.on("data", (text: Buffer) => {
       log += text.toString();
-      if (log.includes("ready to accept connections")) ready.resolve();
+      if (/ready to accept (read-only )?connections/.test(log)) ready.resolve();
     });
     void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
     await ready.promise;
+  };
+  const kill = async (): Promise<void> => {
+    server.kill("SIGKILL");
+    await ended;
+  };
+  /** It and its processes, one for each connection. */
+  const signalAll = (signal: "SIGSTOP" | "SIGCONT"): void => {
+    server.kill(signal);
+    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
+    for (const pid of children.split(" ").filter(Boolean)) process.kill(Number(pid), signal);
   };
   await start();
   let count = 0;
   return {
     directory,
     start,
-    async kill() {
-      server.kill("SIGKILL");
-      await ended;
+    kill,
+    pause: () => signalAll("SIGSTOP"),
+    resume: () => signalAll("SIGCONT"),
+    async backUp() {
+      await kill();
+      await promisify(execFile)("cp", ["-a", data, `${data}.backup`]);
+      await start();
+    },
+    async goBack() {
+      await rm(data, { recursive: true });
+      await rename(`${data}.backup`, data);
     },
     async createDatabase(template = "template1") {
       count += 1;

@@ -34,6 +34,7 @@ function around(change: Partial<Surroundings> = {}): Surroundings {
     now: NOW,
     instances: new Map(locals.map((each) => [each.instanceId, each])),
     unreachableMs: () => 0,
+    sleepless: false,
     ...change,
   };
 }
@@ -111,6 +112,15 @@ describe("whose it is", () => {
         ? `${found.claim.evidence} ${found.claim.expiredForMs}`
         : `${found.decision.action} ${found.decision.row}`;
     expect(said).toBe(expected);
+  });
+
+  test("expired for ten leases by a clock that never sleeps: open only when it was seen so for a while", () => {
+    const after = (ms: number): string =>
+      standing(run("alive", defaults.stalledOwnerMs), around({ sleepless: true, unreachableMs: () => ms }))
+        .kind;
+    expect(after(0)).toBe("decided");
+    expect(after(defaults.stalledWatchMs - 1)).toBe("decided");
+    expect(after(defaults.stalledWatchMs)).toBe("open");
   });
 
   test("out of reach for a day: lost on record, and only then", () => {
