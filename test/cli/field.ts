@@ -172,7 +172,7 @@ export class Gateway {
   #over = false;
   #heard: () => void = () => {};
 
-  constructor(field: Field, env: NodeJS.ProcessEnv) {
+  constructor(field: Pick<Stage, "startWith">, env: NodeJS.ProcessEnv) {
     const { child, finished } = field.startWith(env, "gateway", "run", "--json");
     this.pid = child.pid ?? 0;
     this.#kill = (signal) => child.kill(signal);

@@ -1,8 +1,7 @@
-import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { escapeLiteral } from "pg";
 import { hostMonotonicMs } from "../../src/store/sqlite/clock.js";
+import { askerOf } from "../store/postgres/asker.js";
 import type { PostgresDatabase } from "../store/postgres/server.js";
 
 export type Value = string | number | null;
@@ -37,23 +36,18 @@ export const ownFile: Records = {
 let turn: Promise<unknown> = Promise.resolve();
 
 export function recordsIn({ url }: PostgresDatabase): Records {
-  const ask = (text: string): string =>
-    execFileSync("psql", [url, "-XAtqc", text], {
-      encoding: "utf8",
-      env: { ...process.env, PGOPTIONS: "-c search_path=holdfast" },
-    });
+  const ask = askerOf(url);
   return {
     url,
     sql(_, statement, ...values) {
-      const given = values.values();
-      const text = statement.replaceAll("?", () => literal(given.next().value ?? null));
-      if (!text.startsWith("select")) return [ask(text)].flatMap(() => []);
-      return JSON.parse(ask(`select coalesce(json_agg(each), '[]') from (${text}) as each`)) as Record<
-        string,
-        unknown
-      >[];
+      let count = 0;
+      return ask(
+        statement.replaceAll("?", () => `$${++count}`),
+        values,
+      );
     },
-    now: () => Number(ask("select floor(extract(epoch from clock_timestamp()) * 1000)")),
+    now: () =>
+      Number(ask("select floor(extract(epoch from clock_timestamp()) * 1000) as now", [])[0]?.["now"]),
     around<T>(open: () => Promise<T>) {
       const opened = turn.then(async () => {
         process.env["HOLDFAST_DATABASE_URL"] = url;
@@ -67,8 +61,4 @@ export function recordsIn({ url }: PostgresDatabase): Records {
       return opened;
     },
   };
-}
-
-function literal(value: Value): string {
-  return typeof value === "string" ? escapeLiteral(value) : String(value);
 }

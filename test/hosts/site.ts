@@ -1,0 +1,98 @@
+import { randomBytes } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { RunEvent } from "../../src/store/run-event.js";
+import type { RunRecord } from "../../src/store/run-record.js";
+import type { Store } from "../../src/store/store.js";
+import { until } from "../io/until.js";
+import { startServer, type PostgresDatabase } from "../store/postgres/server.js";
+import { Host } from "./host.js";
+import { Network } from "./network.js";
+
+/** Hosts with a network of their own, and one database for all of them. */
+export class Site implements AsyncDisposable {
+  readonly hosts: readonly Host[];
+  readonly database: PostgresDatabase;
+  /** With this the hosts log in. */
+  readonly password: string;
+  readonly #store: Store;
+  /** In the order in which they were made. */
+  readonly #parts: readonly AsyncDisposable[];
+
+  private constructor(
+    hosts: readonly Host[],
+    database: PostgresDatabase,
+    password: string,
+    store: Store,
+    parts: readonly AsyncDisposable[],
+  ) {
+    this.hosts = hosts;
+    this.database = database;
+    this.password = password;
+    this.#store = store;
+    this.#parts = parts;
+  }
+
+  static async open(names: readonly string[]): Promise<Site> {
+    const parts: AsyncDisposable[] = [];
+    const kept = <One extends AsyncDisposable>(one: One): One => {
+      parts.push(one);
+      return one;
+    };
+    try {
+      const network = kept(await Network.open());
+      const server = kept(await startServer(network));
+      const database = await server.createDatabase();
+      const password = randomBytes(12).toString("hex");
+      await database.query(`create role ada login password '${password}'`);
+      await database.query(`grant create on database ${database.name} to ada`);
+      const url = `postgres://ada:${password}@${network.address}/${database.name}`;
+      const directory = await mkdtemp(join(tmpdir(), "hf-"));
+      kept({ [Symbol.asyncDispose]: () => rm(directory, { recursive: true, maxRetries: 5 }) });
+      const hosts: Host[] = [];
+      for (const [at, name] of names.entries())
+        hosts.push(kept(await Host.open({ name, number: at + 2, directory, network, url })));
+      // As the hosts do: whoever makes the tables owns them.
+      const here = `postgres://ada@localhost/${database.name}?host=${server.directory}`;
+      const store = kept(await database.open({ url: here }));
+      return new Site(hosts, database, password, store, parts);
+    } catch (error) {
+      await disposeOf(parts);
+      throw error;
+    }
+  }
+
+  async record(runId: string): Promise<RunRecord> {
+    const record = await this.#store.getRun(runId);
+    if (record === null) throw new Error(`no record of ${runId}`);
+    return record;
+  }
+
+  async records(): Promise<readonly RunRecord[]> {
+    return this.#store.listRuns({});
+  }
+
+  async events(runId: string): Promise<readonly RunEvent[]> {
+    return this.#store.listEvents({ runId });
+  }
+
+  /** Its record, once it has an end. */
+  async ended(runId: string, withinMs = 20_000): Promise<RunRecord> {
+    await until(`${runId} has ended`, async () => (await this.record(runId)).state === "exited", withinMs);
+    return this.record(runId);
+  }
+
+  /** Whether its lease is good for longer than this, by the server's clock. */
+  async leasedFor(runId: string, ms: number): Promise<boolean> {
+    return (await this.record(runId)).leaseExpiresAt > (await this.#store.now()) + ms;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await disposeOf(this.#parts);
+  }
+}
+
+async function disposeOf(parts: readonly AsyncDisposable[]): Promise<void> {
+  for (const part of parts.toReversed()) await part[Symbol.asyncDispose]();
+}
