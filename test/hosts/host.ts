@@ -1,5 +1,5 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -42,7 +42,10 @@ export class Host implements AsyncDisposable {
   /** Its state directory, by the path it has there, and by the one it has here. */
   readonly home: string;
   readonly files: string;
+  /** As records have it. */
+  readonly hostId: string;
   readonly #options: HostOptions;
+  readonly #machineId: string;
   #machine: ChildProcess | null = null;
   #init = 0;
   /** The processes here that wait for one there. */
@@ -56,13 +59,15 @@ export class Host implements AsyncDisposable {
     this.#options = options;
     this.home = join(options.directory, "home");
     this.files = join(options.directory, options.name);
+    this.#machineId = randomUUID().replaceAll("-", "");
+    this.hostId = createHash("sha256").update(`holdfast ${this.#machineId}`).digest("hex").slice(0, 32);
   }
 
   static async open(options: HostOptions): Promise<Host> {
     const host = new Host(options);
     await mkdir(host.files, { mode: 0o700 });
     await mkdir(host.home, { recursive: true, mode: 0o700 });
-    await writeFile(join(options.directory, `${host.name}.machine`), `${hex()}\n`);
+    await writeFile(join(options.directory, `${host.name}.machine`), `${host.#machineId}\n`);
     await host.boot();
     return host;
   }
@@ -176,12 +181,22 @@ export class Host implements AsyncDisposable {
     await this.#gateway?.finished;
   }
 
+  /** As records have it. */
+  get pidNamespace(): string {
+    return namespaceOf(this.#init) ?? "";
+  }
+
   async unplug(): Promise<void> {
     await this.#link?.cut();
   }
 
   async plug(): Promise<void> {
     await this.#link?.mend();
+  }
+
+  /** Into a file of its, which may be one that somebody reads from. */
+  async write(path: string, words: string): Promise<void> {
+    await this.#do("sh", "-c", 'printf %s "$1" >"$2"', "sh", words, path);
   }
 
   /** Whoever has these words in its command line there. */
@@ -235,10 +250,6 @@ export class Host implements AsyncDisposable {
 function hit(pid: number, name: NodeJS.Signals): void {
   const one = look(pid);
   if (one !== null) signal(one, name);
-}
-
-function hex(): string {
-  return randomUUID().replaceAll("-", "");
 }
 
 function childrenOf(pid: number): number[] {

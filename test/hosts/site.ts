@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Store } from "../../src/store/store.js";
+import type { Gateway } from "../cli/field.js";
 import { until } from "../io/until.js";
 import { startServer, type PostgresDatabase } from "../store/postgres/server.js";
 import { Host } from "./host.js";
@@ -63,6 +64,13 @@ export class Site implements AsyncDisposable {
     }
   }
 
+  /** Where a run lives. */
+  hostOf({ hostId }: Pick<RunRecord, "hostId">): Host {
+    const host = this.hosts.find((each) => each.hostId === hostId);
+    if (host === undefined) throw new Error(`no host is ${hostId}`);
+    return host;
+  }
+
   async record(runId: string): Promise<RunRecord> {
     const record = await this.#store.getRun(runId);
     if (record === null) throw new Error(`no record of ${runId}`);
@@ -81,6 +89,21 @@ export class Site implements AsyncDisposable {
   async ended(runId: string, withinMs = 20_000): Promise<RunRecord> {
     await until(`${runId} has ended`, async () => (await this.record(runId)).state === "exited", withinMs);
     return this.record(runId);
+  }
+
+  /** Its lease has been expired for that long. */
+  async expire(runId: string, agoMs: number): Promise<void> {
+    const at = (await this.#store.now()) - agoMs;
+    await this.database.query(
+      `update holdfast.runs set lease_expires_at = ${Math.floor(at)} where run_id = '${runId}'`,
+    );
+  }
+
+  /** Until each of these has looked at the run, and said what it makes of it. */
+  async leftAloneBy(runId: string, gateways: readonly Gateway[]): Promise<void> {
+    const such = (news: { readonly runId: string | null; readonly message: string }): boolean =>
+      news.runId === runId && news.message.includes("left alone");
+    await Promise.all(gateways.map((gateway) => gateway.hears("problem", such)));
   }
 
   /** Whether its lease is good for longer than this, by the server's clock. */
