@@ -114,8 +114,7 @@ describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 12
       process_group_id: processGroupId,
       pid_namespace: ben.pidNamespace,
     });
-    await site.expire(a, AGES);
-    await site.leftAloneBy(a, gatewaysOf(ben, cat));
+    await site.unheardOf(a, AGES, gatewaysOf(ben, cat));
     expect(await site.record(a)).toMatchObject({ state: "running", leaseEpoch: before.leaseEpoch });
 
     await ann.boot();
@@ -145,8 +144,7 @@ describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 12
     const before = await site.record(b);
     await ben.stop();
     await until("its lease has expired", async () => !(await site.leasedFor(b, 0)));
-    await site.expire(b, AGES);
-    await site.leftAloneBy(b, gatewaysOf(ann, cat));
+    await site.unheardOf(b, AGES, gatewaysOf(ann, cat));
     expect(await site.record(b)).toMatchObject({ state: "running", updatedAt: before.updatedAt });
 
     ben.goOn();

@@ -35,7 +35,8 @@ export class Network implements AsyncDisposable {
   }
 
   static async open(): Promise<Network> {
-    const script = `ip link set lo up && ip link add hf type bridge && ip addr add ${PREFIX}.1/24 dev hf &&
+    // With an address of its own: otherwise it has that of a member, and nobody finds it when that one has left.
+    const script = `ip link set lo up && ip link add hf address 02:00:00:00:00:01 type bridge && ip addr add ${PREFIX}.1/24 dev hf &&
       ip link set hf up && echo up && exec cat`;
     const keeper = spawn("unshare", ["--net", "sh", "-c", script], { stdio: ["pipe", "pipe", "inherit"] });
     await sees(keeper.stdout, "up");

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { expect } from "vitest";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Store } from "../../src/store/store.js";
@@ -91,19 +92,19 @@ export class Site implements AsyncDisposable {
     return this.record(runId);
   }
 
-  /** Its lease has been expired for that long. */
-  async expire(runId: string, agoMs: number): Promise<void> {
-    const at = (await this.#store.now()) - agoMs;
-    await this.database.query(
-      `update holdfast.runs set lease_expires_at = ${Math.floor(at)} where run_id = '${runId}'`,
-    );
-  }
-
-  /** Until each of these has looked at the run, and said what it makes of it. */
-  async leftAloneBy(runId: string, gateways: readonly Gateway[]): Promise<void> {
-    const such = (news: { readonly runId: string | null; readonly message: string }): boolean =>
-      news.runId === runId && news.message.includes("left alone");
-    await Promise.all(gateways.map((gateway) => gateway.hears("problem", such)));
+  /** Nothing was heard of a run's owner for that long. Until each of these has looked, and said what it makes of it. */
+  async unheardOf(runId: string, forMs: number, gateways: readonly Gateway[]): Promise<void> {
+    const saidBy = ({ news }: Gateway): boolean =>
+      news.some((one) => one.type === "problem" && one.runId === runId && one.message.includes("left alone"));
+    // Again and again: a last renewal may still be on its way when its host is gone.
+    const look = async (): Promise<boolean> => {
+      const at = Math.floor((await this.#store.now()) - forMs);
+      await this.database.query(
+        `update holdfast.runs set lease_expires_at = ${at} where run_id = '${runId}' and lease_expires_at > ${at}`,
+      );
+      return gateways.every(saidBy);
+    };
+    await expect.poll(look, { interval: 200, timeout: 30_000 }).toBe(true);
   }
 
   /** Whether its lease is good for longer than this, by the server's clock. */
