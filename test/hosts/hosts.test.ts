@@ -99,6 +99,21 @@ describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 12
     await outcomes.add("runs on each", site, { [a]: null, [b]: null, [c]: null });
   });
 
+  test("one whose gateway was killed goes on with its next, and nobody else comes for its runs", async () => {
+    const [a, b, c] = await runEverywhere();
+    const before = await site.record(c);
+    await cat.killGateway();
+    await site.unheardOf(c, AGES, gatewaysOf(ann, ben));
+    await begin(cat);
+    expect(await site.record(c)).toMatchObject({
+      state: "running",
+      ownerInstanceId: before.ownerInstanceId,
+      leaseEpoch: before.leaseEpoch + 1,
+    });
+    expect(await finish(cat, c)).toMatchObject({ exit: { reason: "exit", code: 5 } });
+    await outcomes.add("gateway killed", site, { [a]: null, [b]: null, [c]: { reason: "exit", code: 5 } });
+  });
+
   test("one that lost its power finds its runs lost when it is back; nobody else touches them, or their like", async () => {
     const [a, b, c] = await runEverywhere();
     const before = await site.record(a);
@@ -175,7 +190,7 @@ describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 12
 
     await ann.unplug();
     for (const { keeper } of keepers) keeper.goOn();
-    await ann.write(gate, "go\n");
+    await ann.do("sh", "-c", `echo go >${gate}`);
     expect(await ann.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
     await until("what was stopped is gone", () => ann.running("sleep 7003").length === 0);
     await until("what ended is gone", () => ann.running("exit 7").length === 0);

@@ -8,30 +8,37 @@ import type { RunRecord } from "../../src/store/run-record.js";
 import type { Store } from "../../src/store/store.js";
 import type { Gateway } from "../cli/field.js";
 import { until } from "../io/until.js";
-import { startServer, type PostgresDatabase } from "../store/postgres/server.js";
+import { startServer, type PostgresDatabase, type TestServer } from "../store/postgres/server.js";
 import { Host } from "./host.js";
 import { Network } from "./network.js";
 
-/** Hosts with a network of their own, and one database for all of them. */
-export class Site implements AsyncDisposable {
+interface Facts {
   readonly hosts: readonly Host[];
   readonly database: PostgresDatabase;
-  /** With this the hosts log in. */
-  readonly password: string;
+  readonly server: TestServer;
+  /** The server's. */
+  readonly address: string;
+  /** What of the hosts' password is the same however it is written. */
+  readonly secret: string;
+}
+
+/** Hosts with a network of their own, and one database for all of them. */
+export class Site implements Facts, AsyncDisposable {
+  readonly hosts: readonly Host[];
+  readonly database: PostgresDatabase;
+  readonly server: TestServer;
+  readonly address: string;
+  readonly secret: string;
   readonly #store: Store;
   /** In the order in which they were made. */
   readonly #parts: readonly AsyncDisposable[];
 
-  private constructor(
-    hosts: readonly Host[],
-    database: PostgresDatabase,
-    password: string,
-    store: Store,
-    parts: readonly AsyncDisposable[],
-  ) {
-    this.hosts = hosts;
-    this.database = database;
-    this.password = password;
+  private constructor(facts: Facts, store: Store, parts: readonly AsyncDisposable[]) {
+    this.hosts = facts.hosts;
+    this.database = facts.database;
+    this.server = facts.server;
+    this.address = facts.address;
+    this.secret = facts.secret;
     this.#store = store;
     this.#parts = parts;
   }
@@ -46,19 +53,21 @@ export class Site implements AsyncDisposable {
       const network = kept(await Network.open());
       const server = kept(await startServer(network));
       const database = await server.createDatabase();
-      const password = randomBytes(12).toString("hex");
+      const secret = randomBytes(12).toString("hex");
+      // With all that has to be written in another way in a URL.
+      const password = `@:/?#%${secret}`;
       await database.query(`create role ada login password '${password}'`);
       await database.query(`grant create on database ${database.name} to ada`);
-      const url = `postgres://ada:${password}@${network.address}/${database.name}`;
+      const url = `postgres://ada:${encodeURIComponent(password)}@${network.address}/${database.name}`;
       const directory = await mkdtemp(join(tmpdir(), "hf-"));
       kept({ [Symbol.asyncDispose]: () => rm(directory, { recursive: true, maxRetries: 5 }) });
       const hosts: Host[] = [];
       for (const [at, name] of names.entries())
-        hosts.push(kept(await Host.open({ name, number: at + 2, directory, network, url })));
+        hosts.push(kept(await Host.open({ name, number: at + 2, directory, network }, url)));
       // As the hosts do: whoever makes the tables owns them.
       const here = `postgres://ada@localhost/${database.name}?host=${server.directory}`;
       const store = kept(await database.open({ url: here }));
-      return new Site(hosts, database, password, store, parts);
+      return new Site({ hosts, database, server, address: network.address, secret }, store, parts);
     } catch (error) {
       await disposeOf(parts);
       throw error;

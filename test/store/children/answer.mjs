@@ -7,16 +7,19 @@ types.setTypeParser(types.builtins.INT8, Number);
 
 async function ask({ url, text, values }) {
   const client = new Client({ connectionString: url, options: "-c search_path=holdfast" });
-  await client.connect();
   try {
-    return { rows: (await client.query(text, values)).rows };
+    await client.connect();
+    const { rows } = await client.query(text, values);
+    return { rows };
+  } catch (error) {
+    return { error: error.message };
   } finally {
     await client.end();
   }
 }
 
 port.on("message", async (question) => {
-  port.postMessage(await ask(question).catch((error) => ({ error: error.message })));
+  port.postMessage(await ask(question));
   Atomics.store(answered, 0, 1);
   Atomics.notify(answered, 0);
 });

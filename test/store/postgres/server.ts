@@ -16,6 +16,8 @@ export interface TestServer extends AsyncDisposable {
   readonly directory: string;
   /** An empty database of its own. */
   createDatabase(template?: string): Promise<PostgresDatabase>;
+  /** What it has logged since it was started. */
+  log(): string;
   /** As a power cut would, but for the disk's cache. */
   kill(): Promise<void>;
   /** After `kill`. */
@@ -94,8 +96,9 @@ export async function startServer(listening: Listening | null = null): Promise<T
     }
   };
   const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
+  let log = "";
   const start = async (): Promise<void> => {
-    let log = "";
+    log = "";
     server = spawn(...entering(listening, tool("postgres", ["-D", data, ...flags]), identity), {
       ...options,
       // Only who is still root can enter a network.
@@ -115,6 +118,7 @@ export async function startServer(listening: Listening | null = null): Promise<T
   let count = 0;
   return {
     directory,
+    log: () => log,
     start,
     async kill() {
       server.kill("SIGKILL");
