@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Gateway } from "../cli/field.js";
@@ -25,10 +25,14 @@ const numbers = {
 const AGES = defaults.hostLostMs + 60_000;
 const LASTS = "echo up; read line; exit 5";
 
+const rounds = Array.from({ length: process.env["HOLDFAST_SOAK"] === "1" ? 10 : 1 }, (_, at) => at + 1);
+
 const whyNot = whyNoPostgres ?? whyNoHosts;
 if (whyNot !== null) console.log(`hosts are not tested: ${whyNot}`);
 
-describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 120_000 }, () => {
+vi.setConfig({ testTimeout: 120_000 });
+
+describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, round %i,", (round) => {
   const outcomes = new Outcomes();
   let site: Site;
   let ann: Host;
@@ -43,7 +47,7 @@ describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 12
   }, 60_000);
   afterAll(async () => {
     await site[Symbol.asyncDispose]();
-    console.log(`three hosts:\n${outcomes.toString()}`);
+    console.log(`three hosts, round ${round}:\n${outcomes.toString()}`);
   });
 
   async function begin(host: Host): Promise<void> {
@@ -196,6 +200,8 @@ describe.skipIf(whyNot !== null)("of three hosts on one database", { timeout: 12
     await until("what ended is gone", () => ann.running("exit 7").length === 0);
     await until("what may run has run", () => existsSync(committed.mark));
     await until("the lease has expired", async () => !(await site.leasedFor(a, 0)));
+    const { write } = await ann.client();
+    await expect(write({ params: { runId: a }, body: { text: "too soon\n" } })).rejects.toThrow();
     const { stdout } = await ben.holdfast("runs", "list");
     expect(stdout).toMatch(new RegExp(`${a}.*unreachable`));
     for (const runId of [a, ending, stopped]) expect((await site.record(runId)).state).toBe("running");
