@@ -185,7 +185,8 @@ export class Gateway {
       this.news.push(JSON.parse(line) as GatewayNews);
       this.#heard();
     });
-    this.settled = this.hears("ready").then(() => undefined);
+    // One of many that start at once has to wait for the others.
+    this.settled = this.hears("ready", () => true, 60_000).then(() => undefined);
   }
 
   /** The first that is such, whether it has been said or will be. */

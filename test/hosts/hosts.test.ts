@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Gateway } from "../cli/field.js";
@@ -48,6 +48,14 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
   afterAll(async () => {
     await site[Symbol.asyncDispose]();
     console.log(`three hosts, round ${round}:\n${outcomes.toString()}`);
+  });
+
+  /** Whatever a failed test has left. */
+  afterEach(async () => {
+    for (const host of site.hosts) {
+      host.goOn();
+      await host.plug();
+    }
   });
 
   async function begin(host: Host): Promise<void> {
@@ -164,14 +172,12 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     await ben.stop();
     await until("its lease has expired", async () => !(await site.leasedFor(b, 0)));
     await site.unheardOf(b, AGES, gatewaysOf(ann, cat));
-    expect(await site.record(b)).toMatchObject({ state: "running", updatedAt: before.updatedAt });
+    const { ownerInstanceId, leaseEpoch } = before;
+    expect(await site.record(b)).toMatchObject({ state: "running", ownerInstanceId, leaseEpoch });
 
     ben.goOn();
     await until("its lease is healthy again", () => site.leasedFor(b, 0));
-    expect(await finish(ben, b)).toMatchObject({
-      exit: { reason: "exit", code: 5 },
-      leaseEpoch: before.leaseEpoch,
-    });
+    expect(await finish(ben, b)).toMatchObject({ exit: { reason: "exit", code: 5 }, leaseEpoch });
     await outcomes.add("stopped for ages", site, { [a]: null, [b]: { reason: "exit", code: 5 }, [c]: null });
   });
 

@@ -44,7 +44,7 @@ async function makeFirstSchema(database: PostgresDatabase): Promise<void> {
 async function startAtOnce(database: PostgresDatabase): Promise<void> {
   const env = { HOLDFAST_DATABASE_URL: database.url };
   await using houses = await Houses.open();
-  await Promise.all(houses.all.map((house) => house.gateway(env)));
+  const gateways = await Promise.all(houses.all.map((house) => house.gateway(env)));
   await Promise.all(
     houses.all.map(async (house) => {
       const { exec } = await house.client();
@@ -59,6 +59,8 @@ async function startAtOnce(database: PostgresDatabase): Promise<void> {
   expect(await database.query("select count(distinct owner_instance_id) from holdfast.runs")).toEqual([
     { count: String(GATEWAYS) },
   ]);
+  const left = await Promise.all(gateways.map((gateway) => gateway.kill("SIGTERM")));
+  expect(left.map(({ code, stderr }) => [code, stderr])).toEqual(left.map(() => [0, ""]));
 }
 
 class Houses implements AsyncDisposable {
@@ -73,8 +75,6 @@ class Houses implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Each is asked to leave before its house is looked over.
-    await Promise.all(this.all.map((house) => house.stop("terminate")));
     await Promise.all(this.all.map((house) => house[Symbol.asyncDispose]()));
   }
 }
