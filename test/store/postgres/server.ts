@@ -1,7 +1,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chown, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { appendFile, chown, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -16,6 +16,8 @@ export interface TestServer extends AsyncDisposable {
   readonly directory: string;
   /** An empty database of its own. */
   createDatabase(template?: string): Promise<PostgresDatabase>;
+  /** What it has logged since it was started. */
+  log(): string;
   /** As a power cut would, but for the disk's cache. */
   kill(): Promise<void>;
   /** After `kill`. As a stand-by it can be read only. */
@@ -50,8 +52,15 @@ function binary(of: string, name: string): string {
   return join(home, of, "bin", name);
 }
 
-/** A real server, reachable by a socket of its own only, gone when disposed of. */
-export async function startServer(): Promise<TestServer> {
+/** Where others can reach a server. */
+export interface Listening {
+  readonly address: string;
+  /** Words that start a command in the network of that address. */
+  readonly within: readonly string[];
+}
+
+/** A real server, reachable by a socket of its own, and with a password where it is told to listen; gone when disposed of. */
+export async function startServer(listening: Listening | null = null): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), "hf-pg-"));
   const [prefix, identity] = notRoot();
   if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
@@ -62,9 +71,13 @@ export async function startServer(): Promise<TestServer> {
   };
   const options = { ...identity, cwd: directory, env: { PATH: process.env["PATH"], LC_ALL: "C" } };
   await promisify(execFile)(
-    ...tool("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]),
+    ...tool("initdb", [
+      ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
+      ...["--auth-local=trust", "--auth-host=scram-sha-256"],
+    ]),
     options,
   );
+  if (listening !== null) await appendFile(join(data, "pg_hba.conf"), "host all all all scram-sha-256\n");
   // The disk is not the subject, and a killed server loses nothing that the kernel was given.
   const given = {
     fsync: "off",
@@ -72,7 +85,7 @@ export async function startServer(): Promise<TestServer> {
     wal_level: "replica",
     max_wal_senders: "0",
     autovacuum: "off",
-    listen_addresses: "",
+    listen_addresses: listening?.address ?? "",
     unix_socket_directories: directory,
   };
   const flags = Object.entries(given).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
@@ -90,13 +103,16 @@ export async function startServer(): Promise<TestServer> {
     }
   };
   const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
+  let log = "";
   const start = async ({ standBy } = { standBy: false }): Promise<void> => {
-    let log = "";
+    log = "";
     const signal = join(data, "standby.signal");
     if (standBy) await writeFile(signal, "", { mode: 0o644 });
     else await rm(signal, { force: true });
-    server = spawn(...tool("postgres", ["-D", data, ...flags]), {
+    server = spawn(...entering(listening, tool("postgres", ["-D", data, ...flags]), identity), {
       ...options,
+      // Only who is still root can enter a network.
+      ...(listening === null ? {} : { uid: 0, gid: 0 }),
       stdio: ["ignore", "ignore", "pipe"],
     });
     ended = once(server, "close");
@@ -122,6 +138,7 @@ export async function startServer(): Promise<TestServer> {
   let count = 0;
   return {
     directory,
+    log: () => log,
     start,
     kill,
     pause: () => signalAll("SIGSTOP"),
@@ -157,6 +174,18 @@ export async function startServer(): Promise<TestServer> {
       await rm(directory, { recursive: true, force: true });
     },
   };
+}
+
+/** The same command line in the network, where it is somewhere else. */
+function entering(
+  listening: Listening | null,
+  [tool, args]: readonly [string, string[]],
+  { uid = 0, gid = uid }: { readonly uid?: number; readonly gid?: number },
+): readonly [string, string[]] {
+  if (listening === null) return [tool, args];
+  const become = ["setpriv", `--reuid=${uid}`, `--regid=${gid}`, "--clear-groups"];
+  const [command = "", ...rest] = [...listening.within, ...become, tool, ...args];
+  return [command, rest];
 }
 
 /** PostgreSQL refuses to be root, and to be what looks like root in a user namespace. */
