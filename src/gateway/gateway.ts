@@ -90,13 +90,13 @@ export async function openGateway({
     noteWaiting(home, { pid: process.pid, since: startedAt, why: error.message, held });
     onNews({ type: "waiting", why: error.message, held });
   };
-  const ended = signal === undefined ? {} : { signal };
+  const until = signal === undefined ? {} : { signal };
   const supervisor = await openSupervisor({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
     onProblem: problem,
-    ...(waits ? { onStoreAway: away, ...ended } : {}),
+    ...(waits ? { onStoreAway: away, ...until } : {}),
   }).catch((error: unknown) => {
     if (error instanceof InstanceLocked) throw alreadyRunning(home, error);
     noteWaitingOver(home);
@@ -115,7 +115,7 @@ export async function openGateway({
     config,
     requestMs,
     problem,
-    waiting: waits ? { away: async (error) => away(error), ...ended } : null,
+    waiting: waits ? { away: async (error) => away(error), ...until } : null,
   })
     .catch(async (error: unknown) => {
       await supervisor.close({ leaveRuns: true });

@@ -140,7 +140,10 @@ export class Metrics implements AsyncDisposable {
         return;
       case "reconcile":
         // It was held all the time; only the store did not know any more.
-        if (event.data.action === "restore") return void this.#restored.inc();
+        if (event.data.action === "restore") {
+          this.#restored.inc();
+          return;
+        }
         if (event.data.action !== "leave") this.#orphans.inc();
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;

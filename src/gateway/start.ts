@@ -53,8 +53,12 @@ export async function startGateway(
       return { status, started };
     }
     const waiting = status === undefined ? waitingGateway(home) : null;
-    // It goes on by itself when the store is back; whoever wants one now cannot have it.
-    if (waiting !== null) throw new GatewayUnreachable(waitingText(waiting));
+    if (waiting !== null) {
+      // It goes on by itself when the store is back. Without a run to hold, one that was started for this goes with it.
+      if (ours?.pid !== waiting.pid || waiting.held > 0) throw new GatewayUnreachable(waitingText(waiting));
+      ours.giveUp();
+      throw new GatewayUnreachable(`the gateway did not start: ${waiting.why}`);
+    }
     if (status === undefined) ours ??= launch(home, main);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** A gateway that has started, holds its runs, and answers nobody yet: its store is away. */
@@ -27,8 +27,7 @@ export function noteWaitingOver(home: string): void {
 export function waitingGateway(home: string): WaitingGateway | null {
   try {
     const waiting = JSON.parse(readFileSync(fileOf(home), "utf8")) as WaitingGateway;
-    process.kill(waiting.pid, 0);
-    return waiting;
+    return existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`) ? null : waiting;
   } catch {
     return null;
   }

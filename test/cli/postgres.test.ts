@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
+import { waitingGateway } from "../../src/gateway/waiting.js";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
 import { Stage } from "./stage.js";
 
@@ -43,6 +44,33 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       expect(doctor.stdout).toContain(`schema ${migrations.length}, 0 open and 1 ended runs`);
     },
   );
+
+  test("a gateway waits for one that is away and says so; started for a command, with no run to hold, it does not stay", async () => {
+    await using stage = await Stage.open();
+    const env = { HOLDFAST_DATABASE_URL: "postgres://u:hunter2@localhost/x?host=/nowhere" };
+    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const failed = { code: 125, stderr: expect.stringContaining("cannot be reached") as string };
+    for (const args of [
+      ["gateway", "start"],
+      ["gateway", "run", "--no-wait"],
+      ["run", "--", "true"],
+    ])
+      expect(await holdfast(...args)).toMatchObject(failed);
+    await expect.poll(() => waitingGateway(stage.home), { timeout: 15_000 }).toBeNull();
+    const gateway = stage.startWith(env, "gateway", "run");
+    await expect.poll(() => waitingGateway(stage.home), { timeout: 15_000 }).not.toBeNull();
+    const status = await holdfast("gateway", "status", "--json");
+    expect(JSON.parse(status.stdout)).toMatchObject({ running: false, waiting: { pid: gateway.child.pid } });
+    expect((await holdfast("doctor")).stdout).toContain("waits for its store");
+    gateway.child.kill("SIGTERM");
+    const ended = await gateway.finished;
+    expect(ended).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("waiting for the store") as string,
+    });
+    expect(ended.stderr).not.toContain("hunter2");
+    expect(waitingGateway(stage.home)).toBeNull();
+  }, 90_000);
 
   test("the config file can name it, and nothing that shows settings shows its password", async () => {
     await using stage = await Stage.open();
