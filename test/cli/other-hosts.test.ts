@@ -53,7 +53,8 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     const bytes = 3_000_000;
     const script = `read go; yes 0123456789abcdef | head -c ${bytes}; exit 7`;
     const runId = await start(far, script, { stdin: "pipe" });
-    const following = holdfast("logs", "--raw", "--follow", runId);
+    // From the first byte on, however late it comes to look.
+    const following = holdfast("process", "log", "--raw", "--offset", "0", "--follow", runId);
     expect(await holdfast("process", "write", runId, "go\n")).toMatchObject({ code: 0 });
     const { code, stdout } = await following;
     expect(code).toBe(0);

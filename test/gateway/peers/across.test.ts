@@ -37,7 +37,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   test("a terminal is typed into and shows what comes of it, both ways", async () => {
     const runId = await start(there, 'stty -echo; while read word; do echo "<$word>"; done', { pty: true });
     const viewer = new Viewer(here, runId);
-    await until("attached", () => viewer.said.length > 0);
+    await until("attached", () => viewer.said.length > 0, 15_000);
     expect(viewer.said[0]).toMatchObject({ type: "attached", runId, state: "running" });
     viewer.socket.send(Buffer.from("one\n"));
     await until("the answer", () => viewer.text.includes("<one>"), 15_000);

@@ -12,7 +12,7 @@ import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestSe
 
 /** As the store was before runs knew their sessions; what depends on the columns goes with them. */
 const BEFORE_SESSIONS_OF_RUNS = `
-  drop table holdfast.hosts, holdfast.gateways;
+  drop table holdfast.commands, holdfast.hosts, holdfast.gateways;
   alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade, drop column state_id;
   create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
   execute function holdfast.refuse_update('an exited run never changes');
@@ -46,6 +46,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       { id: "6", name: "services" },
       { id: "7", name: "session-of-run" },
       { id: "8", name: "gateways" },
+      { id: "9", name: "commands" },
     ]);
     await Promise.all(stores.map((store) => store[Symbol.asyncDispose]()));
   });
