@@ -111,6 +111,18 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     await outcomes.add("runs on each", site, { [a]: null, [b]: null, [c]: null });
   });
 
+  test("each stops the runs of any, and nothing else is stopped", async () => {
+    const [a, b, c] = await runEverywhere();
+    expect(await cat.holdfast("runs", "cancel", a)).toMatchObject({ code: 0, stderr: "" });
+    expect(await site.ended(a)).toMatchObject({ exit: { reason: "manual-cancel" }, emptiness: "proven" });
+    expect(ann.running("exit 5")).toEqual([]);
+    await outcomes.add("stopped from elsewhere", site, {
+      [a]: { reason: "manual-cancel" },
+      [b]: null,
+      [c]: null,
+    });
+  });
+
   test("one whose gateway was killed goes on with its next, and nobody else comes for its runs", async () => {
     const [a, b, c] = await runEverywhere();
     const before = await site.record(c);
@@ -184,6 +196,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
   test("one that is cut off keeps its runs, and what became of them meanwhile is true afterwards", async () => {
     const [a, b, c] = await runEverywhere();
     const gate = join(ann.home, "gate");
+    const killed = await ann.script("sleep 7005");
     const ending = await ann.script(`mkfifo ${gate}; echo up; read line <${gate}; exit 7`);
     const stopped = await ann.script("sleep 7003");
     const keepers = await Promise.all(
@@ -202,15 +215,20 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     for (const { keeper } of keepers) keeper.goOn();
     await ann.do("sh", "-c", `echo go >${gate}`);
     expect(await ann.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
+    const { kill, write } = await ann.client();
+    expect(await kill({ params: { runId: killed }, body: { graceMs: 200 } })).toMatchObject({
+      outcome: "gone",
+    });
+    expect(ann.running("sleep 7005")).toEqual([]);
     await until("what was stopped is gone", () => ann.running("sleep 7003").length === 0);
     await until("what ended is gone", () => ann.running("exit 7").length === 0);
     await until("what may run has run", () => existsSync(committed.mark));
     await until("the lease has expired", async () => !(await site.leasedFor(a, 0)));
-    const { write } = await ann.client();
     await expect(write({ params: { runId: a }, body: { text: "too soon\n" } })).rejects.toThrow();
     const { stdout } = await ben.holdfast("runs", "list");
     expect(stdout).toMatch(new RegExp(`${a}.*unreachable`));
-    for (const runId of [a, ending, stopped]) expect((await site.record(runId)).state).toBe("running");
+    for (const runId of [a, ending, stopped, killed])
+      expect((await site.record(runId)).state).toBe("running");
     expect(ann.running("exit 5")).not.toEqual([]);
     // The one was refused, the other cannot read what it has committed.
     for (const { keeper } of keepers) await keeper.hear("failed");
@@ -220,6 +238,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     await until("its lease is healthy again", () => site.leasedFor(a, 0), 30_000);
     await site.ended(ending);
     await site.ended(stopped);
+    await site.ended(killed);
     expect(existsSync(uncommitted.mark)).toBe(false);
     expect(await finish(ann, a)).toMatchObject({ exit: { reason: "exit", code: 5 } });
     const ofKeepers = (await site.records()).filter(({ originInstanceId }) =>
@@ -234,6 +253,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       [c]: null,
       [ending]: { reason: "exit", code: 7 },
       [stopped]: { reason: "manual-cancel" },
+      [killed]: { reason: "manual-cancel" },
       ...Object.fromEntries(
         ofKeepers.map(({ runId, originInstanceId }) => [
           runId,
