@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { platform } from "node:process";
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
-import { FileLedger } from "../store/ledger/file-ledger.js";
+import { FileLedger, ledgerIn } from "../store/ledger/file-ledger.js";
 import { acquireInstanceLock } from "../store/instance-lock.js";
 import { readMachineIdentity } from "../store/machine.js";
 import { openStore } from "../store/open.js";
@@ -42,7 +42,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
       machine,
     });
     opened.push(host);
-    const ledger = new FileLedger(join(home, "ledger"));
+    const ledger = new FileLedger(ledgerIn(home));
     const holds = new Holds(host, ledger, instanceId);
     const store = await awaitStore(() => openStore(storePath, instanceId), waitingWith(options, holds));
     opened.push(store);

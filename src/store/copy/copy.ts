@@ -1,6 +1,7 @@
-import { readFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { CopyRefused } from "../../errors.js";
+import { ledgerIn } from "../ledger/file-ledger.js";
 import { tables } from "../sql/migrations.js";
 import { neighboursIn, writersOf } from "./occupants.js";
 import { nameOf, type Place } from "../place.js";
@@ -28,7 +29,7 @@ export interface CopyOptions {
  * nothing.
  */
 export async function copyStore(options: CopyOptions): Promise<readonly CopiedTable[]> {
-  const { from, to, onProgress = () => {} } = options;
+  const { from, to, home, onProgress = () => {} } = options;
   await requireNobody(options);
   await using source = await openReader(from);
   if (source === null) throw new CopyRefused(`${nameOf(from)} has no records`);
@@ -42,6 +43,8 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   // Somebody may have come meanwhile, and what it wrote would be left behind.
   await requireNobody(options);
   await target.commit();
+  // What another store was told before is not for this one.
+  await rm(ledgerIn(home), { recursive: true, force: true });
   return copied;
 }
 

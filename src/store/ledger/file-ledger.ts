@@ -10,6 +10,10 @@ const ENDED = ".ended.json";
 /** Ends between two looks for those that are too old or too many. */
 const PRUNE_EVERY = 100;
 
+export function ledgerIn(home: string): string {
+  return join(home, "ledger");
+}
+
 /** One file for each run, so that all supervisors of a state directory can write at once. */
 export class FileLedger implements Ledger {
   readonly #directory: string;
