@@ -11,6 +11,7 @@ const parts = [
   ["idle.mjs", "500"],
   ["leases.mjs"],
   ["store.mjs"],
+  ["many-hosts.mjs"],
   ["reconcile.mjs", "10000"],
   ["gateway.mjs", "200", "1000"],
 ];

@@ -1,21 +1,19 @@
 // The store on SQLite and on PostgreSQL, in turns, so that a noisy machine is noisy for both.
 //
 // Usage: store.mjs [postgres://…]     without an address, a server of its own: durable, on a local socket.
-import { spawn, execFileSync } from "node:child_process";
-import { once } from "node:events";
-import { chown, mkdtemp, rm } from "node:fs/promises";
-import { readdirSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
 import { EventWatch } from "../dist/store/postgres/event-watch.js";
 import { quantile } from "./measure.mjs";
+import { startPostgres } from "./postgres-server.mjs";
 import { claimOf, eventOf, runOf } from "./samples.mjs";
 
 const directory = await mkdtemp(join(tmpdir(), "hf-bench-"));
-const server = process.argv[2] === undefined ? await startServer() : null;
-const url = process.argv[2] ?? `postgres://postgres@localhost/postgres?host=${directory}`;
+const server = process.argv[2] === undefined ? await startPostgres() : null;
+const url = process.argv[2] ?? server.url;
 const schema = `bench_${process.pid}`;
 const open = {
   sqlite: () => openSqliteStore({ path: join(directory, "store.sqlite") }),
@@ -45,10 +43,7 @@ await throughput("events, one per call, 32 at a time", 2_000, (store, n) =>
 await latency();
 
 for (const store of Object.values(stores)) await store[Symbol.asyncDispose]();
-if (server !== null) {
-  server.kill("SIGINT");
-  await once(server, "close");
-}
+await server?.stop();
 await rm(directory, { recursive: true, force: true });
 console.log(JSON.stringify(rows));
 
@@ -131,41 +126,4 @@ function tell(measured, times) {
     "PostgreSQL p50/p99": cell(times.postgres),
     ratio: (quantile(times.postgres, 0.5) / quantile(times.sqlite, 0.5)).toFixed(2),
   });
-}
-
-/** As a distribution ships it, but for the socket: commits are on the disk before they are answered. */
-async function startServer() {
-  const home = "/usr/lib/postgresql";
-  const bin = join(
-    home,
-    readdirSync(home)
-      .toSorted((a, b) => a - b)
-      .at(-1),
-    "bin",
-  );
-  const identity = process.getuid() === 0 ? { uid: userId("-u"), gid: userId("-g") } : {};
-  if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid);
-  const data = join(directory, "data");
-  const options = { ...identity, cwd: directory, stdio: ["ignore", "ignore", "pipe"] };
-  execFileSync(
-    join(bin, "initdb"),
-    ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"],
-    options,
-  );
-  const flags = ["-D", data, "-c", "listen_addresses=", "-c", `unix_socket_directories=${directory}`];
-  const child = spawn(join(bin, "postgres"), flags, options);
-  let log = "";
-  for await (const [text] of on(child.stderr)) {
-    log += text;
-    if (log.includes("ready to accept connections")) return child;
-  }
-  throw new Error(log);
-}
-
-async function* on(stream) {
-  for (;;) yield await once(stream, "data");
-}
-
-function userId(flag) {
-  return Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
 }

@@ -33,6 +33,8 @@ export const defaults = {
   selfFenceMs: 20_000,
   /** An owner that is alive but has not renewed for ten leases is stuck for good; its runs may be taken. */
   stalledOwnerMs: 300_000,
+  /** Of a stalled owner's lease, how long a supervisor must have been awake and seen it so: after a sleep, or an outage, everybody wakes to expired leases, and each owner renews its own within this. */
+  stalledWatchMs: 30_000,
   /** A run on a machine or in a container that nothing is heard of: a day covers a night's power cut and a weekend's patience. */
   hostLostMs: 24 * 3_600_000,
   /** Between two looks at runs without an owner: a lease lives three times as long. */
@@ -85,6 +87,14 @@ export const defaults = {
   /** A write the store refused is repeated after this, doubling up to the second: quick after a lock, gentle on a full disk. */
   storeRetryMs: 50,
   storeRetryMaxMs: 5_000,
+  /** A gateway that starts while its database is away asks again after this, doubling: soon after a restart, gently through a long one. Spread by half, so that many hosts do not come at once. */
+  storeAwayRetryMs: 250,
+  storeAwayRetryMaxMs: 10_000,
+  /** How a store answers that can: a gateway that is asked how it is waits no longer for one that may not. */
+  storeAnswerMs: 1_000,
+  /** Ends kept beside a shared store, in case it is put back to before them: a nightly backup, and far more than a host ends in an hour. */
+  ledgerEndsKeptMs: 24 * 3_600_000,
+  ledgerEndsKept: 1_000,
   /** When the leader is gone, the end usually follows within a millisecond; only a longer wait is worth recording as `exiting`. */
   exitingNoteMs: 20,
   /** Beyond grace, kill report and drain: what close() allows for the last messages to arrive. */
@@ -114,6 +124,17 @@ export const defaults = {
   connections: 2_048,
   /** A caller that has not finished saying what it wants by then never will. */
   requestMs: 30_000,
+  /** To another gateway: name, connection and handshake take two round trips; five seconds is a host that is away. */
+  peerConnectMs: 5_000,
+  /** Whoever works on another gateway's request says so this often; three times unheard, the connection is given up. */
+  peerLifeMs: 5_000,
+  peerSilentMs: 15_000,
+  /** Between two looks at what others have handed over, when no word of it has come. */
+  commandLookMs: 5_000,
+  /** A gateway that lives takes up a command within one look; who does not by then may be away for long. */
+  commandAcceptMs: 6_000,
+  /** Commands: as long as the runs they were about. */
+  commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is a loaded machine with many runs to take up. */
   gatewayReadyMs: 30_000,
   /** The gateway's log: five files of ten megabytes hold weeks. */

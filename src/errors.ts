@@ -82,6 +82,11 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
+/** The database does not answer now, or takes no writes: it may do so again by itself. */
+export class StoreAway extends StateUnusable {
+  override readonly code = "STORE_AWAY";
+}
+
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(
@@ -212,6 +217,51 @@ export class GatewayUnreachable extends HoldfastError {
   }
 }
 
+/** A gateway elsewhere, as far as it matters to who cannot reach it. */
+export interface FarGateway {
+  readonly instanceId: string;
+  readonly hostId: string;
+  readonly hostName: string;
+  readonly heartbeatAt: number | null;
+}
+
+/** The run is on another host, and the gateway there does not answer. Stopping it is handed over all the same. */
+export class PeerUnreachable extends HoldfastError {
+  readonly runId: string;
+  readonly hostId: string;
+  readonly hostName: string;
+  /** When its gateway last told the store that it is there; null: it never has. */
+  readonly lastHeardAt: number | null;
+  constructor(
+    runId: string,
+    { instanceId, hostId, hostName, heartbeatAt }: FarGateway,
+    why: string,
+    options?: ErrorOptions,
+  ) {
+    const heard = heartbeatAt === null ? "it was never heard of" : `last heard of ${timeOf(heartbeatAt)}`;
+    super(
+      "PEER_UNREACHABLE",
+      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. Nothing was done. Ask again, or on that host; \`holdfast runs cancel\` stops the run as soon as its gateway is back`,
+      options,
+    );
+    this.runId = runId;
+    this.hostId = hostId;
+    this.hostName = hostName;
+    this.lastHeardAt = heartbeatAt;
+  }
+}
+
+function timeOf(at: number): string {
+  return `${new Date(at).toISOString().replace("T", " ").slice(0, 19)} UTC`;
+}
+
+/** The run, or the host, is not one that will not come back. */
+export class NotForgotten extends HoldfastError {
+  constructor(what: string, why: string) {
+    super("NOT_FORGOTTEN", `${what} is not forgotten: ${why}. Nothing was changed`);
+  }
+}
+
 /** A gateway belongs to no run: it would end with it. */
 export class InsideRun extends HoldfastError {
   constructor(verb: string) {
@@ -334,5 +384,12 @@ export class AcpRefused extends HoldfastError {
     super("ACP_REFUSED", `the agent refused ${method}: ${said} (${rpcCode})`);
     this.method = method;
     this.rpcCode = rpcCode;
+  }
+}
+
+/** The records of one store cannot be put into another now. Neither was changed. */
+export class CopyRefused extends HoldfastError {
+  constructor(why: string) {
+    super("COPY_REFUSED", `nothing was copied: ${why}`);
   }
 }

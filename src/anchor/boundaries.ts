@@ -39,22 +39,25 @@ export async function listBoundaries(
   return (await Promise.all(found)).filter((boundary) => boundary !== null);
 }
 
-/** Removes what a launcher that was killed has left of them. False: a run's is still in use. The kernel removes only empty ones. */
+/** Removes what a launcher that was killed has left of them. False: one is still in use. The kernel removes only empty ones. */
 export async function removeBoundaries(instanceDir: string, instanceId: string): Promise<boolean> {
   const place = await cgroupPlace(instanceDir, instanceId);
   if (place === null) return true;
   const { directory } = place;
   const runs = await listBoundaries(instanceDir, instanceId);
   await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
-  const removed = await rmdir(directory).then(
+  if (!(await isRemoved(rmdir(directory)))) return false;
+  await Promise.all(place.limitDirectories.map(removeLimits));
+  // An anchor that was killed just now may still be on its way out.
+  await isRemoved(rmdir(join(dirname(directory), "sup")));
+  return isRemoved(rmdir(dirname(directory)));
+}
+
+export async function isRemoved(removal: Promise<void>): Promise<boolean> {
+  return removal.then(
     () => true,
     (error: unknown) => errorCode(error) === "ENOENT",
   );
-  if (!removed) return false;
-  await Promise.all(place.limitDirectories.map(removeLimits));
-  await rmdir(join(dirname(directory), "sup")).catch(() => {});
-  await rmdir(dirname(directory)).catch(() => {});
-  return true;
 }
 
 async function removeLimits(directory: string): Promise<void> {
@@ -78,7 +81,8 @@ async function cgroupPlace(instanceDir: string, instanceId: string): Promise<Pla
   const base = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}`;
   const tail = `${base}/runs`;
   if (!said.cgroup.endsWith(tail) || !said.cgroupDirectory.endsWith(tail)) return null;
-  const mounted = await statfs(said.cgroupDirectory).catch(() => null);
+  // Some of it may have been removed before.
+  const mounted = await statfs(dirname(dirname(said.cgroupDirectory))).catch(() => null);
   if (mounted?.type !== CGROUP2_MAGIC) return null;
   return {
     cgroup: said.cgroup,

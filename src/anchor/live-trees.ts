@@ -1,3 +1,4 @@
+import { isSameMachine } from "../store/machine.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { ProcessEvidence } from "./host.js";
 import { membersOf } from "./members.js";
@@ -11,11 +12,8 @@ export async function liveTrees(
   records: readonly RunRecord[],
   options?: { readonly ports: boolean },
 ): Promise<ReadonlyMap<string, LiveProcesses>> {
-  const { bootId, pidNamespace } = host.machine;
   const here = records.flatMap((record) =>
-    record.anchor !== null && record.bootId === bootId && record.pidNamespace === pidNamespace
-      ? [{ record, anchor: record.anchor }]
-      : [],
+    record.anchor !== null && isSameMachine(record, host.machine) ? [{ record, anchor: record.anchor }] : [],
   );
   const anchors = here.map(({ anchor }) => anchor);
   const evidence = await host.inspect(anchors, options);

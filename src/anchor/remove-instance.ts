@@ -2,7 +2,7 @@ import { lstat, readdir, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { acquireInstanceLock, isInstanceLockFree } from "../store/instance-lock.js";
 import { InstanceLocked } from "../errors.js";
-import { removeBoundaries } from "./boundaries.js";
+import { isRemoved, removeBoundaries } from "./boundaries.js";
 import { launcherListens } from "./connect.js";
 import { errorCode } from "./error-code.js";
 
@@ -51,11 +51,4 @@ async function isSpent(instanceDir: string): Promise<boolean> {
 
 async function isLockFree(instanceDir: string): Promise<boolean> {
   return isInstanceLockFree(instanceDir).catch(() => false);
-}
-
-async function isRemoved(removal: Promise<void>): Promise<boolean> {
-  return removal.then(
-    () => true,
-    (error: unknown) => errorCode(error) === "ENOENT",
-  );
 }

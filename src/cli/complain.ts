@@ -18,7 +18,9 @@ const BY_CODE: Readonly<Record<string, number>> = {
   SESSION_BUSY: exitCodes.refused,
   INBOX_FULL: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
+  COPY_REFUSED: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
+  NOT_FORGOTTEN: exitCodes.incomplete,
 };
 
 /** One line on stderr, never a stack trace. Returns the exit code that goes with it. */

@@ -12,6 +12,8 @@ export const exitCodes = {
   usage: 2,
   /** Not everything that was asked for could be done; what is left is said. */
   incomplete: 3,
+  /** It was handed over to another host, which has not said yet that it is done. It will be, when that host is there. */
+  handedOver: 4,
   /** The command succeeded but left processes behind that had detached themselves, under `--on-escape fail`. */
   escape: 120,
   timeout: 124,

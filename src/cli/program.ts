@@ -3,6 +3,7 @@ import { packageVersion } from "../anchor/package-version.js";
 import { addAgentCommand, addAgentsCommand } from "./commands/agents.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
+import { addGatewaysCommand } from "./commands/gateways.js";
 import { addHelpCommand } from "./commands/help.js";
 import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
 import {
@@ -16,6 +17,7 @@ import {
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addStoreCommand } from "./commands/store.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -73,8 +75,10 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
   [
     "Gateway and setup:",
     addGatewayCommand,
+    addGatewaysCommand,
     addServiceCommand,
     addConfigCommand,
+    addStoreCommand,
     addDoctorCommand,
     addCompletionCommand,
   ],

@@ -11,6 +11,7 @@ import { ADDRESS, isAddress, labelOf } from "../store/postgres/target.js";
 import { VISIBILITIES } from "../store/session-record.js";
 import { lineOf } from "./config-line.js";
 import { inWords, keyOf } from "./config-problem.js";
+import { parsePeerAddress } from "./peers/address.js";
 import { parseLoopback } from "./server/loopback.js";
 
 const variable = z
@@ -53,6 +54,21 @@ const gateway = z.strictObject({
   "log-level": z.enum(["info", "warn", "silent"]).default("info"),
 });
 
+const peerAddress = z
+  .string()
+  .refine(
+    (text) => parsePeerAddress(text) !== null,
+    "must be a host and a port, as 10.0.0.7:7444, [fd00::7]:7444 or name:7444",
+  );
+
+/** How gateways of other hosts that use the same database reach this one. */
+const peers = z.strictObject({
+  /** Left out: they do not. */
+  listen: peerAddress.optional(),
+  /** Where they are to look for it, when that is not where it listens. */
+  advertise: peerAddress.optional(),
+});
+
 /** Where records are kept. It is read where the store is opened; here only checked, and made fit to be shown. */
 const database = z.strictObject({
   url: z
@@ -87,10 +103,11 @@ const a2a = z.strictObject({
 });
 
 /** The tables whose settings are single words, numbers and switches: these can come from the environment, too. */
-export const sections = { gateway, database, defaults: execDefaults, visibility, a2a };
+export const sections = { gateway, peers, database, defaults: execDefaults, visibility, a2a };
 
 const schema = z.strictObject({
   gateway: gateway.prefault({}),
+  peers: peers.prefault({}),
   database: database.prefault({}),
   defaults: execDefaults.prefault({}),
   visibility: visibility.prefault({}),
@@ -112,6 +129,7 @@ const schema = z.strictObject({
 const KEYS: Readonly<Record<string, readonly string[]>> = {
   "": Object.keys(schema.shape),
   gateway: Object.keys(gateway.shape),
+  peers: Object.keys(peers.shape),
   database: Object.keys(database.shape),
   defaults: Object.keys(execDefaults.shape),
   visibility: Object.keys(visibility.shape),

@@ -1,3 +1,5 @@
+import { StoreAway } from "../errors.js";
+import { EventCursor, type EventGap, type EventPage } from "../store/event-cursor.js";
 import type { RunEvent } from "../store/run-event.js";
 import type { Supervisor } from "../supervisor/api.js";
 
@@ -5,11 +7,11 @@ const PAGE = 500;
 
 /** Events as they are committed, by whichever supervisor. One for all who read: whoever watches the store wakes it. */
 export class EventTail {
-  readonly #supervisor: Pick<Supervisor, "listEvents">;
+  readonly #supervisor: Pick<Supervisor, "listEvents" | "eventsReach">;
   readonly #waiting = new Set<() => void>();
   #wakes = 0;
 
-  constructor(supervisor: Pick<Supervisor, "listEvents">) {
+  constructor(supervisor: Pick<Supervisor, "listEvents" | "eventsReach">) {
     this.#supervisor = supervisor;
   }
 
@@ -19,23 +21,20 @@ export class EventTail {
     for (const go of this.#waiting) go();
   }
 
-  /** From a sequence number on. Ends when `gone` aborts. */
+  /** From a sequence number on, also when the store is away for a while, or goes back. Ends when `gone` aborts. */
   async *follow(
     after: number,
     runId: string | undefined,
     gone: AbortSignal,
-  ): AsyncGenerator<RunEvent, void, undefined> {
-    const filter = runId === undefined ? {} : { runId };
-    let last = after;
+  ): AsyncGenerator<RunEvent | EventGap, void, undefined> {
+    const cursor = new EventCursor(this.#supervisor, after, runId === undefined ? {} : { runId });
     while (!gone.aborted) {
       // Before the look: what is committed during it may not be found by it.
       const wakes = this.#wakes;
-      const page = await this.#supervisor.listEvents({ ...filter, after: last, limit: PAGE });
-      for (const event of page) {
-        last = event.seq;
-        yield event;
-      }
-      if (page.length < PAGE && this.#wakes === wakes) await this.#woken(gone);
+      const { gap, events, full } = await cursor.next(PAGE).catch(nothingNow);
+      if (gap !== null) yield gap;
+      yield* events;
+      if (!full && this.#wakes === wakes) await this.#woken(gone);
     }
   }
 
@@ -51,4 +50,10 @@ export class EventTail {
       if (gone.aborted) done();
     });
   }
+}
+
+/** Whoever watches the store wakes the tail when it is back. */
+function nothingNow(error: unknown): EventPage {
+  if (error instanceof StoreAway) return { gap: null, events: [], full: false };
+  throw error;
 }

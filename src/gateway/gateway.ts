@@ -1,6 +1,6 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import { defaults } from "../defaults.js";
-import { InstanceLocked, StateUnusable } from "../errors.js";
+import { InstanceLocked, StateUnusable, type StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
@@ -12,6 +12,7 @@ import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { Denial } from "./sights.js";
 import type { StopPolicy } from "./stop.js";
+import { noteWaiting, noteWaitingOver } from "./waiting.js";
 
 /** What a gateway has to say, for a log. */
 export type GatewayNews =
@@ -42,6 +43,8 @@ export type GatewayNews =
     }
   /** A session asked for what it may not see; to it, that looked as if there were no such thing. */
   | ({ readonly type: "denied" } & Denial)
+  /** Its store is away: it holds its runs, and asks again. */
+  | { readonly type: "waiting"; readonly why: string; readonly held: number }
   | { readonly type: "down"; readonly left: number };
 
 export interface GatewayOptions {
@@ -50,6 +53,10 @@ export interface GatewayOptions {
   /** Default: what holds when no file says anything. */
   readonly config?: Config;
   readonly requestMs?: number;
+  /** Whether to wait for a store that is away, or to fail. Default: to wait. */
+  readonly waits?: boolean;
+  /** Ends the waiting. */
+  readonly signal?: AbortSignal;
 }
 
 /** A resident supervisor: holds runs, renews their leases, and looks after runs that have lost theirs. */
@@ -73,19 +80,31 @@ export async function openGateway({
   onNews,
   config = parseConfig("", ""),
   requestMs = defaults.requestMs,
+  waits = true,
+  signal,
 }: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
   const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
+  let held = 0;
+  const away = (error: StoreAway, kept = held): void => {
+    held = kept;
+    noteWaiting(home, { pid: process.pid, since: startedAt, why: error.message, held });
+    onNews({ type: "waiting", why: error.message, held });
+  };
+  const until = signal === undefined ? {} : { signal };
   const supervisor = await openSupervisor({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
     onProblem: problem,
+    ...(waits ? { onStoreAway: away, ...until } : {}),
   }).catch((error: unknown) => {
-    throw error instanceof InstanceLocked ? alreadyRunning(home, error) : error;
+    if (error instanceof InstanceLocked) throw alreadyRunning(home, error);
+    noteWaitingOver(home);
+    throw error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
   const callers = new Callers(supervisor);
@@ -101,7 +120,13 @@ export async function openGateway({
     requestMs,
     problem,
     denied: (denial) => onNews({ type: "denied", ...denial }),
-  });
+    waiting: waits ? { away: async (error) => away(error), ...until } : null,
+  })
+    .catch(async (error: unknown) => {
+      await supervisor.close({ leaveRuns: true });
+      throw error;
+    })
+    .finally(() => noteWaitingOver(home));
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
@@ -118,19 +143,24 @@ export async function openGateway({
     const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
     if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
   };
-  const held = async (): Promise<number> => {
+  const openRuns = async (): Promise<number> => {
     const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
-    return (await supervisor.listRuns(open).catch(() => [])).length;
+    return supervisor.listRuns(open).then(
+      (found) => found.length,
+      () => supervisor.held,
+    );
   };
   let stopped = false;
+  void rounds.begin("saying that this gateway is there", defaults.renewMs, () => office.beat());
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
     .then(() => {
       looked = true;
-      return rounds.begin("forgetting old runs", defaults.retainMs, retain);
+      return rounds.begin("taking up what was handed over", defaults.commandLookMs, () => office.takeUp());
     })
+    .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
     .then(async () => {
-      const now = await held();
+      const now = await openRuns();
       if (!stopped) onNews({ type: "ready", held: now });
     });
   return {
@@ -143,7 +173,7 @@ export async function openGateway({
       stopped = true;
       const ended = rounds.end();
       await office.settling.settle(policy);
-      const left = await held();
+      const left = await openRuns();
       await office[Symbol.asyncDispose]();
       await supervisor.close({ leaveRuns: !office.settling.terminates });
       await ended;
@@ -154,7 +184,7 @@ export async function openGateway({
 
 /** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
 async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
-  const open = await supervisor.listRuns({ states: OPEN_STATES });
+  const open = await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES });
   for (const { runId, hiddenAt } of open) {
     if (hiddenAt === null || beingStopped.has(runId)) continue;
     beingStopped.add(runId);

@@ -42,5 +42,6 @@ function move(from: string, to: string): void {
 export function logNews(log: Logger, news: GatewayNews): void {
   const { type, ...facts } = news;
   if (type === "problem") log.warn(facts, news.message);
+  else if (type === "waiting") log.warn(facts, type);
   else log.info(facts, type);
 }

@@ -4,6 +4,7 @@ import type { NativeObserver } from "../anchor/native-host.js";
 import type { RunEvent } from "../store/run-event.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { Supervisor } from "../supervisor/api.js";
+import { isInScope } from "../supervisor/state-scope.js";
 import type { EventTail } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
@@ -15,6 +16,8 @@ export class Metrics implements AsyncDisposable {
   readonly #events: EventTail;
   readonly #ended = new AbortController();
   readonly #stops = new Map<string, number>();
+  /** Of open runs: whether they are of this state directory. */
+  readonly #ours = new Map<string, boolean>();
   #counting: Promise<void> = Promise.resolve();
 
   readonly #spawned = this.#counter("spawn_total", "commands executed");
@@ -23,6 +26,10 @@ export class Metrics implements AsyncDisposable {
   readonly #cleaned = this.#counter("cleanup_kill_total", "processes ended besides the leader", ["mode"]);
   readonly #orphans = this.#counter("reconcile_orphans_total", "runs found without an owner and seen to");
   readonly #stolen = this.#counter("lease_steal_total", "leases taken from a dead or stuck owner");
+  readonly #restored = this.#counter(
+    "restore_total",
+    "records put back into a store that had gone back in time",
+  );
   readonly #escaped = this.#counter("ownership_escape_total", "runs that left detached processes behind");
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
@@ -32,7 +39,8 @@ export class Metrics implements AsyncDisposable {
     this.#events = events;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
-    const open = (): Promise<readonly RunRecord[]> => supervisor.listRuns({ states: [...OPEN_STATES] });
+    const open = async (): Promise<readonly RunRecord[]> =>
+      supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES });
     const live = new Gauge({
       name: "holdfast_runs",
       help: "open runs, by state",
@@ -57,8 +65,7 @@ export class Metrics implements AsyncDisposable {
 
   /** From the newest event there is. */
   async start(): Promise<void> {
-    const [newest] = await this.#supervisor.listEvents({ newestFirst: true, limit: 1 });
-    this.#counting = this.#count(newest?.seq ?? 0);
+    this.#counting = this.#count(await this.#newest().catch(() => null));
   }
 
   text(): Promise<string> {
@@ -70,18 +77,38 @@ export class Metrics implements AsyncDisposable {
     await this.#counting;
   }
 
-  async #count(after: number): Promise<void> {
+  async #newest(): Promise<number> {
+    const [newest] = await this.#supervisor.listEvents({ newestFirst: true, limit: 1 });
+    return newest?.seq ?? 0;
+  }
+
+  async #count(after: number | null): Promise<void> {
     // A store that cannot be read now is asked again from the same place.
     for (let last = after; !this.#ended.signal.aborted;) {
       try {
+        last ??= await this.#newest();
         for await (const event of this.#events.follow(last, undefined, this.#ended.signal)) {
+          if (event.type === "gap") continue;
           last = event.seq;
-          await this.#note(event);
+          if (await this.#isOurs(event)) await this.#note(event);
         }
       } catch {
         await new Promise((resolve) => setTimeout(resolve, 1_000).unref());
       }
     }
+  }
+
+  /** Looked up once for each run, where others keep theirs in the same store. */
+  async #isOurs({ runId, type }: RunEvent): Promise<boolean> {
+    const known = this.#ours.get(runId);
+    if (type === "exit") this.#ours.delete(runId);
+    if (known !== undefined) return known;
+    const scope = await this.#supervisor.scope();
+    if (scope.ofState === undefined) return true;
+    const record = await this.#supervisor.getRun(runId);
+    const ours = record !== null && isInScope(record, scope);
+    if (type !== "exit") this.#ours.set(runId, ours);
+    return ours;
   }
 
   async #note(event: RunEvent): Promise<void> {
@@ -112,6 +139,11 @@ export class Metrics implements AsyncDisposable {
         this.#escaped.inc();
         return;
       case "reconcile":
+        // It was held all the time; only the store did not know any more.
+        if (event.data.action === "restore") {
+          this.#restored.inc();
+          return;
+        }
         if (event.data.action !== "leave") this.#orphans.inc();
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;
@@ -119,6 +151,7 @@ export class Metrics implements AsyncDisposable {
       case "ready":
       case "adopt":
       case "attach":
+      case "command":
         return;
     }
   }

@@ -1,6 +1,7 @@
-import { OPEN_STATES } from "../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
 import { agentsOf, ownAgents } from "../agents/catalogue.js";
+import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
@@ -8,21 +9,32 @@ import { defaults } from "../defaults.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { History } from "../sessions/history.js";
 import { Sessions } from "../sessions/sessions.js";
+import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { openStore, watchEvents } from "../store/open.js";
+import { stateIdOf } from "../store/state-id.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
+import { awaitStore, type Waiting } from "../supervisor/await-store.js";
+import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { AgentRuns, CLI_BACKEND } from "./agent-runs.js";
 import type { Callers } from "./callers.js";
+import { capabilitiesHere } from "./capabilities.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createHandlers } from "./handlers/handlers.js";
+import { Errands } from "./commands/carry-out.js";
+import { Stops } from "./commands/hand-over.js";
+import { statedRequester } from "./peers/stated.js";
+import { Whereabouts } from "./peers/whereabouts.js";
 import { SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
-import { listenLocally } from "./server/listen.js";
-import { listenOnLoopback, parseLoopback, type LoopbackListening, type Served } from "./server/loopback.js";
+import { Presence } from "./presence.js";
+import { openDoors, type Doors } from "./server/doors.js";
+import type { Entrance } from "./server/entrance.js";
+import type { Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
 import { serveSpecial } from "./server/special.js";
 import { Sights, type Denial } from "./sights.js";
@@ -41,6 +53,8 @@ export interface OfficeParts {
   /** How long a caller may take to say what it wants. */
   readonly requestMs: number;
   readonly problem: (problem: Problem) => void;
+  /** Null: a store that is away is not waited for. */
+  readonly waiting: Waiting | null;
   readonly denied: (denial: Denial) => void;
 }
 
@@ -48,25 +62,56 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
+  /** Say that it is still there. */
+  beat(): Promise<void>;
+  /** Take up what other gateways have handed over. */
+  takeUp(): Promise<void>;
   /** See to the answers of agents' commands that a former gateway started. */
   look(): Promise<void>;
-  /** Forget sessions that were closed, and questions that were answered, long ago; end those of commands that nobody went on with. */
+  /**
+   * Forget sessions that were closed, questions that were answered, and what was said or handed over, long ago; end those
+   * of commands that nobody went on with.
+   */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number; readonly messages: number }>;
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
   const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } =
     parts;
-  const store = await openStore(storePath, supervisor.instanceId);
-  const approvals = await openApprovals({
-    store,
-    gatewayInstanceId: supervisor.instanceId,
-    onProblem: (message, cause) => problem({ runId: null, message, cause }),
-  });
+  const { instanceId } = supervisor;
+  const machine = await observeMachineIdentity(home);
+  const stateId = await stateIdOf(home);
+  const capabilities = await capabilitiesHere();
+  const { store, presence, approvals } = await awaitStore(async () => {
+    const opened = await openStore(storePath, instanceId);
+    try {
+      const present = new Presence(opened, {
+        ...machine,
+        instanceId,
+        hostName: hostname(),
+        stateId,
+        version: packageVersion(),
+        capabilities,
+        address: null,
+        peerKey: null,
+        startedAt,
+      });
+      await present.announce();
+      const asked = await openApprovals({
+        store: opened,
+        gatewayInstanceId: instanceId,
+        onProblem: (message, cause) => problem({ runId: null, message, cause }),
+      });
+      return { store: opened, presence: present, approvals: asked };
+    } catch (error) {
+      await opened[Symbol.asyncDispose]();
+      throw error;
+    }
+  }, parts.waiting);
   const sessions = new Sessions({
     store,
     approvals,
-    gatewayInstanceId: supervisor.instanceId,
+    gatewayInstanceId: instanceId,
     a2aPolicy: config.a2a,
     visibility: config.visibility.default,
     execRules: config.exec,
@@ -77,15 +122,17 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const agentRuns = new AgentRuns({ supervisor, sessions, history, store, agents: agents.all, problem });
   const asked = deferred<void>();
   let stopping = false;
-  let tcp: LoopbackListening | null = null;
+  let doors: Doors | null = null;
   const settling = new Settling(supervisor, callers);
+  const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
   const mustBeOpen = (): void => {
-    if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
+    if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
   };
   const sights = new Sights(sessions, denied);
   const screens = new Screens(supervisor);
   const handlers = createHandlers({
     supervisor,
+    stops: new Stops({ supervisor, store, whereabouts }),
     callers,
     screens,
     sights,
@@ -96,16 +143,17 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
-      instanceId: supervisor.instanceId,
+      instanceId: instanceId,
       version: packageVersion(),
       pid: process.pid,
       home,
       startedAt,
       ready: ready() && !stopping,
-      runs: (await supervisor.listRuns({ states: OPEN_STATES })).length,
+      ...(await openRuns(supervisor)),
       tier: null,
-      listen: tcp?.address ?? null,
+      listen: doors?.listen ?? null,
     }),
+    gateways: () => presentGateways(store, machine.bootId, Date.now()),
     stop: async (policy) => {
       const done = await settling.settle(policy);
       // After the answer is on its way.
@@ -114,51 +162,80 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   });
   const events = new EventTail(supervisor);
-  const watch = await watchEvents(supervisor.instanceId, () => events.wake());
-  const observer = observeNatively(home, await observeMachineIdentity(home), findAnchor());
+  const targets = [stateId, instanceId];
+  const failing = (runId: string, cause: unknown): void => {
+    if (stopping) return;
+    problem({
+      runId,
+      message: `run ${runId}: what was handed over was not carried out; trying again`,
+      cause,
+    });
+  };
+  const errands = new Errands({ supervisor, store, whereabouts, targets, failing });
+  const watch = await watchEvents(
+    instanceId,
+    () => events.wake(),
+    (target) => {
+      // Lost or failed, it is found at the next round.
+      if (ready() && (target === null || targets.includes(target)))
+        void errands.look().catch(() => undefined);
+    },
+  );
+  const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, events, observer);
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const app = (served: Served | null): RequestListener =>
+  const special = serveSpecial(supervisor, events, sights, metrics, approvals);
+  const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,
-      special: serveSpecial(supervisor, events, sights, metrics, approvals),
-      authenticate,
-      served,
+      special,
+      entrance,
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     });
-  const listening = await listenLocally(home, requestMs, app(null));
-  const attachments = new Attachments({
-    supervisor,
-    callers,
-    sights,
-    mustBeOpen,
+  const attachments = new Attachments({ supervisor, callers, sights, mustBeOpen });
+  /** Null: it is held here, or it may not be seen, which is said here. */
+  const perhapsFar = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
+    if (!store.shared || supervisor.run(runId) !== null) return null;
+    const record = await supervisor.getRun(runId);
+    return record !== null && (await sights.runsOf(requester)(record.sessionId)) ? record : null;
+  };
+  const byToken = (served: Served | null): Entrance => ({
+    served,
     requesterOf: (request) => requesterOf(authenticate, request),
+    forPeers: false,
+    whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
   });
-  listening.server.on("upgrade", (request, socket, head) => attachments.upgrade(request, socket, head));
-  const wanted = parseLoopback(config.gateway.listen ?? "");
-  if (wanted !== null)
-    // Its runs matter more than its port: it says so, and goes on with its socket.
-    tcp = await listenOnLoopback(wanted, requestMs, app).catch((cause: unknown) => {
-      problem({ runId: null, message: "the gateway answers on its socket only", cause });
-      return null;
-    });
-  tcp?.server.on("upgrade", (request, socket, head) =>
-    attachments.upgrade(request, socket, head, tcp?.served),
-  );
+  const forPeers: Entrance = {
+    served: null,
+    requesterOf: (request) => statedRequester(store, sessions, request),
+    forPeers: true,
+    whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
+  };
+  doors = await openDoors({
+    ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },
+    shared: store.shared,
+    problem: (message, cause) => problem({ runId: null, message, cause }),
+  });
+  if (doors.peering !== null) await presence.reachableAt(doors.peering);
   return {
     asked: asked.promise,
     settling,
     look: () => agentRuns.look(),
-    retain: async () => ({
-      messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),
-      approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
-      sessions:
-        (await endIdle(sessions, supervisor.instanceId)) +
-        (await store.forgetSessions(Date.now() - defaults.sessionsKeptMs)),
-    }),
+    beat: () => presence.beat(),
+    takeUp: () => errands.look(),
+    retain: async () => {
+      await store.forgetCommands(defaults.commandsKeptMs);
+      return {
+        approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
+        messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),
+        sessions:
+          (await endIdle(sessions, instanceId)) +
+          (await store.forgetSessions(Date.now() - defaults.sessionsKeptMs)),
+      };
+    },
     async [Symbol.asyncDispose]() {
       stopping = true;
       callers[Symbol.dispose]();
@@ -166,14 +243,28 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
-      await listening[Symbol.asyncDispose]();
+      await doors?.[Symbol.asyncDispose]();
       await screens[Symbol.asyncDispose]();
-      await tcp?.[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
       await agentRuns[Symbol.asyncDispose]();
+      await presence[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
     },
   };
+}
+
+/** A gateway says how it is whatever the store does: what stops runs asks it first. */
+async function openRuns(
+  supervisor: Supervisor,
+): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
+  const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
+  const listed = supervisor.scope().then((mine) => supervisor.listRuns({ ...mine, states: OPEN_STATES }));
+  const asked = listed.then(
+    (open) => ({ runs: open.length, storeAway: null }),
+    (error: unknown) => held(error instanceof Error ? error.message : String(error)),
+  );
+  const late = systemClock.pause(defaults.storeAnswerMs, asked).then(() => held("the store does not answer"));
+  return Promise.race([asked, late]);
 }
 
 async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {

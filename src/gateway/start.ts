@@ -6,6 +6,7 @@ import { GatewayUnreachable } from "../errors.js";
 import type { AnswerOf } from "./contract/contract.js";
 import { createClient, type GatewayClient } from "./client.js";
 import { gatewaySocket } from "./server/listen.js";
+import { waitingGateway, waitingText } from "./waiting.js";
 import { readOperatorToken } from "./server/requester.js";
 
 /** The program itself. */
@@ -50,6 +51,13 @@ export async function startGateway(
       // Somebody else's was faster. Left alone, ours might come up later, when that one has been stopped on purpose.
       if (!started) ours?.giveUp();
       return { status, started };
+    }
+    const waiting = status === undefined ? waitingGateway(home) : null;
+    if (waiting !== null) {
+      // It goes on by itself when the store is back. Without a run to hold, one that was started for this goes with it.
+      if (ours?.pid !== waiting.pid || waiting.held > 0) throw new GatewayUnreachable(waitingText(waiting));
+      ours.giveUp();
+      throw new GatewayUnreachable(`the gateway did not start: ${waiting.why}`);
     }
     if (status === undefined) ours ??= launch(home, main);
     const late = performance.now() > until;

@@ -26,6 +26,13 @@ export async function observeMachineIdentity(home: string): Promise<MachineIdent
   return readMachineIdentity(home, { hostId });
 }
 
+/** Whether the process numbers of the one mean anything to the other. */
+export function isSameMachine(one: MachineIdentity, other: MachineIdentity): boolean {
+  return (
+    one.hostId === other.hostId && one.bootId === other.bootId && one.pidNamespace === other.pidNamespace
+  );
+}
+
 /** Hashed, as machine-id(5) asks: the id itself is confidential. */
 async function systemHostId(): Promise<string | null> {
   const id = await readText("/etc/machine-id").catch(() => "");

@@ -1,5 +1,6 @@
 import { defaults } from "../defaults.js";
 import { databaseAddress } from "./database-address.js";
+import type { Place } from "./place.js";
 import type { StoreHealth } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
 
@@ -28,24 +29,35 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
   return openPostgresStoreForReading({ url, name: "reader" });
 }
 
-/** Look it over, changing nothing. Null: nothing has been stored yet. */
+/** Look the store in use over, changing nothing. Null: nothing has been stored yet. */
 export async function checkStore(storePath: string): Promise<StoreHealth | null> {
   const url = await databaseAddress();
-  if (url === null) {
-    const { checkSqliteStore } = await import("./sqlite/check.js");
-    return checkSqliteStore(storePath);
-  }
-  const { checkPostgresStore } = await import("./postgres/check.js");
-  return checkPostgresStore({ url, name: "doctor" });
+  return checkPlace(url === null ? { kind: "sqlite", path: storePath } : { kind: "postgres", url });
 }
 
-/** Calls `wake` whenever there may be new events, and now and then without a reason. */
-export async function watchEvents(name: string, wake: () => void): Promise<AsyncDisposable> {
+export async function checkPlace(place: Place): Promise<StoreHealth | null> {
+  if (place.kind === "sqlite") {
+    const { checkSqliteStore } = await import("./sqlite/check.js");
+    return checkSqliteStore(place.path);
+  }
+  const { checkPostgresStore } = await import("./postgres/check.js");
+  return checkPostgresStore({ url: place.url, name: "doctor" });
+}
+
+/**
+ * Calls `wake` whenever there may be new events, and now and then without a reason; `called` when somebody has handed
+ * something over to `target` (null: perhaps to anybody).
+ */
+export async function watchEvents(
+  name: string,
+  wake: () => void,
+  called: (target: string | null) => void = () => {},
+): Promise<AsyncDisposable> {
   const url = await databaseAddress();
   if (url === null) {
     const looking = setInterval(wake, defaults.eventLookMs).unref();
     return { [Symbol.asyncDispose]: async () => clearInterval(looking) };
   }
   const { EventWatch } = await import("./postgres/event-watch.js");
-  return new EventWatch({ url, name }, wake);
+  return new EventWatch({ url, name }, wake, defaults.eventPollMs, called);
 }

@@ -56,6 +56,18 @@ export type NewRunEvent = EventFacts &
           readonly to: string | null;
         };
       }
+    /** A stop was handed to the gateway that has the run, or (`outcome`) has been carried out there. */
+    | {
+        readonly type: "command";
+        readonly data: {
+          readonly id: string;
+          readonly actor: string;
+          readonly by: string;
+          readonly target: string;
+          readonly outcome: string | null;
+          readonly error: string | null;
+        };
+      }
     /** Its supervisor lost the connection and has it again. */
     | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
     /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */

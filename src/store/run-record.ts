@@ -161,6 +161,8 @@ export interface RunRecord {
   readonly hostId: string;
   readonly bootId: string;
   readonly pidNamespace: string;
+  /** The state directory it is kept in. Null: from before there could be several in a store; then its origin tells. */
+  readonly stateId: string | null;
   readonly anchorPath: string;
   readonly anchor: ProcessIdentity | null;
   readonly root: ProcessIdentity | null;

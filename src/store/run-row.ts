@@ -28,6 +28,7 @@ export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): Inser
     host_id: run.hostId,
     boot_id: run.bootId,
     pid_namespace: run.pidNamespace,
+    state_id: run.stateId,
     anchor_path: run.anchorPath,
     state: "starting",
     origin_instance_id: run.originInstanceId,
@@ -43,6 +44,41 @@ export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): Inser
     residue_count: 0,
     service: run.service === null ? null : JSON.stringify(run.service),
     imported: run.imported === null ? null : JSON.stringify(run.imported),
+  };
+}
+
+/** All of it, as it was. */
+export function toWholeRow(run: RunRecord, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
+  const { anchor, root, exit } = run;
+  return {
+    ...toRunRow(run, leaseExpiresAt),
+    anchor_pid: anchor?.pid ?? null,
+    anchor_start_time: anchor?.startTime ?? null,
+    anchor_unique_id: anchor?.uniqueId ?? null,
+    root_pid: root?.pid ?? null,
+    root_start_time: root?.startTime ?? null,
+    root_unique_id: root?.uniqueId ?? null,
+    process_group_id: run.processGroupId,
+    boundary: run.boundary === null ? null : JSON.stringify(run.boundary),
+    tier: run.tier,
+    state: run.state,
+    started_at: run.startedAt,
+    last_output_at: run.lastOutputAt,
+    updated_at: run.updatedAt,
+    ended_at: run.endedAt,
+    exit_reason: exit?.reason ?? null,
+    exit_actor: exit?.actor ?? null,
+    exit_code: exit?.code ?? null,
+    exit_signal: exit?.signal ?? null,
+    exit_source: exit?.source ?? null,
+    exit_detail: exit?.detail ?? null,
+    exit_errno: exit?.errno ?? null,
+    exit_limit: exit?.limitHit ?? null,
+    residue: JSON.stringify(run.residue),
+    residue_count: run.residueCount,
+    usage: run.usage === null ? null : JSON.stringify(run.usage),
+    emptiness: run.emptiness,
+    hidden_at: run.hiddenAt,
   };
 }
 
@@ -63,6 +99,7 @@ export function toRunRecord(row: RunRow): RunRecord {
     hostId: row.host_id,
     bootId: row.boot_id,
     pidNamespace: row.pid_namespace,
+    stateId: row.state_id,
     anchorPath: row.anchor_path,
     anchor: identity(row.anchor_pid, row.anchor_start_time, row.anchor_unique_id),
     root: identity(row.root_pid, row.root_start_time, row.root_unique_id),

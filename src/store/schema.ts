@@ -1,5 +1,6 @@
 import type { Generated } from "kysely";
 import type { Verdict } from "./approval-record.js";
+import type { CommandOutcome, CommandRecord } from "./command-record.js";
 import type { MessageRole } from "./message-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
@@ -12,6 +13,9 @@ export interface Schema {
   readonly sessions: SessionTable;
   readonly session_tokens: SessionTokenTable;
   readonly approvals: ApprovalTable;
+  readonly hosts: HostTable;
+  readonly gateways: GatewayTable;
+  readonly commands: CommandTable;
   readonly session_messages: MessageTable;
 }
 
@@ -32,6 +36,8 @@ export interface RunRow {
   host_id: string;
   boot_id: string;
   pid_namespace: string;
+  /** Null: from before there were several. */
+  state_id: string | null;
   anchor_path: string;
   anchor_pid: number | null;
   anchor_start_time: number | null;
@@ -132,6 +138,49 @@ export interface ApprovalTable {
   verdict: Verdict | null;
   actor: string | null;
   decided_at: number | null;
+}
+
+export interface HostTable {
+  host_id: string;
+  name: string;
+  platform: string;
+  first_seen_at: number;
+  last_seen_at: number;
+}
+
+export interface GatewayTable {
+  instance_id: string;
+  host_id: string;
+  host_name: string;
+  boot_id: string;
+  pid_namespace: string;
+  state_id: string;
+  version: string;
+  /** JSON */
+  capabilities: string;
+  /** JSON */
+  address: string | null;
+  peer_key: string | null;
+  started_at: number;
+  heartbeat_at: number;
+  stopped_at: number | null;
+}
+
+export interface CommandTable {
+  id: string;
+  run_id: string;
+  target: string;
+  kind: CommandRecord["kind"];
+  actor: string;
+  grace_ms: number | null;
+  handed_over_by: string;
+  created_at: number;
+  accepted_at: number | null;
+  done_at: number | null;
+  outcome: CommandOutcome | null;
+  /** JSON */
+  survivors: string;
+  error: string | null;
 }
 
 export interface MessageTable {

@@ -1,4 +1,6 @@
 import type { MachineIdentity } from "../anchor/host.js";
+import type { CommandStore } from "./command-store.js";
+import type { GatewayStore } from "./gateway-store.js";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
 import type {
   Emptiness,
@@ -103,7 +105,10 @@ export interface RunFilter {
   readonly agentId?: string;
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
-  readonly hostId?: string;
+  readonly hostIds?: readonly string[];
+  readonly ofState?: StateScope;
+  /** Only these, as many as there are. */
+  readonly runIds?: readonly string[];
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -111,21 +116,31 @@ export interface RunFilter {
   readonly limit?: number;
 }
 
+/** The runs of one state directory: those that say so, and of those that do not say, what these instances started. */
+export interface StateScope {
+  readonly stateId: string | null;
+  readonly instanceIds: readonly string[];
+}
+
 export interface EventFilter {
   readonly after?: number;
   readonly runId?: string;
+  /** Of runs of these hosts. */
+  readonly hostIds?: readonly string[];
   readonly limit?: number;
   /** Instead of oldest first. */
   readonly newestFirst?: boolean;
 }
 
-/** A boot of a host. */
-export type Boot = Pick<MachineIdentity, "hostId" | "bootId">;
+/** A boot of a host, and a state directory there; null: any. */
+export type Here = Pick<MachineIdentity, "hostId" | "bootId"> & { readonly stateId: string | null };
 
 /** Runs and their events. */
 export interface RunStore extends AsyncDisposable {
   /** Whether other hosts keep their runs in it, too. */
   readonly shared: boolean;
+  /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
+  readonly eras: number;
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -138,14 +153,19 @@ export interface RunStore extends AsyncDisposable {
   claimLease(claim: LeaseClaim, events?: readonly NewRunEvent[]): Promise<Lease | null>;
   /** Claim and end in one: for a run of which nothing is left but its record. False where `claimLease` says null. */
   concludeRun(claim: LeaseClaim, end: RunEnd, events?: readonly NewRunEvent[]): Promise<boolean>;
+  /**
+   * Put back what the store has forgotten, as a whole, under its own epoch and a fresh lease: the record is missing, or
+   * it is open and of no later epoch. False, and nothing written: it has ended, or has a newer owner.
+   */
+  restoreRun(run: RunRecord, leaseMs: number, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Extend all leases of an owner, expired ones too: nobody has taken them. One statement. Returns how many. */
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number>;
   /**
    * Open runs that somebody may have to see to: this owner's own, and others' whose lease has expired or was measured
    * in another boot. Healthy leases of others are left out; where the store is shared, also expired ones of other
-   * hosts, until they have been for `hostLostMs`: before that, only their own hosts can do anything about them.
+   * hosts and state directories, until they have been for `hostLostMs`: before that, only there can anything be done.
    */
-  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]>;
+  listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */
   heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;
@@ -154,6 +174,8 @@ export interface RunStore extends AsyncDisposable {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]>;
   appendEvents(events: readonly NewRunEvent[]): Promise<void>;
+  /** No event after this number can be read now. A cursor beyond it is of a store that has gone back since. Null: any can. */
+  eventsReach(): Promise<number | null>;
   /**
    * Leave runs out of lists from now on, whoever owns them and whether they have exited or not. One that is hidden
    * stays as it is. Returns how many were not.
@@ -162,13 +184,13 @@ export interface RunStore extends AsyncDisposable {
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
   /** How many of these runs have exited. */
-  countEnded(filter?: Pick<RunFilter, "hostId" | "notFrom">): Promise<number>;
+  countEnded(filter?: Pick<RunFilter, "ofState" | "notFrom">): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore & MessageStore;
+export type Store = RunStore & SessionStore & MessageStore & GatewayStore & CommandStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<
@@ -177,11 +199,16 @@ export type ReadStore = Pick<
   | "findRuns"
   | "listRuns"
   | "listEvents"
+  | "eventsReach"
   | "getSession"
   | "getSessionByKey"
   | "listSessions"
   | "getApproval"
   | "listApprovals"
+  | "listGateways"
+  | "listHosts"
+  | "countHeld"
+  | "shared"
   | "listMessages"
   | "countMessages"
   | "now"

@@ -2,6 +2,7 @@ import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
+import { isSameMachine } from "../store/machine.js";
 import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import { adopt, boundaryOf } from "./adopt.js";
@@ -71,9 +72,8 @@ async function memberOf(
 ): Promise<{ readonly evidence: ProcessEvidence; readonly record: RunRecord }> {
   const [evidence] = await host.inspect([pid]);
   if (evidence === undefined || !evidence.alive) throw new NotOurs(pid, "there is no such process");
-  const { bootId, pidNamespace } = host.machine;
-  const records = (await store.listRuns({ states: OPEN_STATES })).filter(
-    (record) => record.bootId === bootId && record.pidNamespace === pidNamespace,
+  const records = (await store.listRuns({ states: OPEN_STATES })).filter((record) =>
+    isSameMachine(record, host.machine),
   );
   const belonging = await findBelonging(evidence, records, (wanted) => host.inspectBoundaries(wanted));
   if (belonging === null)
@@ -137,6 +137,7 @@ async function recordService(
     commandHash: commandHash(words),
     cwd: "",
     ...context.host.machine,
+    stateId: context.stateId,
     anchorPath: parent.anchorPath,
     // Its directory lies beside the other's.
     originInstanceId: parent.originInstanceId,

@@ -1,4 +1,5 @@
 import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import type { StoreAway } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type {
   EndReason,
@@ -170,6 +171,13 @@ export interface SupervisorOptions {
   readonly actor?: string;
   /** Remove a run's directory (its output) as soon as it has ended and its followers are done. Default false: at close, or by retention. */
   readonly discardOutput?: boolean;
+  /**
+   * Given: when the store is away, opening waits for it instead of failing, holds this instance's runs meanwhile, and
+   * tells each time that it asked in vain.
+   */
+  readonly onStoreAway?: (error: StoreAway, held: number) => void;
+  /** Ends the waiting for a store that is away. */
+  readonly signal?: AbortSignal;
   /** Told of what goes wrong behind the calls: a store that refuses writes, survivors, a lost lease. Must not throw. */
   readonly onProblem?: (problem: Problem) => void;
 }
@@ -218,6 +226,8 @@ export interface Stopped {
 export interface Supervisor extends AsyncDisposable {
   readonly instanceId: string;
   readonly home: string;
+  /** How many runs it holds. */
+  readonly held: number;
   spawn(input: CommandInput, options?: SpawnOptions): Promise<Run>;
   /** Null: not one of this supervisor's live runs. */
   run(runId: string): Run | null;
@@ -242,6 +252,10 @@ export interface Supervisor extends AsyncDisposable {
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
+  /** A filter for runs of this state directory alone, where others keep theirs in the same store. */
+  scope(): Promise<Pick<RunFilter, "ofState">>;
+  /** No event after this number can be read now; null: any can. */
+  eventsReach(): Promise<number | null>;
   /** Cancel everything (`shutdown`) and wait, or with `leaveRuns` just let go. */
   close(options?: { readonly leaveRuns?: boolean; readonly actor?: string }): Promise<void>;
 }

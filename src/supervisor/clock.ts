@@ -1,3 +1,5 @@
+import { spread } from "../store/spread.js";
+
 export interface Timer {
   cancel(): void;
 }
@@ -12,6 +14,8 @@ export interface Clock {
   after(ms: number, call: () => void, options?: { readonly keepAlive: boolean }): Timer;
   /** Over at once when `early` settles. Keeps the process alive: whoever pauses still has a run to see to. */
   pause(ms: number, early?: Promise<unknown>): Promise<void>;
+  /** A pause like this, but not in step with others'. */
+  spread(ms: number): number;
 }
 
 export const systemClock: Clock = {
@@ -31,4 +35,5 @@ export const systemClock: Clock = {
       };
       early?.then(stop, stop);
     }),
+  spread,
 };

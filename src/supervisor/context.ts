@@ -1,4 +1,5 @@
 import type { AnchorHost } from "../anchor/host.js";
+import type { Ledger } from "../store/ledger/ledger.js";
 import type { RunStore } from "../store/store.js";
 import type { Problem } from "./api.js";
 import type { Clock } from "./clock.js";
@@ -16,8 +17,12 @@ export interface Closing {
 export interface Context {
   readonly clock: Clock;
   readonly store: RunStore;
+  /** Null: the store is this state directory's own, and goes back with it or not at all. */
+  readonly ledger: Ledger | null;
   readonly host: AnchorHost;
   readonly instanceId: string;
+  /** Of the state directory. Null: nobody said, and it is the only one. */
+  readonly stateId: string | null;
   /** Named when nobody else is. */
   readonly actor: string;
   readonly discardOutput: boolean;
@@ -31,6 +36,10 @@ export interface Context {
   closing: Closing | null;
   /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
   robbed: boolean;
+  /** The store was found to have gone back in time since everything was last compared with the ledger. */
+  doubted: boolean;
+  /** The store's, when that was. */
+  comparedEra: number;
   readonly left: Left;
   /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
   readonly settled: Set<string>;

@@ -15,6 +15,11 @@ interface Entry {
 export interface JournalWatcher {
   /** A write was refused and will be repeated. */
   failing(error: unknown): void;
+  /**
+   * The store does not know what it was told. True: it had gone back in time, and has been told again; the write is
+   * repeated. Rejects when that cannot be found out now.
+   */
+  forgotten(): Promise<boolean>;
   /** Somebody else owns the run, or its record is gone: nothing more is written. */
   ousted(error: LeaseLost | RunNotFound): void;
 }
@@ -101,20 +106,29 @@ export class Journal {
         if (this.#entries[0] === entry) this.#entries.shift();
         if (record !== null) entry.committed?.resolve(record);
       } catch (error) {
-        this.#refused(error);
+        await this.#refused(error);
       }
     }
     this.#writing = false;
   }
 
-  #refused(error: unknown): void {
-    if (error instanceof LeaseLost || error instanceof RunNotFound) {
-      // An answer, if not the one hoped for; of an epoch that has been renewed meanwhile it says nothing.
-      this.#gate.accepted();
-      if (this.#closed !== null || (error instanceof LeaseLost && error.epoch !== this.#lease.epoch)) return;
-      this.close(error);
-      return this.#watcher.ousted(error);
+  async #refused(error: unknown): Promise<void> {
+    if (!(error instanceof LeaseLost || error instanceof RunNotFound)) return this.#failed(error);
+    let again: boolean;
+    try {
+      again = await this.#watcher.forgotten();
+    } catch (failure) {
+      return this.#failed(failure);
     }
+    // An answer, if not the one hoped for; of an epoch that has been renewed meanwhile it says nothing.
+    this.#gate.accepted();
+    if (again || this.#closed !== null) return;
+    if (error instanceof LeaseLost && error.epoch !== this.#lease.epoch) return;
+    this.close(error);
+    this.#watcher.ousted(error);
+  }
+
+  #failed(error: unknown): void {
     this.#gate.refused();
     if (this.#closed !== null) return;
     this.#trouble.resolve();

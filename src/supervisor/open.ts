@@ -1,12 +1,18 @@
 import { mkdir, rm, stat } from "node:fs/promises";
+import { hostname } from "node:os";
 import { join } from "node:path";
+import { platform } from "node:process";
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
+import { FileLedger, ledgerIn } from "../store/ledger/file-ledger.js";
 import { acquireInstanceLock } from "../store/instance-lock.js";
 import { readMachineIdentity } from "../store/machine.js";
 import { openStore } from "../store/open.js";
+import { stateIdOf } from "../store/state-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
+import { awaitStore, type Waiting } from "./await-store.js";
+import { Holds } from "./hold.js";
 import { isInstanceId, newIncarnation, newInstanceId } from "./ids.js";
 import { createSupervisor } from "./supervisor.js";
 
@@ -27,8 +33,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
     const lock = await makeAndLock(instanceDir);
     opened.push(lock);
     const machine = await readMachineIdentity(home);
-    const store = await openStore(storePath, instanceId);
-    opened.push(store);
+    const stateId = await stateIdOf(home);
     const host = await openNativeHost({
       home,
       instanceId,
@@ -36,12 +41,21 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
       incarnation: newIncarnation(),
       machine,
     });
+    opened.push(host);
+    const ledger = new FileLedger(ledgerIn(home));
+    const holds = new Holds(host, ledger, instanceId);
+    const store = await awaitStore(() => openStore(storePath, instanceId), waitingWith(options, holds));
+    opened.push(store);
+    // A name is for people: without it the host goes by its id.
+    await store.introduceHost({ hostId: machine.hostId, name: hostname(), platform }).catch(() => undefined);
     return createSupervisor({
       onProblem: warn,
       ...options,
       home,
       instanceId,
+      stateId,
       store,
+      ...(store.shared ? { ledger, holds } : {}),
       host,
       onClosed: async (left) => {
         // Still under the lock: whoever finds the instance dead must find it whole or not at all.
@@ -50,11 +64,25 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
       },
     });
   } catch (error) {
+    const [lock, ...others] = opened;
+    for (const each of others.reverse()) await each[Symbol.asyncDispose]();
     // Only what is ours by the lock.
-    if (ephemeral && opened.length > 0) await rm(instanceDir, { recursive: true, force: true });
-    for (const each of opened.reverse()) await each[Symbol.asyncDispose]();
+    if (ephemeral && lock !== undefined) await rm(instanceDir, { recursive: true, force: true });
+    await lock?.[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** An opening that waits for its store holds its runs meanwhile. */
+function waitingWith({ onStoreAway, signal }: SupervisorOptions, holds: Holds): Waiting | null {
+  if (onStoreAway === undefined) return null;
+  return {
+    away: async (error) => {
+      await holds.holdAll();
+      onStoreAway(error, holds.size);
+    },
+    ...(signal === undefined ? {} : { signal }),
+  };
 }
 
 /** Nobody asked to be told, but it must be visible. */

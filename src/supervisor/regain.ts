@@ -7,6 +7,7 @@ import { concludeAftermath } from "./conclude.js";
 import type { Context } from "./context.js";
 import { letGo } from "./let-go.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
+import { putBack } from "./put-back.js";
 import { takeUp } from "./take-up.js";
 
 /**
@@ -90,10 +91,12 @@ async function attempt(live: LiveRun): Promise<boolean> {
   }
 }
 
-/** The store does not count it as ours: it has been taken over, or ended. */
+/** The store does not count it as ours: it has forgotten it, or it has been taken over, or ended. */
 export async function missed(live: LiveRun): Promise<void> {
-  const record = await live.context.store.getRun(live.facts.runId);
-  if (record === null || record.ownerInstanceId !== live.context.instanceId || record.state === "exited")
+  const { context, facts } = live;
+  if (await putBack(context, facts.runId)) return;
+  const record = await context.store.getRun(facts.runId);
+  if (record === null || record.ownerInstanceId !== context.instanceId || record.state === "exited")
     robbed(live, record?.ownerInstanceId ?? null);
 }
 

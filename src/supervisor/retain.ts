@@ -3,6 +3,7 @@ import type { RunFilter } from "../store/store.js";
 import type { Retained, Retention } from "./api.js";
 import type { Context } from "./context.js";
 import { addressOf } from "./reconcile/look.js";
+import { stateScope } from "./state-scope.js";
 
 /** Looked at in one go: enough to be quick, little enough to leave the store to others in between. */
 const PAGE = 200;
@@ -47,13 +48,13 @@ async function forget(context: Context, ours: Ours, endedBefore: number, most: n
   return forgotten;
 }
 
-type Ours = Pick<RunFilter, "hostId" | "notFrom">;
+type Ours = Pick<RunFilter, "ofState" | "notFrom">;
 
-/** A directory of a living instance is that one's to remove; one on another host can be removed only there. */
-async function oursToForget({ store, host, instanceId }: Context): Promise<Ours> {
+/** A directory of a living instance is that one's to remove; one of another state directory can be removed only there. */
+async function oursToForget({ store, host, instanceId, stateId }: Context): Promise<Ours> {
   const others = (await host.instances()).filter((each) => each.alive && each.instanceId !== instanceId);
   const notFrom = others.map((each) => each.instanceId);
-  return store.shared ? { notFrom, hostId: host.machine.hostId } : { notFrom };
+  return { notFrom, ...(await stateScope(store, host, stateId)) };
 }
 
 async function forgetOutput(context: Context, keptBytes: number): Promise<number> {

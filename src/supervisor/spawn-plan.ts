@@ -78,6 +78,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
       commandHash: commandHash(argv),
       cwd,
       ...context.host.machine,
+      stateId: context.stateId,
       anchorPath: context.host.anchorPath,
       originInstanceId: context.instanceId,
       ownerInstanceId: context.instanceId,

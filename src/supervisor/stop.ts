@@ -1,3 +1,4 @@
+import { defaults } from "../defaults.js";
 import { RunNotFound } from "../errors.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { CancelOptions, Stopped } from "./api.js";
@@ -55,9 +56,18 @@ async function outcomeOf(live: LiveRun): Promise<Stopped> {
   for (;;) {
     const survivors = live.state.name === "exiting" ? live.state.survivors : [];
     if (survivors.length > 0) return { outcome: "survivors", survivors };
+    if (live.state.name === "exited") return { outcome: await onRecord(live, ended), survivors: [] };
     const over = await Promise.race([ended, live.context.clock.pause(LOOK_MS, ended).then(() => null)]);
     if (over !== null) return { outcome: over, survivors: [] };
   }
+}
+
+/** It is gone. That a store which is away has not recorded it yet keeps nobody waiting. */
+function onRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
+  return Promise.race([
+    ended,
+    context.clock.pause(defaults.storeAnswerMs, ended).then(() => "gone" as const),
+  ]);
 }
 
 /** Survivors are said at most once in `killReportMs`. */

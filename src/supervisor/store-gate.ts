@@ -38,7 +38,9 @@ export class StoreGate {
   refused(): void {
     this.#shut ??= deferred<void>();
     if (this.#timer !== null || this.#ajar) return;
-    this.#timer = this.#clock.after(this.#pauseMs, () => this.#letOneTry(), { keepAlive: true });
+    this.#timer = this.#clock.after(this.#clock.spread(this.#pauseMs), () => this.#letOneTry(), {
+      keepAlive: true,
+    });
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }
 

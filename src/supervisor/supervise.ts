@@ -8,6 +8,7 @@ import { deferred } from "./deferred.js";
 import { Journal } from "./journal.js";
 import { letGo } from "./let-go.js";
 import { eventFacts, type LiveRun, type RunFacts } from "./live-run.js";
+import { putBack } from "./put-back.js";
 import { OutputRanges } from "./output-ranges.js";
 import { newborn } from "./run-state.js";
 import { Stdin } from "./stdin.js";
@@ -23,6 +24,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
         const message = `run ${runId}: the store refuses to be written; the run is unaffected, the write will be repeated`;
         context.report({ runId, message, cause: error });
       },
+      forgotten: () => putBack(context, runId),
       ousted: (error) => {
         context.report({ runId, message: error.message, cause: error });
         letGo(live, error);

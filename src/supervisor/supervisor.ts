@@ -1,7 +1,9 @@
 import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { BadInput, NotSteering, RunNotFound, SupervisorClosed } from "../errors.js";
+import { BadInput, NotSteering, RunNotFound, StoreAway, SupervisorClosed } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
+import type { Ledger } from "../store/ledger/ledger.js";
+import { remembering } from "../store/ledger/remembering.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
@@ -28,6 +30,7 @@ import { adoptRun } from "./adopt-run.js";
 import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
+import type { Holds } from "./hold.js";
 import { Leases } from "./leases.js";
 import type { LiveRun } from "./live-run.js";
 import { readOutput } from "./output.js";
@@ -40,14 +43,20 @@ import { retain } from "./retain.js";
 import { runOf } from "./run.js";
 import { StoreGate } from "./store-gate.js";
 import { spawn } from "./spawn.js";
+import { stateScope } from "./state-scope.js";
 import { stop } from "./stop.js";
 
 export interface SupervisorParts {
   readonly store: RunStore;
+  /** For a store that others share, too: what it was told from here. */
+  readonly ledger?: Ledger;
+  /** Connections that keep its runs while the store is away. */
+  readonly holds?: Holds;
   readonly host: AnchorHost;
   readonly clock?: Clock;
   readonly instanceId: string;
   readonly home: string;
+  readonly stateId?: string;
   readonly actor?: string;
   readonly discardOutput?: boolean;
   readonly onProblem?: (problem: Problem) => void;
@@ -74,11 +83,12 @@ class ComposedSupervisor implements Supervisor {
 
   constructor(parts: SupervisorParts) {
     const {
-      store,
+      ledger = null,
       host,
       clock = systemClock,
       instanceId,
       home,
+      stateId = null,
       actor = `supervisor:${instanceId}`,
       discardOutput = false,
     } = parts;
@@ -92,6 +102,9 @@ class ComposedSupervisor implements Supervisor {
         // Whoever listens badly must not keep a run from being ended.
       }
     };
+    const unkept = (runId: string, cause: unknown): void =>
+      report({ runId, message: `run ${runId}: no copy of its record could be kept here`, cause });
+    const store = ledger === null ? parts.store : remembering(parts.store, ledger, unkept);
     const live: Context["live"] = new Map();
     const leases = new Leases({
       store,
@@ -108,8 +121,10 @@ class ComposedSupervisor implements Supervisor {
     this.#context = {
       clock,
       store,
+      ledger,
       host,
       instanceId,
+      stateId,
       actor,
       discardOutput,
       leases,
@@ -118,6 +133,9 @@ class ComposedSupervisor implements Supervisor {
       beginning: new Set(),
       closing: null,
       robbed: false,
+      // An earlier process may not have lived to see it.
+      doubted: true,
+      comparedEra: 0,
       left: new Left(),
       settled: new Set(),
       report,
@@ -134,6 +152,10 @@ class ComposedSupervisor implements Supervisor {
   async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<Run> {
     this.#mustBeOpen("nothing was recorded or started");
     return runOf(await tracked(this.#spawns, spawn(this.#context, input, options)));
+  }
+
+  get held(): number {
+    return this.#context.live.size;
   }
 
   run(runId: string): Run | null {
@@ -186,7 +208,13 @@ class ComposedSupervisor implements Supervisor {
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
-    return this.#context.store.getRun(runId);
+    const { store, ledger, live } = this.#context;
+    return store.getRun(runId).catch(async (error: unknown) => {
+      // Of what is held here, what the store was told is known: it can be read and stopped whatever the store does.
+      const told = live.has(runId) ? await ledger?.get(runId) : null;
+      if (told === null || told === undefined) throw error;
+      return told.record;
+    });
   }
 
   async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
@@ -205,6 +233,15 @@ class ComposedSupervisor implements Supervisor {
     return this.#context.store.listEvents(filter);
   }
 
+  async scope(): Promise<Pick<RunFilter, "ofState">> {
+    const { store, host, stateId } = this.#context;
+    return stateScope(store, host, stateId);
+  }
+
+  async eventsReach(): Promise<number | null> {
+    return this.#context.store.eventsReach();
+  }
+
   close(options: { readonly leaveRuns?: boolean; readonly actor?: string } = {}): Promise<void> {
     this.#closing ??= this.#close(options.leaveRuns ?? false, options.actor ?? this.#context.actor);
     return this.#closing;
@@ -218,10 +255,17 @@ class ComposedSupervisor implements Supervisor {
     this.#mustBeOpen("nothing was looked at");
     const pass = this.#reconciling.then(() => {
       this.#mustBeOpen("nothing was looked at");
-      return reconcile(this.#context, scope);
+      return reconcile(this.#context, scope).catch((error: unknown) => this.#holdOn(error));
     });
     this.#reconciling = pass.catch(() => undefined);
     return tracked(this.#work, pass);
+  }
+
+  /** What could not be taken up yet must not be ended by its anchor because the store is away. */
+  async #holdOn(error: unknown): Promise<never> {
+    if (error instanceof StoreAway)
+      await this.#parts.holds?.holdAll((runId) => this.#context.live.has(runId));
+    throw error;
   }
 
   /** A run that this supervisor holds, or why it cannot be had. */

@@ -4,6 +4,8 @@ import { StaleEpoch } from "../errors.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Lease } from "../store/store.js";
 import type { Context } from "./context.js";
+import { hold } from "./hold.js";
+import { putBack } from "./put-back.js";
 
 /** What the record says, or said, of its owner. */
 export type Held = Omit<Lease, "runId">;
@@ -22,7 +24,7 @@ export type TakenUp =
   | { readonly kind: "silent"; readonly lease: Lease | null }
   /** It listens but does not answer, or not as agreed. */
   | { readonly kind: "unreachable"; readonly lease: Lease | null; readonly error: unknown }
-  /** It answers, but the store does not: the run can be watched and stopped, not steered. */
+  /** It answers, but the store does not: the run can be watched and stopped, not steered, and if it was ours it is held. */
   | { readonly kind: "unwritable"; readonly observer: AnchorLink; readonly error: unknown }
   /** Somebody else owns it, if the record still says who. */
   | { readonly kind: "replaced"; readonly by: string | null }
@@ -48,7 +50,7 @@ export async function takeUp(context: Context, wanted: Wanted): Promise<TakenUp>
   try {
     claimed = await claim(context, wanted, observer.welcome.highestEpoch);
   } catch (error) {
-    return { kind: "unwritable", observer, error };
+    return { kind: "unwritable", observer: await asOwner(context, wanted, observer), error };
   }
   if (claimed.kind === "ended") return { kind: "ended-elsewhere", observer };
   try {
@@ -67,6 +69,18 @@ export async function takeUp(context: Context, wanted: Wanted): Promise<TakenUp>
   }
 }
 
+/** What was ours when the store was last heard of must not take us for gone; if it cannot be held, it is observed. */
+async function asOwner(
+  { host, ledger, instanceId }: Context,
+  { run: { runId }, from }: Wanted,
+  observer: AnchorLink,
+): Promise<AnchorLink> {
+  if (ledger === null || from.ownerInstanceId !== instanceId) return observer;
+  const link = await hold(host, ledger, runId).catch(() => null);
+  if (link !== null) observer.close();
+  return link ?? observer;
+}
+
 export type Claimed =
   | { readonly kind: "held"; readonly lease: Lease }
   | { readonly kind: "replaced"; readonly by: string | null }
@@ -74,10 +88,11 @@ export type Claimed =
 
 /** Take the lease, in the store only. Of a run whose anchor is gone, that is all there is to take. */
 export async function claim(
-  { store, instanceId }: Context,
+  context: Context,
   { run: { runId }, from, expiredForMs, events }: Wanted,
   seenEpoch = 0,
 ): Promise<Claimed> {
+  const { store, instanceId } = context;
   let held = from;
   for (;;) {
     const epoch = Math.max(held.epoch, seenEpoch) + 1;
@@ -93,6 +108,7 @@ export async function claim(
       events(epoch),
     );
     if (lease !== null) return { kind: "held", lease };
+    if (await putBack(context, runId)) continue;
     const record = await store.getRun(runId);
     if (record === null) return { kind: "replaced", by: null };
     if (record.state === "exited") return { kind: "ended" };

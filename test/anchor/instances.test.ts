@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -259,6 +261,15 @@ describe("removing an instance", () => {
     // As an anchor leaves them that is killed as well. Who may not make them has none.
     for (const path of limitDirectories)
       await mkdir(join(path, "run_b"), { recursive: true }).catch(() => {});
+    if (cgroupDirectory !== null) {
+      // Somebody who is still on the way out.
+      const late = spawn("sleep", ["3061"], { stdio: "ignore" });
+      await writeFile(join(cgroupDirectory, "../sup/cgroup.procs"), String(late.pid));
+      expect(await host.removeInstance(OTHER)).toBe(false);
+      expect(existsSync(directory(OTHER))).toBe(true);
+      late.kill("SIGKILL");
+      await once(late, "exit");
+    }
     expect(await host.removeInstance(OTHER)).toBe(true);
     expect(existsSync(directory(OTHER))).toBe(false);
     expect(limitDirectories.filter((path) => existsSync(path))).toEqual([]);

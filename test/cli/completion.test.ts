@@ -23,7 +23,7 @@ async function offered(words: readonly string[]): Promise<string[]> {
 }
 
 test("bash completes commands, commands of commands, and options", async () => {
-  expect(await offered(["ga"])).toEqual(["gateway"]);
+  expect(await offered(["ga"])).toEqual(["gateway", "gateways"]);
   expect(await offered(["runs", "c"])).toEqual(["cancel", "cleanup"]);
   expect(await offered(["runs", "list", "--st"])).toEqual(["--state"]);
   expect(await offered(["process", "l"])).toEqual(["list", "log"]);

@@ -172,7 +172,7 @@ export class Gateway {
   #over = false;
   #heard: () => void = () => {};
 
-  constructor(field: Field, env: NodeJS.ProcessEnv) {
+  constructor(field: Pick<Stage, "startWith">, env: NodeJS.ProcessEnv) {
     const { child, finished } = field.startWith(env, "gateway", "run", "--json");
     this.pid = child.pid ?? 0;
     this.#kill = (signal) => child.kill(signal);
@@ -185,7 +185,8 @@ export class Gateway {
       this.news.push(JSON.parse(line) as GatewayNews);
       this.#heard();
     });
-    this.settled = this.hears("ready").then(() => undefined);
+    // One of many that start at once has to wait for the others.
+    this.settled = this.hears("ready", () => true, 60_000).then(() => undefined);
   }
 
   /** The first that is such, whether it has been said or will be. */

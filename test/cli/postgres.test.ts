@@ -1,8 +1,10 @@
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
+import { waitingGateway } from "../../src/gateway/waiting.js";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
 import { Stage } from "./stage.js";
 
@@ -27,6 +29,12 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       expect(ran.stdout).not.toContain("DATABASE_URL");
       const [record] = await database.query("select state, exit_code, emptiness from holdfast.runs");
       expect(record).toEqual({ state: "exited", exit_code: "3", emptiness: "proven" });
+      // It says where it was, though whoever supervised it was no gateway.
+      const stateId = (await readFile(join(stage.home, "state-id"), "utf8")).trim();
+      expect(
+        await database.query("select state_id, name from holdfast.runs join holdfast.hosts using (host_id)"),
+      ).toEqual([{ state_id: stateId, name: hostname() }]);
+      expect(await holdfast("gateways", "list", "--json")).toMatchObject({ code: 0, stdout: "[]\n" });
       expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
       const [shown] = JSON.parse((await holdfast("runs", "list", "--all", "--json")).stdout) as {
         exit: object;
@@ -36,6 +44,33 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       expect(doctor.stdout).toContain(`schema ${migrations.at(-1)?.id}, 0 open and 1 ended runs`);
     },
   );
+
+  test("a gateway waits for one that is away and says so; started for a command, with no run to hold, it does not stay", async () => {
+    await using stage = await Stage.open();
+    const env = { HOLDFAST_DATABASE_URL: "postgres://u:hunter2@localhost/x?host=/nowhere" };
+    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const failed = { code: 125, stderr: expect.stringContaining("cannot be reached") as string };
+    for (const args of [
+      ["gateway", "start"],
+      ["gateway", "run", "--no-wait"],
+      ["run", "--", "true"],
+    ])
+      expect(await holdfast(...args)).toMatchObject(failed);
+    await expect.poll(() => waitingGateway(stage.home), { timeout: 15_000 }).toBeNull();
+    const gateway = stage.startWith(env, "gateway", "run");
+    await expect.poll(() => waitingGateway(stage.home), { timeout: 15_000 }).not.toBeNull();
+    const status = await holdfast("gateway", "status", "--json");
+    expect(JSON.parse(status.stdout)).toMatchObject({ running: false, waiting: { pid: gateway.child.pid } });
+    expect((await holdfast("doctor")).stdout).toContain("waits for its store");
+    gateway.child.kill("SIGTERM");
+    const ended = await gateway.finished;
+    expect(ended).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining("waiting for the store") as string,
+    });
+    expect(ended.stderr).not.toContain("hunter2");
+    expect(waitingGateway(stage.home)).toBeNull();
+  }, 90_000);
 
   test("the config file can name it, and nothing that shows settings shows its password", async () => {
     await using stage = await Stage.open();

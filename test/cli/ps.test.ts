@@ -59,7 +59,16 @@ test("a process cannot forge a line", () => {
       ports: [],
     },
   ];
-  const lines = psLines([{ record, care: null, health: null, ports: [], processes }], 62_000, null);
+  const shown = {
+    record,
+    hostName: "\x1b[31mhost\nrun_fake",
+    care: null,
+    silentMs: null,
+    health: null,
+    ports: [],
+    processes,
+  };
+  const lines = psLines([shown], 62_000, null, true);
   expect(lines).toHaveLength(3);
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
 });

@@ -1,5 +1,6 @@
-import { mkdir, readFile, realpath, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { mkdir, readFile, realpath, stat, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemdUnit } from "../../src/cli/service/unit.js";
 import { Stage } from "./stage.js";
@@ -36,8 +37,37 @@ test("it is written where systemd looks, and says what to do next", async () => 
   expect(await realpath(main)).toBe(await realpath("dist/cli/main.js"));
 });
 
+test("the database's address gets into a file of the user's own, and never into the unit", async () => {
+  const config = join(stage.home, "config");
+  const url = "postgres://ada:hunter2@db/x";
+  const env = `XDG_CONFIG_HOME='${config}' HOLDFAST_CONFIG=own.toml`;
+  const file = join(stage.home, "database-url");
+  const shown = await stage.shell(`${env} HOLDFAST_DATABASE_URL='${url}' holdfast service install --print`);
+  expect(existsSync(file)).toBe(false);
+  const { code, stdout, stderr } = await stage.shell(
+    `umask 0; ${env} HOLDFAST_DATABASE_URL='${url}' holdfast service install`,
+  );
+  expect(code).toBe(0);
+  const unit = await readFile(join(config, "systemd/user/holdfast.service"), "utf8");
+  expect(shown.stdout).toBe(unit);
+  expect(unit).toContain(`Environment="HOLDFAST_DATABASE_URL_FILE=${file}"`);
+  expect(unit).toContain(`Environment="HOLDFAST_CONFIG=${resolve("own.toml")}"`);
+  expect(unit + stdout + stderr).not.toContain("hunter2");
+  expect(await readFile(file, "utf8")).toBe(`${url}\n`);
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  expect(stderr).toContain(`database.url-file = "${file}"`);
+  const wrong = await stage.shell(`${env} HOLDFAST_DATABASE_URL=hunter2 holdfast service install`);
+  expect(wrong.code).toBe(2);
+  expect(wrong.stderr).not.toContain("hunter2");
+  const named = await stage.shell(
+    `${env} HOLDFAST_DATABASE_URL_FILE=address holdfast service install --print`,
+  );
+  expect(named.stdout).toContain(`Environment="HOLDFAST_DATABASE_URL_FILE=${resolve("address")}"`);
+});
+
 test("odd paths reach systemd as they are", () => {
-  const unit = systemdUnit({ node: '/a "b"/node', main: "/50%/main.js", home: "/x\\y/$z" });
+  const environment = { HOLDFAST_HOME: "/x\\y/$z" };
+  const unit = systemdUnit({ node: '/a "b"/node', main: "/50%/main.js", environment });
   expect(unit).toContain('ExecStart="/a \\"b\\"/node" "/50%%/main.js" gateway run --quiet');
   expect(unit).toContain('Environment="HOLDFAST_HOME=/x\\\\y/$$z"');
 });

@@ -24,6 +24,7 @@ test.for([
   ["abandon a run", "runs abandon RUN --yes"],
   ["clean up runs", "runs cleanup --run RUN --yes"],
   ["import processes", "runs import /dev/null"],
+  ["copy a store", "store copy --from a --to b"],
   ["end processes of other tools", "foreign cleanup x --yes"],
   ["open a session", "sessions create --key other"],
   ["end a session", "sessions end s"],

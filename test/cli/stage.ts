@@ -64,19 +64,12 @@ export class Stage implements AsyncDisposable {
 
   /** The same with more in its environment. */
   startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Going {
-    const child = spawn(process.execPath, [main, ...args], {
-      env: { ...this.env, ...env },
-      stdio: ["pipe", "pipe", "pipe"],
-    });
-    child.stdin.on("error", () => {});
-    const raw = Promise.all([buffer(child.stdout), buffer(child.stderr)]);
-    const finished = Promise.all([raw, once(child, "close")]).then(([[stdout, stderr], [code, signal]]) => ({
-      code: code as number | null,
-      signal: signal as NodeJS.Signals | null,
-      stdout: stdout.toString(),
-      stderr: stderr.toString(),
-    }));
-    return { child, raw, finished };
+    return going(
+      spawn(process.execPath, [main, ...args], {
+        env: { ...this.env, ...env },
+        stdio: ["pipe", "pipe", "pipe"],
+      }),
+    );
   }
 
   /** Run `holdfast` with nothing on its stdin. */
@@ -145,6 +138,19 @@ export class Stage implements AsyncDisposable {
       await this.clearUp();
     }
   }
+}
+
+/** What becomes of a command that was started with pipes. */
+export function going(child: Going["child"]): Going {
+  child.stdin.on("error", () => {});
+  const raw = Promise.all([buffer(child.stdout), buffer(child.stderr)]);
+  const finished = Promise.all([raw, once(child, "close")]).then(([[stdout, stderr], [code, signal]]) => ({
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+    stdout: stdout.toString(),
+    stderr: stderr.toString(),
+  }));
+  return { child, raw, finished };
 }
 
 /** Until the command's output holds this text. */

@@ -59,6 +59,7 @@ test("every answer has the shape that the contract promises", async () => {
     kill: await stage.client.kill({ params: run }),
     listSessions: await stage.client.listSessions(),
     listApprovals: await stage.client.listApprovals(),
+    listGateways: await stage.client.listGateways(),
   };
   for (const [verb, answer] of Object.entries(asked)) {
     const { success, data } = contract[verb as keyof typeof asked].answer.safeParse(answer);

@@ -1,5 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { StoreAway } from "../../src/errors.js";
 import { EventTail } from "../../src/gateway/event-tail.js";
 import { contract } from "../../src/gateway/contract/contract.js";
 import { followLines } from "../../src/gateway/follow-lines.js";
@@ -15,12 +16,13 @@ import { oneGateway } from "./real-gateway.js";
 
 describe("whoever follows the events", () => {
   const never = new AbortController().signal;
+  const eventsReach = async (): Promise<null> => null;
   const numbered = (seq: number): RunEvent => ({ ...event("r", seq), seq });
 
   test("looks once per wake-up, and not in between", async () => {
     const there = [numbered(1)];
     const listEvents = vi.fn(async ({ after = 0 } = {}) => there.filter(({ seq }) => seq > after));
-    const tail = new EventTail({ listEvents });
+    const tail = new EventTail({ listEvents, eventsReach });
     const reading = tail.follow(0, undefined, never);
     expect((await reading.next()).value).toMatchObject({ seq: 1 });
     const next = reading.next();
@@ -44,13 +46,27 @@ describe("whoever follows the events", () => {
       }
       return found;
     });
-    const tail = new EventTail({ listEvents });
+    const tail = new EventTail({ listEvents, eventsReach });
     expect((await tail.follow(0, undefined, never).next()).value).toMatchObject({ seq: 1 });
+  });
+
+  test("goes on when a store that was away is back", async () => {
+    let away = true;
+    const listEvents = async () => {
+      if (away) throw new StoreAway("", "it is away");
+      return [numbered(1)];
+    };
+    const tail = new EventTail({ listEvents, eventsReach });
+    const next = tail.follow(0, undefined, never).next();
+    for (let turn = 0; turn < 10; turn += 1) await setImmediate();
+    away = false;
+    tail.wake();
+    expect((await next).value).toMatchObject({ seq: 1 });
   });
 
   test("ends when it is gone, waiting or not", async () => {
     const gone = new AbortController();
-    const tail = new EventTail({ listEvents: async () => [] });
+    const tail = new EventTail({ listEvents: async () => [], eventsReach });
     const waiting = tail.follow(0, undefined, gone.signal).next();
     await setImmediate();
     gone.abort();

@@ -1,14 +1,8 @@
-import { request } from "node:http";
-import { text } from "node:stream/consumers";
-import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
-import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { PAIR } from "../cli/field.js";
 import { Resident } from "../cli/resident.js";
 import { until } from "../io/until.js";
-
-type Series = ReadonlyMap<string, number>;
+import { seriesOf, type Series } from "./series.js";
 
 const SPAWNED = { holdfast_run_spawn_total: 1, holdfast_run_spawn_seconds_count: 1 };
 
@@ -165,16 +159,4 @@ function difference(before: Series, after: Series): Record<string, number> {
       .map((name) => [name, (after.get(name) ?? 0) - (before.get(name) ?? 0)] as const)
       .filter(([, by]) => by !== 0),
   );
-}
-
-async function seriesOf({ home }: Resident): Promise<Series> {
-  const token = (await readOperatorToken(home)) ?? "";
-  const headers = { authorization: `Bearer ${token}` };
-  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
-    request({ socketPath: gatewaySocket(home), path: "/metrics", headers }, resolve)
-      .once("error", reject)
-      .end();
-  });
-  const lines = (await text(answer)).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
-  return new Map(lines.map((line) => [line.replace(/ \S+$/, ""), Number(line.replace(/^.* /, ""))]));
 }

@@ -115,7 +115,7 @@ export async function refusal(answer: Promise<unknown>): Promise<{ code: string;
 
 /** Asked again and again, until it is so. */
 export async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
-  const end = performance.now() + 10_000;
+  const end = performance.now() + 20_000;
   while (!(await isSo())) {
     if (performance.now() > end) throw new Error(`it never came to be that ${what}`);
     await setTimeout(20);

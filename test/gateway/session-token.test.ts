@@ -107,6 +107,7 @@ test("what only the operator may ask answers a session like a path that does not
     ["POST", "/v1/sessions"],
     ["DELETE", "/v1/sessions/x"],
     ["GET", "/v1/approvals"],
+    ["GET", "/v1/gateways"],
     ["POST", "/v1/approvals/x"],
   ] as const) {
     const { status, text } = await stage.raw(method, path, {

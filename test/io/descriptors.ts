@@ -19,6 +19,17 @@ export async function channels(pid: number | "self"): Promise<Set<string>> {
 }
 
 export async function parentOf(pid: number): Promise<number> {
+  return Number((await fields(pid))[1]);
+}
+
+/** Whether its terminal's keys go to it: ^C and ^Z are signals to whoever has them. */
+export async function hasTheKeys(pid: number): Promise<boolean> {
+  const [, , group, , , foreground] = await fields(pid);
+  return group === foreground;
+}
+
+/** Of /proc/…/stat, from the state on. */
+async function fields(pid: number): Promise<string[]> {
   const stat = await readFile(`/proc/${pid}/stat`, "utf8");
-  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }

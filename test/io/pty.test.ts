@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { CommandInput, Run, Supervisor } from "../../src/supervisor/api.js";
 import { bystander, printed, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
-import { channels, descriptors, parentOf } from "./descriptors.js";
+import { channels, descriptors, hasTheKeys, parentOf } from "./descriptors.js";
 import { hash, numbered, pattern, times } from "./pattern.js";
 import { until, within } from "./until.js";
 
@@ -313,25 +313,29 @@ describe("the terminal", () => {
     );
     let from = 0;
     /** Since the last step only: what is typed is echoed, and must not be taken for an answer. */
-    const sees = async (wanted: RegExp): Promise<void> => {
+    const sees = async (wanted: RegExp): Promise<string> => {
+      let found: RegExpExecArray | null = null;
       await until(String(wanted), async () => {
         const screen = await read(run);
-        const found = wanted.exec(screen.slice(from));
+        found = wanted.exec(screen.slice(from));
         if (found !== null) from += found.index + found[0].length;
         return found !== null;
       });
+      return String(found);
     };
     await sees(/prompt> /);
     await run.write("sleep 3032 &\n");
-    await sees(/\[1\] \d+/);
+    const job = Number((await sees(/\[1\] \d+/)).slice("[1] ".length));
     await run.write("jobs\n");
     await sees(/\[1\]\+ +Running +sleep 3032/);
     await run.write("fg\n");
     await sees(/sleep 3032\r\n/);
+    await until("the job has the keys", () => hasTheKeys(job));
     await run.write("\x1a");
     await sees(/\[1\]\+ +Stopped +sleep 3032/);
     await run.write("bg; fg\n");
     await sees(/sleep 3032\r\n/);
+    await until("the job has them again", () => hasTheKeys(job));
     await run.write("\x03");
     await sees(/prompt> /);
     await run.write("echo code=$?; jobs; exit 5\n");

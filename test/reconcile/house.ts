@@ -1,20 +1,17 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { DatabaseSync } from "@photostructure/sqlite";
 import { expect } from "vitest";
 import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import type { NewRunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { hostMonotonicMs } from "../../src/store/sqlite/clock.js";
 import type { CommandInput, Problem, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
 import { Crowd, scenario } from "../tree/crowd.js";
 import { isAlive, living, look, signal, until, type Living } from "../tree/living.js";
 import { anybody, Seat, tiers, type Tier } from "../tree/seat.js";
 import { Keeper, type KeeperOptions } from "./keeper.js";
-
-type Value = string | number | null;
+import { ownFile, type Records, type Value } from "./records.js";
 
 /**
  * A state directory that several supervisors share, and a bystander with the very command lines of their runs. Whoever
@@ -26,17 +23,19 @@ export class House implements AsyncDisposable {
   /** What supervisors in this process complained of. */
   readonly problems: Problem[] = [];
   readonly news: GatewayNews[] = [];
+  readonly #records: Records;
   readonly #open: AsyncDisposable[] = [];
 
-  private constructor(seat: Seat, crowd: Crowd) {
+  private constructor(seat: Seat, crowd: Crowd, records: Records) {
     this.seat = seat;
     this.crowd = crowd;
+    this.#records = records;
   }
 
-  static async open(tier: Tier = tiers.none): Promise<House> {
+  static async open(tier: Tier = tiers.none, records: Records = ownFile): Promise<House> {
     const seat = Seat.take(anybody, tier);
     try {
-      return new House(seat, await Crowd.ofScenario(seat));
+      return new House(seat, await Crowd.ofScenario(seat), records);
     } catch (error) {
       await seat[Symbol.asyncDispose]();
       throw error;
@@ -59,23 +58,23 @@ export class House implements AsyncDisposable {
 
   /** In a process of its own. */
   async keeper(instanceId: string, options?: KeeperOptions): Promise<Keeper> {
-    return this.#kept(await Keeper.open(this.seat, instanceId, options));
+    const { url } = this.#records;
+    return this.#kept(await Keeper.open(this.seat, instanceId, { url, ...options }));
   }
 
   /** In this process. It lets go of what it holds at the end. */
   async supervisor(instanceId: string): Promise<Supervisor> {
-    const supervisor = await openSupervisor({
-      home: this.home,
-      instanceId,
-      onProblem: (problem) => this.problems.push(problem),
-    });
+    const { home } = this;
+    const onProblem = (problem: Problem): unknown => this.problems.push(problem);
+    const supervisor = await this.#records.around(() => openSupervisor({ home, instanceId, onProblem }));
     this.#kept({ [Symbol.asyncDispose]: () => supervisor.close({ leaveRuns: true }) });
     return supervisor;
   }
 
   /** In this process; its first round is done. */
   async gateway(home = this.home): Promise<Gateway> {
-    const gateway = await openGateway({ home, onNews: (news) => this.news.push(news) });
+    const onNews = (news: GatewayNews): unknown => this.news.push(news);
+    const gateway = await this.#records.around(() => openGateway({ home, onNews }));
     this.#kept({ [Symbol.asyncDispose]: () => gateway.stop() });
     await gateway.ready;
     return gateway;
@@ -83,7 +82,7 @@ export class House implements AsyncDisposable {
 
   /** By a connection of our own, behind everybody's back. */
   sql(statement: string, ...values: readonly Value[]): Record<string, unknown>[] {
-    return sqlIn(this.home, statement, ...values);
+    return this.#records.sql(this.home, statement, ...values);
   }
 
   edit(runId: string, columns: Readonly<Record<string, Value>>): void {
@@ -94,8 +93,8 @@ export class House implements AsyncDisposable {
 
   /** All open leases ended that long ago. */
   expireLeases(agoMs = 1, home = this.home): void {
-    const at = Math.floor(hostMonotonicMs() - agoMs);
-    sqlIn(home, "update runs set lease_expires_at = ? where state <> 'exited'", at);
+    const at = Math.floor(this.#records.now() - agoMs);
+    this.#records.sql(home, "update runs set lease_expires_at = ? where state <> 'exited'", at);
   }
 
   /** All rows and events, to see whether anything changed. Renewing a lease is no change. */
@@ -193,9 +192,11 @@ export class House implements AsyncDisposable {
   async tidy(by: Supervisor): Promise<void> {
     await until("everybody who ends things has left", () => this.seat.machinery().length === 0);
     await by.retain({ endedKept: 0 });
-    await by.reconcile();
-    const left = readdirSync(join(this.home, "instances"));
-    expect(left).toEqual([by.instanceId]);
+    // A cgroup is in use until those who were killed in it are gone altogether.
+    await until("dead instances have been removed", async () => {
+      await by.reconcile();
+      return readdirSync(join(this.home, "instances")).join(" ") === by.instanceId;
+    });
   }
 
   #machinery(instanceId: string, mode: string): Living[] {
@@ -216,15 +217,6 @@ export class House implements AsyncDisposable {
       await this.crowd[Symbol.asyncDispose]();
       await this.seat[Symbol.asyncDispose]();
     }
-  }
-}
-
-function sqlIn(home: string, statement: string, ...values: readonly Value[]): Record<string, unknown>[] {
-  const db = new DatabaseSync(join(home, "store.sqlite"), { timeout: 5_000 });
-  try {
-    return db.prepare(statement).all(...values) as Record<string, unknown>[];
-  } finally {
-    db.close();
   }
 }
 

@@ -39,11 +39,16 @@ type Answer = { [Kind in keyof Answers]: { readonly say: Kind } & Answers[Kind] 
 
 const script = fileURLToPath(new URL("children/keeper.mjs", import.meta.url));
 
+/** Where a keeper can be started. */
+export type Place = Pick<Seat, "home" | "spawn">;
+
 export interface KeeperOptions {
   /** Instead of the default time for what outlived its leader. */
   readonly settleMs?: number | null;
   /** Instead of the seat's. */
   readonly home?: string;
+  /** Of a database, instead of the state directory's own file. */
+  readonly url?: string | null;
   /** Words of a command line that starts the keeper, such as `unshare`. */
   readonly under?: readonly string[];
 }
@@ -58,7 +63,7 @@ export class Keeper implements AsyncDisposable {
   #stderr = "";
   #output = "";
 
-  private constructor(seat: Seat, instanceId: string, under: readonly string[]) {
+  private constructor(seat: Place, instanceId: string, under: readonly string[]) {
     this.instanceId = instanceId;
     const child = seat.spawn([...under, process.execPath, script, resolve("dist")], "pipe");
     this.#child = child as ChildProcess & { readonly stdin: Writable };
@@ -72,11 +77,11 @@ export class Keeper implements AsyncDisposable {
     });
   }
 
-  static async open(seat: Seat, instanceId: string, options: KeeperOptions = {}): Promise<Keeper> {
-    const { settleMs, home = seat.home, under = [] } = options;
+  static async open(seat: Place, instanceId: string, options: KeeperOptions = {}): Promise<Keeper> {
+    const { settleMs, home = seat.home, url = null, under = [] } = options;
     const keeper = new Keeper(seat, instanceId, under);
     try {
-      keeper.order("open", { home, instanceId, settle: settleMs ?? null });
+      keeper.order("open", { home, instanceId, url, settle: settleMs ?? null });
       await keeper.hear("opened");
       return keeper;
     } catch (error) {

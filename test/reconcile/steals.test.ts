@@ -29,6 +29,7 @@ async function recordDead(house: House, count: number): Promise<void> {
     const lease = await store.insertRun(
       {
         ...machine,
+        stateId: null,
         runId: newRunId(),
         leaseId: `lease_${at}`,
         sessionKey: null,

@@ -21,6 +21,10 @@ export class TestClock implements Clock {
     return this.wallTime;
   }
 
+  spread(ms: number): number {
+    return ms;
+  }
+
   after(ms: number, call: () => void): { cancel(): void } {
     const id = this.#next++;
     this.#timers.set(id, { at: this.#now + ms, call });

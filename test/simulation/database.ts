@@ -10,11 +10,11 @@ import type {
   RunEnd,
   RunFilter,
 } from "../../src/store/store.js";
-import { applyChange } from "../store/apply-change.js";
+import { applyChange, newRecord } from "../../src/store/apply-change.js";
 
 /** One committed change of one record. `before` is null for an insert. */
 export interface Commit {
-  readonly by: "insert" | "save" | "claim" | "renew";
+  readonly by: "insert" | "save" | "claim" | "renew" | "restore";
   readonly before: RunRecord | null;
   readonly after: RunRecord;
 }
@@ -46,26 +46,7 @@ export class Database {
 
   insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[], kept = Infinity): Lease {
     if (this.records.has(run.runId)) throw new RunExists(run.runId);
-    const after: RunRecord = {
-      ...run,
-      anchor: null,
-      root: null,
-      processGroupId: null,
-      boundary: null,
-      tier: null,
-      state: "starting",
-      leaseExpiresAt: this.#clock() + Math.ceil(leaseMs),
-      startedAt: null,
-      lastOutputAt: null,
-      updatedAt: run.createdAt,
-      endedAt: null,
-      exit: null,
-      residue: [],
-      residueCount: 0,
-      usage: null,
-      emptiness: null,
-      hiddenAt: null,
-    };
+    const after = newRecord(run, this.#clock() + Math.ceil(leaseMs));
     this.#commit({ by: "insert", before: null, after }, events, kept);
     return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
   }
@@ -98,6 +79,14 @@ export class Database {
   concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[], kept = Infinity): boolean {
     const lease = this.claimLease(claim, []);
     return lease !== null && this.saveRun(lease, end, events, kept);
+  }
+
+  restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[], kept = Infinity): boolean {
+    const before = this.records.get(run.runId) ?? null;
+    if (before !== null && (before.state === "exited" || before.leaseEpoch > run.leaseEpoch)) return false;
+    const after = { ...run, leaseExpiresAt: this.#clock() + Math.ceil(leaseMs) };
+    this.#commit({ by: "restore", before, after }, events, kept);
+    return true;
   }
 
   listUnattended(ownerInstanceId: string, bootId: string): readonly RunRecord[] {
@@ -138,7 +127,7 @@ export class Database {
     const {
       states,
       ownerInstanceId,
-      hostId,
+      runIds,
       notFrom = [],
       sessionKey,
       sessionId,
@@ -155,7 +144,7 @@ export class Database {
         (each) =>
           states?.includes(each.state) !== false &&
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
-          (hostId === undefined || each.hostId === hostId) &&
+          runIds?.includes(each.runId) !== false &&
           !notFrom.includes(each.originInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
           (sessionId === undefined || each.sessionId === sessionId) &&

@@ -1,7 +1,7 @@
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
-  Boot,
+  Here,
   EventFilter,
   Lease,
   LeaseClaim,
@@ -23,12 +23,21 @@ export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
 
 /** One supervisor's access to the database. */
 export class StorePort implements RunStore {
-  readonly shared = false;
+  readonly shared: boolean;
+  readonly eras = 1;
   readonly #database: Database;
   readonly #ask: Ask;
   readonly #eventsKept: number;
 
-  constructor(database: Database, ask: Ask, eventsKept = Infinity) {
+  constructor(
+    database: Database,
+    ask: Ask,
+    {
+      shared = false,
+      eventsKept = Infinity,
+    }: { readonly shared?: boolean; readonly eventsKept?: number } = {},
+  ) {
+    this.shared = shared;
     this.#database = database;
     this.#ask = ask;
     this.#eventsKept = eventsKept;
@@ -50,7 +59,11 @@ export class StorePort implements RunStore {
     return this.#write("concludeRun", () => this.#database.concludeRun(claim, end, events, this.#eventsKept));
   }
 
-  listUnattended(ownerInstanceId: string, { bootId }: Boot): Promise<readonly RunRecord[]> {
+  restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    return this.#write("restoreRun", () => this.#database.restoreRun(run, leaseMs, events, this.#eventsKept));
+  }
+
+  listUnattended(ownerInstanceId: string, { bootId }: Here): Promise<readonly RunRecord[]> {
     return this.#read("listUnattended", () => this.#database.listUnattended(ownerInstanceId, bootId));
   }
 
@@ -80,6 +93,10 @@ export class StorePort implements RunStore {
 
   appendEvents(events: readonly NewRunEvent[]): Promise<void> {
     return this.#write("appendEvents", () => this.#database.appendEvents(events, this.#eventsKept));
+  }
+
+  async eventsReach(): Promise<null> {
+    return null;
   }
 
   hideRuns(runIds: readonly string[], at: number): Promise<number> {

@@ -8,7 +8,7 @@ storeContract("simulated", async () => {
     () => Date.now(),
   );
   return {
-    open: async (options) => new StorePort(database, async (_, work) => work(), options?.eventsKept),
+    open: async (options) => new StorePort(database, async (_, work) => work(), options),
     [Symbol.asyncDispose]: async () => undefined,
   };
 });

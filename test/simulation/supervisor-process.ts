@@ -32,7 +32,9 @@ export class SupervisorProcess implements Actor {
     instance.freeAt = world.watch.commits;
     instance.locked = true;
     this.supervisor = createSupervisor({
-      store: new StorePort(world.database, (question, work) => this.#askStore(question, work)),
+      store: new StorePort(world.database, (question, work) => this.#askStore(question, work), {
+        shared: world.machines.length > 1,
+      }),
       host: new SimulatedHost(world, this, instance),
       clock: this.#clock(),
       instanceId: instance.instanceId,
@@ -93,6 +95,7 @@ export class SupervisorProcess implements Actor {
           };
           early?.then(stop, stop);
         }),
+      spread: (ms) => ms,
     };
   }
 

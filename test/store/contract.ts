@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { LeaseLost, RunExists } from "../../src/errors.js";
+import type { RunRecord } from "../../src/store/run-record.js";
 import type { RunChange, RunStore } from "../../src/store/store.js";
 import { HERE, LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
 
@@ -248,6 +249,36 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.claimLease(theft(lease, "owner-b"))).toBeNull();
     });
 
+    test("a record that is missing, or older, is put back whole; one that has ended or has a newer owner stays", async () => {
+      const run = newRun({ leaseEpoch: 3, service: { port: 80, readyAt: 5 } });
+      const lease = await store.insertRun(run, LEASE_MS);
+      for (const step of [gated, running]) await store.saveRun(lease, step);
+      const open = (await store.getRun(run.runId)) ?? expect.fail("no record");
+      await store.saveRun(lease, exited);
+      const ended = (await store.getRun(run.runId)) ?? expect.fail("no record");
+      const without = (record: RunRecord) => ({ ...record, leaseExpiresAt: 0 });
+      const known = async () => without((await other.getRun(run.runId)) ?? expect.fail("no record"));
+
+      // It has ended: nothing is taken back.
+      expect(await store.restoreRun({ ...open, leaseEpoch: 9 }, LEASE_MS, [event(run.runId)])).toBe(false);
+      expect(await known()).toEqual(without(ended));
+      await store.deleteRuns([run.runId]);
+      expect(await store.restoreRun(open, LEASE_MS, [event(run.runId)])).toBe(true);
+      expect(await known()).toEqual(without(open));
+      expect((await store.listEvents({ runId: run.runId })).length).toBe(1);
+      // Under its own epoch, with a fresh lease.
+      expect(await store.renewLeases("owner-a", LEASE_MS)).toBe(1);
+      expect(await store.claimLease(theft(lease, "owner-b"))).toBeNull();
+
+      const newer = { ...open, leaseEpoch: 2, ownerInstanceId: "owner-b" };
+      expect(await store.restoreRun(newer, LEASE_MS, [event(run.runId)])).toBe(false);
+      expect(await store.restoreRun(ended, 0, [event(run.runId)])).toBe(true);
+      expect(await known()).toEqual(without(ended));
+      expect((await store.listEvents({ runId: run.runId })).length).toBe(2);
+      expect(await store.listRuns({ runIds: [run.runId, "another"] })).toHaveLength(1);
+      expect(await store.listRuns({ runIds: [] })).toEqual([]);
+    });
+
     test("only ended runs are forgotten, with their events, the oldest end first", async () => {
       const ended = await Promise.all([5, 3, 4].map(() => store.insertRun(newRun(), LEASE_MS)));
       for (const [at, lease] of ended.entries())
@@ -273,25 +304,48 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       ]);
     });
 
-    test("ended runs are listed and counted by host, and without those of some instances", async () => {
-      const ended = async (hostId: string, originInstanceId: string): Promise<string> => {
-        const lease = await store.insertRun(newRun({ hostId, originInstanceId }), LEASE_MS);
+    test("ended runs are listed and counted by state directory, and without those of some instances", async () => {
+      const ended = async (stateId: string | null, originInstanceId: string): Promise<string> => {
+        const lease = await store.insertRun(newRun({ stateId, originInstanceId }), LEASE_MS);
         await store.saveRun(lease, exited);
         return lease.runId;
       };
-      const here = await ended("host", "in_a");
-      await ended("host", "in_b");
-      await ended("elsewhere", "in_c");
+      const here = await ended("state", "in_a");
+      await ended("state", "in_b");
+      await ended("another", "in_a");
+      // From before it was said: whoever has its instance's directory has it.
+      const unsaid = await ended(null, "in_a");
+      await ended(null, "in_c");
+      const ofState = { stateId: "state", instanceIds: ["in_a", "in_b"] };
       for (const [filter, count] of [
-        [{ hostId: "host" }, 2],
-        [{ notFrom: ["in_b"] }, 2],
-        [{ notFrom: [] }, 3],
+        [{ ofState }, 3],
+        [{ ofState: { stateId: "state", instanceIds: [] } }, 2],
+        [{ ofState: { stateId: null, instanceIds: ["in_c"] } }, 1],
+        [{ notFrom: ["in_b"] }, 4],
+        [{ notFrom: [] }, 5],
       ] as const) {
         expect(await store.countEnded(filter)).toBe(count);
         expect(await store.listRuns(filter)).toHaveLength(count);
       }
-      const both = { hostId: "host", notFrom: ["in_b"], endedBefore: Number.MAX_SAFE_INTEGER };
-      expect((await other.listRuns(both)).map(({ runId }) => runId)).toEqual([here]);
+      const both = { ofState, notFrom: ["in_b"], endedBefore: Number.MAX_SAFE_INTEGER };
+      const found = (await other.listRuns(both)).map(({ runId }) => runId);
+      expect(found.toSorted()).toEqual([here, unsaid].toSorted());
+    });
+
+    test("runs and their events are found by host", async () => {
+      for (const hostId of ["one", "two", "three"]) {
+        const runId = `run_${hostId}`;
+        await store.insertRun(newRun({ hostId, runId }), LEASE_MS, [event(runId)]);
+      }
+      const hostIds = ["one", "three"];
+      const found = (await other.listRuns({ hostIds })).map(({ runId }) => runId).toSorted();
+      expect(found).toEqual(["run_one", "run_three"]);
+      expect((await other.listEvents({ hostIds })).map(({ runId }) => runId)).toEqual([
+        "run_one",
+        "run_three",
+      ]);
+      expect(await other.listRuns({ hostIds: [] })).toEqual([]);
+      expect(await other.listEvents({ hostIds: [] })).toEqual([]);
     });
 
     test("a run of a later session with the same key is told from the former's", async () => {
@@ -338,7 +392,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.listEvents({})).toHaveLength(1);
     });
 
-    test("unattended are one's own, those with an expired lease, and those of a clock that is gone; of other hosts, if there are any, those given up", async () => {
+    test("unattended are one's own, those with an expired lease, and those of a clock that is gone; of other hosts and state directories, if there are any, those given up", async () => {
       const own = await store.insertRun(newRun(), LEASE_MS);
       await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), LEASE_MS);
       const expired = await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), -1);
@@ -352,11 +406,15 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       const healthy = await store.insertRun(newRun(elsewhere), LEASE_MS);
       const silent = await store.insertRun(newRun(elsewhere), 60_000 - defaults.hostLostMs);
       const givenUp = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
+      const beside = { ownerInstanceId: "owner-b", stateId: "another" };
+      const besideSilent = await store.insertRun(newRun(beside), -1);
+      const besideGivenUp = await store.insertRun(newRun(beside), -defaults.hostLostMs);
+      const unsaid = await store.insertRun(newRun({ ...beside, stateId: null }), -1);
       const ownElsewhere = await store.insertRun(newRun({ ...elsewhere, ownerInstanceId: "owner-a" }), -1);
       const found = (await other.listUnattended("owner-a", HERE)).map(({ runId }) => runId);
       const expected = store.shared
-        ? [own, expired, givenUp, ownElsewhere]
-        : [own, expired, before, healthy, silent, givenUp, ownElsewhere];
+        ? [own, expired, givenUp, besideGivenUp, unsaid, ownElsewhere]
+        : [own, expired, before, healthy, silent, givenUp, besideSilent, besideGivenUp, unsaid, ownElsewhere];
       expect(found.toSorted()).toEqual(expected.map(({ runId }) => runId).toSorted());
     });
 

@@ -4,7 +4,7 @@ import type { Lease, LeaseClaim, NewRun, RunChange } from "../../src/store/store
 
 export const LEASE_MS = 30_000;
 
-export const HERE = { hostId: "host", bootId: "boot" };
+export const HERE = { hostId: "host", bootId: "boot", stateId: "state" };
 
 /** A run with every field filled in, so that a column that gets lost is noticed. */
 export function newRun(change: Partial<NewRun> = {}): NewRun {

@@ -2,7 +2,7 @@ import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
-  Boot,
+  Here,
   EventFilter,
   Lease,
   LeaseClaim,
@@ -12,11 +12,12 @@ import type {
   RunFilter,
   RunStore,
 } from "../../src/store/store.js";
-import { applyChange } from "../store/apply-change.js";
+import { applyChange, newRecord } from "../../src/store/apply-change.js";
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */
 export class FakeStore implements RunStore {
   readonly shared = false;
+  readonly eras = 1;
   readonly runs = new Map<string, RunRecord>();
   readonly events: RunEvent[] = [];
   /** Every write that succeeded: `insert`, `gated`, `running`, … */
@@ -32,26 +33,7 @@ export class FakeStore implements RunStore {
     this.#write("insert");
     if (this.runs.has(run.runId)) throw new RunExists(run.runId);
     const { runId, ownerInstanceId, leaseEpoch } = run;
-    this.runs.set(runId, {
-      ...run,
-      anchor: null,
-      root: null,
-      processGroupId: null,
-      boundary: null,
-      tier: null,
-      state: "starting",
-      leaseExpiresAt: leaseMs,
-      startedAt: null,
-      lastOutputAt: null,
-      updatedAt: run.createdAt,
-      endedAt: null,
-      exit: null,
-      residue: [],
-      residueCount: 0,
-      usage: null,
-      emptiness: null,
-      hiddenAt: null,
-    });
+    this.runs.set(runId, newRecord(run, leaseMs));
     this.#append(events);
     return { runId, ownerInstanceId, epoch: leaseEpoch };
   }
@@ -79,6 +61,19 @@ export class FakeStore implements RunStore {
     return { runId, ownerInstanceId, epoch };
   }
 
+  async restoreRun(run: RunRecord, _leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    this.#write("restore");
+    const known = this.runs.get(run.runId);
+    if (known !== undefined && (known.state === "exited" || known.leaseEpoch > run.leaseEpoch)) return false;
+    this.runs.set(run.runId, run);
+    this.#append(events);
+    return true;
+  }
+
+  async eventsReach(): Promise<null> {
+    return null;
+  }
+
   async renewLeases(ownerInstanceId: string): Promise<number> {
     this.#write("renew");
     return [...this.runs.values()].filter((run) => run.ownerInstanceId === ownerInstanceId).length;
@@ -89,7 +84,7 @@ export class FakeStore implements RunStore {
     return lease !== null && this.saveRun(lease, end, events);
   }
 
-  async listUnattended(ownerInstanceId: string, { bootId }: Boot): Promise<readonly RunRecord[]> {
+  async listUnattended(ownerInstanceId: string, { bootId }: Here): Promise<readonly RunRecord[]> {
     return [...this.runs.values()].filter(
       (run) =>
         run.state !== "exited" &&

@@ -35,6 +35,7 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
       clock: { ...systemClock, now: () => systemClock.now() + ahead },
       instanceId: "in_here",
       home: "/nowhere",
+      stateId: "here",
       onProblem: () => {},
     });
     onTestFinished(async () => {
@@ -44,32 +45,38 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
   });
 
   test("forgets its own ended runs, and neither counts nor dates them by others'", async () => {
-    const ended = async (hostId: string, runId: string, at: number): Promise<void> => {
-      const run = newRun({ runId, hostId, originInstanceId: `in_${hostId}`, createdAt: at });
+    const ended = async (stateId: string, runId: string, at: number): Promise<void> => {
+      const run = newRun({ runId, stateId, originInstanceId: `in_${stateId}`, createdAt: at });
       await store.saveRun(await store.insertRun(run, 1_000), { ...exited, at });
     };
     for (const at of [1, 2, 3]) await ended("elsewhere", `run_elsewhere${at}`, at);
-    for (const at of [4, 5]) await ended(host.machine.hostId, `run_here${at}`, at);
+    for (const at of [4, 5]) await ended("here", `run_here${at}`, at);
     // A host whose clock is ahead makes nobody's runs old but its own.
     await ended("elsewhere", "run_ahead", Date.now());
     expect(await supervisor.retain({ endedKept: 2 })).toEqual({ records: 0, outputs: 0 });
     expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 1, outputs: 0 });
     expect(host.discarded).toEqual(["run_here4"]);
-    expect(await store.countEnded({ hostId: "elsewhere" })).toBe(4);
+    expect(await store.countEnded({ ofState: { stateId: "elsewhere", instanceIds: [] } })).toBe(4);
   });
 
-  test("says nothing of another's expired leases for a day, and gives them up after one more", async () => {
-    const elsewhere = { hostId: "elsewhere", bootId: "another", ownerInstanceId: "in_elsewhere" };
-    await store.insertRun(newRun(elsewhere), -1);
-    const { runId } = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
-    const left = [{ runId, row: "elsewhere", action: "leave" }];
-    expect((await supervisor.reconcile()).decisions).toMatchObject(left);
-    ahead = defaults.hostLostMs - 60_000;
-    // Its owner may only now have the database back: that it is silent is what has to be seen, not what is written.
-    expect((await supervisor.reconcile()).decisions).toMatchObject(left);
-    ahead = defaults.hostLostMs;
-    expect((await supervisor.reconcile()).decisions).toMatchObject([{ ...left[0], action: "lose" }]);
-    expect(await store.getRun(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
-    expect(new Set((await store.listEvents({})).map((event) => event.runId))).toEqual(new Set([runId]));
-  });
+  test.each([
+    ["host", { hostId: "elsewhere", bootId: "another" }],
+    ["state directory", { ...new FakeHost().machine, stateId: "another" }],
+  ])(
+    "says nothing of expired leases of another %s for a day, and gives them up after one more",
+    async (_, place) => {
+      const elsewhere = { ...place, ownerInstanceId: "in_elsewhere" };
+      await store.insertRun(newRun(elsewhere), -1);
+      const { runId } = await store.insertRun(newRun(elsewhere), -defaults.hostLostMs);
+      const left = [{ runId, row: "elsewhere", action: "leave" }];
+      expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+      ahead = defaults.hostLostMs - 60_000;
+      // Its owner may only now have the database back: that it is silent is what has to be seen, not what is written.
+      expect((await supervisor.reconcile()).decisions).toMatchObject(left);
+      ahead = defaults.hostLostMs;
+      expect((await supervisor.reconcile()).decisions).toMatchObject([{ ...left[0], action: "lose" }]);
+      expect(await store.getRun(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
+      expect(new Set((await store.listEvents({})).map((event) => event.runId))).toEqual(new Set([runId]));
+    },
+  );
 });

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   afterAll,
@@ -24,7 +24,7 @@ import {
 } from "../store/postgres/server.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../store/temporary-directory.js";
 import { until } from "../until.js";
-import { sh } from "./real-supervisor.js";
+import { printed, sh } from "./real-supervisor.js";
 
 describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
   let server: TestServer;
@@ -76,6 +76,51 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
       const state = async () => (await supervisor.getRun(other.runId))?.state;
       await expect.poll(state, { timeout: 30_000 }).toBe("running");
       expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
+    },
+  );
+
+  test(
+    "is not robbed when the server was away for long, and its runs go on: output, an end, a stop",
+    { timeout: 90_000 },
+    async () => {
+      const [ends, stops, lives] = await Promise.all(
+        ["while [ ! -e $0 ]; do sleep 0.05; done; echo done; exit 3", "sleep 300", "sleep 300"].map(
+          (script) =>
+            supervisor.spawn(
+              { io: "pipe", argv: ["/bin/sh", "-c", script, join(directory.path, "end")] },
+              { ownerLossMs: 500 },
+            ),
+        ),
+      );
+      if (ends === undefined || stops === undefined || lives === undefined) return expect.fail("no runs");
+      // Not refused, but silent.
+      server.pause();
+      writeFileSync(join(directory.path, "end"), "");
+      await printed(ends, "done");
+      await stops.cancel();
+      await until("it is gone", () => !existsSync(`/proc/${stops.rootPid}`), 15_000);
+      server.resume();
+      expect((await ends.wait()).exit).toMatchObject({ reason: "exit", code: 3 });
+      expect((await stops.wait()).exit).toMatchObject({ reason: "manual-cancel" });
+      const told = await supervisor.listEvents();
+      for (const { runId } of [ends, stops])
+        expect(told.filter((event) => event.runId === runId && event.type === "exit")).toHaveLength(1);
+
+      // As it is when the server comes back after ten minutes, and another of this host is the first to look.
+      await database.query(
+        "update holdfast.runs set lease_expires_at = lease_expires_at - 630000 where state <> 'exited'",
+      );
+      const other = await openSupervisor({ home: supervisor.home, onProblem: () => {} });
+      onTestFinished(() => other.close());
+      for (let looks = 0; looks < 2; looks += 1)
+        expect((await other.reconcile()).decisions).toMatchObject([
+          { runId: lives.runId, row: "stalled", action: "leave" },
+        ]);
+      expect(existsSync(`/proc/${lives.rootPid}`)).toBe(true);
+      expect(await supervisor.getRun(lives.runId)).toMatchObject({
+        ownerInstanceId: supervisor.instanceId,
+        state: "running",
+      });
     },
   );
 

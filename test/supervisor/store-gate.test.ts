@@ -31,8 +31,14 @@ test("after a refusal one goes ahead, and the others follow only when it was let
   expect([gate.enter(), gate.enter()]).toEqual([null, null]);
 });
 
+test("those who lost the same server do not come back in step", () => {
+  const pauses = Array.from({ length: 100 }, () => systemClock.spread(1_000));
+  expect(new Set(pauses).size).toBeGreaterThan(50);
+  for (const pause of pauses) expect(Math.abs(pause - 750)).toBeLessThanOrEqual(250);
+});
+
 test("the pause grows while it is refused, and starts small again afterwards", async () => {
-  const gate = new StoreGate(systemClock);
+  const gate = new StoreGate({ ...systemClock, spread: (ms) => ms });
   const waits: number[] = [];
   for (let attempt = 0; attempt < 12; attempt++) {
     gate.refused();

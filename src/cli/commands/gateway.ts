@@ -9,6 +9,9 @@ a killed supervisor left, ends what must not outlive its owner, forgets old
 runs. One per state directory. Killing it loses nothing: runs stay with their
 anchors, and the next gateway goes on with them.
 
+Started while its database is away, it waits for it, says so, and holds its
+runs meanwhile: no run is ended because the database is away.
+
 Ctrl-C lets go of the runs and leaves; a task without an owner is ended by its
 anchor when its owner-loss time is over, a service goes on.
 
@@ -35,6 +38,7 @@ Examples:
 interface RunFlags {
   readonly json?: true;
   readonly quiet?: true;
+  readonly wait: boolean;
   readonly listen?: string;
   readonly logLevel?: string;
 }
@@ -50,13 +54,14 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .description("Look after the runs of this state directory, in the foreground, until told to stop.")
     .option("--json", "what happens, one JSON object per line, on stdout")
     .option("--quiet", "say nothing; the log has it")
+    .option("--no-wait", "fail when the database is away, instead of waiting for it")
     .option("--listen <address>", "answer on this loopback address, too: 127.0.0.1:7433")
     .addOption(new Option("--log-level <level>", "what the log keeps").choices(["info", "warn", "silent"]))
     .addHelpText("after", examples)
-    .action(async ({ json, quiet, listen, logLevel }: RunFlags) => {
+    .action(async ({ json, quiet, wait, listen, logLevel }: RunFlags) => {
       const { runGateway } = await import("../gateway/run.js");
       const flags = { "gateway.listen": listen, "gateway.log-level": logLevel };
-      finish(await runGateway({ json: json === true, quiet: quiet === true, flags }));
+      finish(await runGateway({ json: json === true, quiet: quiet === true, waits: wait, flags }));
     });
   gateway
     .command("start")

@@ -7,7 +7,11 @@ const cancelExamples = `
 Goes to the run's anchor through its directory: it works without a gateway and
 with a store that is locked, full or damaged. The record catches up later.
 
-Exit status: 0 gone, 1 no such run, 3 survivors or no anchor.
+A run of another host is handed to the gateway there, through the database: it
+is stopped as soon as that gateway is back, also when it is away now.
+
+Exit status: 0 gone, 1 no such run, 3 survivors or no anchor, 4 handed over to
+its host, which has not said yet that it is done.
 
 Examples:
   holdfast runs cancel run_4k2m
@@ -22,6 +26,19 @@ lost, with the names of those who are left. Refused while there are none.
 Exit status: 0 abandoned, 1 no such run, 3 refused or not confirmed.
 `;
 
+const forgetExamples = `
+For a host that will not come back: ends its open runs on record, as lost and
+unproven. Nobody is signalled. Refused while its gateway was heard of within the
+lease, and for runs of this host. Should the host come back all the same, it
+terminates what it finds behind an ended record.
+
+Exit status: 0 forgotten, 1 no such run or host, 3 refused or not confirmed.
+
+Examples:
+  holdfast runs forget run_4k2m
+  holdfast runs forget --host builder-7 --yes
+`;
+
 const cleanupExamples = `
 Shows each run with the evidence that its processes are ours, asks, ends them,
 and says what became of each. Nothing is ended on the word of a name or a
@@ -30,7 +47,11 @@ command line. What cannot be verified is left alone, and said.
 With --all-orphans only runs whose owner is gone; otherwise everything in scope,
 also what a living gateway owns.
 
-Exit status: 0 all gone, 1 no such run, 3 something is left or not confirmed.
+Runs of other hosts in scope are handed to the gateways there, except with
+--all-orphans.
+
+Exit status: 0 all gone, 1 no such run, 3 something is left or not confirmed,
+4 handed over to another host, which has not said yet that it is done.
 
 Examples:
   holdfast runs cleanup --all-orphans --dry-run
@@ -89,6 +110,21 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     });
 
   runs
+    .command("forget")
+    .summary("give up the runs of a host that will not come back")
+    .description("End runs of another host on record, on your word that it will not come back.")
+    .argument("[run]", "its id, or the beginning of it")
+    .option("--host <host>", "all open runs of this host, by its name or id, and its gateways")
+    .option("--yes", "do not ask")
+    .option("--json", "what became of each, as JSON")
+    .addHelpText("after", forgetExamples)
+    .action(async (run: string | undefined, flags: { host?: string; yes?: true; json?: true }) => {
+      const { forgetRuns } = await import("../operator/forget.js");
+      const { host = null, yes = false, json = false } = flags;
+      finish(await forgetRuns({ run: run ?? null, host, yes, json }));
+    });
+
+  runs
     .command("cleanup")
     .summary("end runs by id, session, agent or label, or all without an owner")
     .description("Show what is left, and why it is ours; ask; end it.")
@@ -137,8 +173,12 @@ const whoExamples = `
 Ancestry, cgroup and identity prove it; a marker in the environment alone only
 claims it. Only reads. Exit status: 0, or 1 when it is nobody of ours.
 
+With --host of another host only the records can tell: a run's first process and
+its anchor are there, by number, and nothing is verified here.
+
 Examples:
   holdfast who 4711
+  holdfast who 4711 --host build-7
   holdfast who $(pgrep -n chrome) --json | jq .runId
 `;
 
@@ -148,11 +188,12 @@ export function addWhoCommand(program: Command, finish: Finish): void {
     .summary("which run a process belongs to, and what proves it")
     .description("Which run a process belongs to, who owns that, and what proves it.")
     .argument("<pid>", "a process", processNumber)
+    .option("--host <host>", "a process of this host: its name, or the beginning of its id")
     .option("--json", "as JSON")
     .addHelpText("after", whoExamples)
-    .action(async (pid: number, { json }: { readonly json?: true }) => {
+    .action(async (pid: number, { host, json }: { readonly host?: string; readonly json?: true }) => {
       const { who } = await import("../operator/who.js");
-      finish(await who(pid, json === true));
+      finish(await who(pid, host ?? null, json === true));
     });
 }
 

@@ -237,22 +237,32 @@ export function addScreenCommand(program: Command, finish: Finish): void {
     });
 }
 
+interface PsFlags {
+  readonly label?: Record<string, string>;
+  readonly host?: string;
+  readonly all?: true;
+  readonly watch?: true;
+  readonly json?: true;
+}
+
 export function addPsCommand(program: Command, finish: Finish): void {
   program
     .command("ps")
     .summary("what is running, with processes, CPU and memory")
     .description(
-      "Open runs with their live process trees, CPU time and memory. Only reads; needs no gateway.",
+      "Open runs with their live process trees, CPU time and memory; of other hosts that share the store, what is on record. Only reads; needs no gateway.",
     )
     .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
+    .option("--host <host>", "only on this host: its name, or the beginning of its id")
     .option("--all", "those that were removed and are not gone yet, too")
     .option("-w, --watch", "again every two seconds")
     .option("--json", "records and processes as JSON; with --watch one line each time")
-    .action(async (flags: { label?: Record<string, string>; all?: true; watch?: true; json?: true }) => {
+    .action(async (flags: PsFlags) => {
       const { showProcesses } = await import("../ps/ps.js");
       finish(
         await showProcesses({
           labels: flags.label ?? {},
+          host: flags.host ?? null,
           hidden: flags.all === true,
           watch: flags.watch === true,
           json: flags.json === true,
@@ -305,6 +315,15 @@ export function addLogsCommand(program: Command, finish: Finish): void {
     );
 }
 
+interface EventsFlags {
+  readonly follow?: true;
+  readonly run?: string;
+  readonly host?: string;
+  readonly after: number;
+  readonly limit: number;
+  readonly json?: true;
+}
+
 export function addEventsCommand(program: Command, finish: Finish): void {
   program
     .command("events")
@@ -312,14 +331,16 @@ export function addEventsCommand(program: Command, finish: Finish): void {
     .description("What happened to all runs, or to one, in order. Only reads.")
     .option("-f, --follow", "go on with what happens")
     .option("--run <id>", "only of this run: its id, or the beginning of it")
+    .option("--host <host>", "only on this host: its name, or the beginning of its id")
     .option("--after <seq>", "only those after this number", offset, 0)
     .option("--limit <n>", "at most the newest so many", wholeNumber, 100)
     .option("--json", "one JSON object per line")
-    .action(async (flags: { follow?: true; run?: string; after: number; limit: number; json?: true }) => {
+    .action(async (flags: EventsFlags) => {
       const { showEvents } = await import("../process/events.js");
       finish(
         await showEvents({
           run: flags.run ?? null,
+          host: flags.host ?? null,
           after: flags.after,
           limit: flags.limit,
           follow: flags.follow === true,

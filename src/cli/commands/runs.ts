@@ -10,6 +10,7 @@ interface ListFlags {
   readonly all?: true;
   readonly state?: RunStateName;
   readonly label?: Readonly<Record<string, string>>;
+  readonly host?: string;
   readonly limit: number;
   readonly json?: true;
 }
@@ -48,10 +49,11 @@ export function addRunsCommand(program: Command, finish: Finish): void {
     .option("--all", "those that have ended and those that were hidden, too")
     .addOption(new Option("--state <state>", "only those in this state").choices(states))
     .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
+    .option("--host <host>", "only on this host: its name, or the beginning of its id")
     .option("--limit <n>", "at most this many", wholeNumber, listed)
     .option("--json", "the records as a JSON array")
     .addHelpText("after", listExamples)
-    .action(async ({ all, state, label, limit, json }: ListFlags) => {
+    .action(async ({ all, state, label, host, limit, json }: ListFlags) => {
       const { listRuns } = await import("../runs/list.js");
       const wanted =
         state !== undefined ? [state] : all === true ? states : states.filter((each) => each !== "exited");
@@ -59,6 +61,7 @@ export function addRunsCommand(program: Command, finish: Finish): void {
         await listRuns({
           states: wanted,
           labels: label ?? {},
+          host: host ?? null,
           hidden: all === true,
           limit,
           json: json === true,

@@ -40,6 +40,7 @@ export function addServiceCommand(program: Command, finish: Finish): void {
         await showProcesses({
           kind: "service",
           labels: label ?? {},
+          host: null,
           hidden: false,
           watch: false,
           json: json === true,

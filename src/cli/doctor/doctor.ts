@@ -5,6 +5,8 @@ import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { bad, ok, type Check } from "./check.js";
+import { checkDatabase } from "./database.js";
+import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
 import { checkClock, checkRuns } from "./runs.js";
@@ -22,11 +24,22 @@ export async function doctor(json: boolean): Promise<number> {
 async function allChecks(): Promise<readonly Check[]> {
   const { checks, directory } = await checkState();
   const config = await checkConfig();
+  const database = await checkDatabase();
   const kernel = await checkKernel();
-  if (directory === null) return [...checks, config, ...kernel, await checkLimits()];
+  if (directory === null) return [...checks, ...database, config, ...kernel, await checkLimits()];
   await using observatory = await openObservatory().catch(() => null);
   const runs = observatory === null ? [] : await checkRuns(observatory);
-  return [...checks, config, ...kernel, ...runs, await checkClock(directory), await checkLimits()];
+  const history = await checkHistory(directory);
+  return [
+    ...checks,
+    ...database,
+    ...history,
+    config,
+    ...kernel,
+    ...runs,
+    await checkClock(directory),
+    await checkLimits(),
+  ];
 }
 
 async function checkConfig(): Promise<Check> {

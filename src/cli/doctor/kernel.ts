@@ -1,15 +1,11 @@
-import { constants } from "node:fs";
-import { access, readFile, statfs } from "node:fs/promises";
+import { access } from "node:fs/promises";
 import { release } from "node:os";
-import { join } from "node:path";
 import { DELEGATION } from "../../anchor/delegation.js";
 import { findAnchor, requireSameRelease } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
+import { lookAtCgroup } from "../../anchor/look-at-cgroup.js";
 import { lookAtLimits, type LimitPlace } from "../../anchor/look-at-limits.js";
 import { bad, ok, warn, type Check } from "./check.js";
-
-const CGROUP2_MAGIC = 0x63677270;
-const ROOTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /** What the kernel and this place in it offer, and so how strong a run's guarantees are. */
 export async function checkKernel(): Promise<Check[]> {
@@ -57,37 +53,27 @@ async function childrenFiles(): Promise<Check> {
 
 async function cgroups(): Promise<Check> {
   const name = "cgroup";
-  const root = await findRoot();
-  if (root === null)
-    return warn(
-      name,
-      "no cgroup v2 is mounted; runs are bounded by ancestry alone",
-      "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2 at /sys/fs/cgroup",
-    );
-  const own = /^0::(.*)$/m.exec(await readFile("/proc/self/cgroup", "utf8"))?.[1] ?? "";
-  const here = own === "/" ? root : join(root, own);
-  if (own.startsWith("/.."))
-    return warn(
-      name,
-      `this process's cgroup ${own} is not visible here`,
-      "run in the cgroup namespace that the mount belongs to",
-    );
-  const writable = await Promise.all(
-    [here, join(here, "cgroup.procs")].map((path) =>
-      access(path, constants.W_OK).then(
-        () => true,
-        () => false,
-      ),
-    ),
-  );
-  if (!writable.every(Boolean)) return warn(name, `${here} cannot be written`, DELEGATION);
-  const kill = await access(join(here, "cgroup.kill")).then(
-    () => true,
-    () => own === "/" || own === "",
-  );
-  return kill
-    ? ok(name, `${here} is writable: every run gets its own`)
-    : warn(name, "the kernel has no cgroup.kill", "Linux 5.14 or newer");
+  const sight = await lookAtCgroup();
+  switch (sight.state) {
+    case "usable":
+      return ok(name, `${sight.path} is writable: every run gets its own`);
+    case "none":
+      return warn(
+        name,
+        "no cgroup v2 is mounted; runs are bounded by ancestry alone",
+        "boot with systemd.unified_cgroup_hierarchy=1, or mount cgroup2 at /sys/fs/cgroup",
+      );
+    case "not-visible":
+      return warn(
+        name,
+        `this process's cgroup ${sight.path} is not visible here`,
+        "run in the cgroup namespace that the mount belongs to",
+      );
+    case "not-writable":
+      return warn(name, `${sight.path} cannot be written`, DELEGATION);
+    case "no-kill":
+      return warn(name, "the kernel has no cgroup.kill", "Linux 5.14 or newer");
+  }
 }
 
 /** Which of --memory, --pids and --cpus a run started here can have. */
@@ -117,12 +103,4 @@ function limitText({ controller, how, where }: LimitPlace): string {
     case null:
       return `${controller}: not possible, no cgroup here has the controller`;
   }
-}
-
-async function findRoot(): Promise<string | null> {
-  for (const path of ROOTS) {
-    const found = await statfs(path).catch(() => null);
-    if (found?.type === CGROUP2_MAGIC) return path;
-  }
-  return null;
 }

@@ -1,8 +1,11 @@
 import { OPEN_STATES } from "../../store/run-record.js";
+import { observeStateId } from "../../store/state-id.js";
 import { readFile } from "node:fs/promises";
+import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
+import { stateScope } from "../../supervisor/state-scope.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
 import type { Observatory } from "../operator/observer.js";
 import { bad, ok, warn, type Check } from "./check.js";
@@ -16,6 +19,9 @@ async function gateway({ host, directory }: Observatory): Promise<Check> {
   const id = (await readFile(`${directory.home}/gateway-id`, "utf8").catch(() => "")).trim();
   if (id === "") return ok("gateway", "none has ever run here");
   const found = (await host.instances()).find(({ instanceId }) => instanceId === id);
+  const waiting = waitingGateway(directory.home);
+  if (found?.alive === true && waiting !== null)
+    return warn("gateway", waitingText(waiting), "it goes on by itself when the store is back");
   return ok("gateway", found?.alive === true ? `${id} is running` : `${id} is not running`);
 }
 
@@ -43,9 +49,12 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
   const name = "runs";
   try {
     await using store = await openStoreForReading(directory.storePath);
-    const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
-    if (store === null || records.length === 0) return ok(name, "none is open");
-    const around = await surroundings(host, "", await store.now());
+    if (store === null) return ok(name, "none is open");
+    const stateId = await observeStateId(directory.home);
+    const ours = await stateScope(store, host, stateId);
+    const records = await store.listRuns({ ...ours, states: OPEN_STATES });
+    if (records.length === 0) return ok(name, "none is open");
+    const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
     const examined = await examine(host, systemClock, around, records);
     const orphans = examined.filter(
       ({ claim, record }) => claim !== null || around.instances.get(record.ownerInstanceId)?.alive === false,

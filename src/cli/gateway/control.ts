@@ -1,6 +1,8 @@
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { reach, startGateway } from "../../gateway/start.js";
+import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StopPolicy, Stopping } from "../../gateway/stop.js";
+import { sanitizeLine } from "../../output/sanitize.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { mustBeOperator, mustBeOutside, tokenFor } from "./connect.js";
 import { say } from "../complain.js";
@@ -23,9 +25,16 @@ export async function stopInBackground(policy: StopPolicy, json: boolean): Promi
   mustBeOperator("stop the gateway");
   const down = await stop(policy);
   if (json) print(`${JSON.stringify({ running: false, ...down?.done })}\n`);
-  else if (down === null) say("no gateway is running", "dim");
+  else if (down === null) say(noneToStop(), "dim");
   else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
   return 0;
+}
+
+function noneToStop(): string {
+  const waiting = waitingGateway(resolveHome());
+  return waiting === null
+    ? "no gateway is running"
+    : `${waitingText(waiting)} To end it: kill ${waiting.pid}`;
 }
 
 export async function restartInBackground(json: boolean): Promise<number> {
@@ -66,18 +75,22 @@ function doneLine({ ended, terminated, left, callers }: Stopping): string {
 export async function showStatus(json: boolean): Promise<number> {
   const home = resolveHome();
   const running = await reach(home, (await tokenFor(home)) || null);
-  if (json)
-    print(
-      `${JSON.stringify(running === null ? { running: false } : { running: true, ...running.status })}\n`,
-    );
+  const waiting = running === null ? waitingGateway(home) : null;
+  if (json) {
+    const said =
+      running === null
+        ? { running: false, ...(waiting === null ? {} : { waiting }) }
+        : { running: true, ...running.status };
+    print(`${JSON.stringify(said)}\n`);
+  } else if (waiting !== null) say(waitingText(waiting), "yellow");
   else if (running === null) say("no gateway is running", "dim");
   else print(`${line(running.status)}\n`);
   return running === null ? exitCodes.notThere : 0;
 }
 
-function line({ instanceId, pid, home, runs, startedAt, version, listen }: Status): string {
+function line({ instanceId, pid, home, runs, startedAt, version, listen, storeAway }: Status): string {
   const since = formatDuration(Math.max(0, Date.now() - startedAt));
-  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}`;
+  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? "" : `; ${sanitizeLine(storeAway)}`}`;
 }
 
 /** Until nobody answers any more. */

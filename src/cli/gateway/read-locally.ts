@@ -1,19 +1,22 @@
 import type { StreamName } from "../../anchor/host.js";
-import { NotFound, RunNotFound } from "../../errors.js";
+import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { contract } from "../../gateway/contract/contract.js";
 import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
 import { filterOf, type RunReader } from "../../gateway/handlers/run-reader.js";
+import { farGateway } from "../../gateway/peers/whereabouts.js";
 import { statusOf } from "../../gateway/handlers/sessions.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
 import { Screens } from "../../gateway/screens.js";
 import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { RunRecord } from "../../store/run-record.js";
+import { observeStateId } from "../../store/state-id.js";
 import { findStateDirectory } from "../../store/state-directory.js";
 import type { ReadOptions } from "../../supervisor/api.js";
 import { readOutput } from "../../supervisor/output.js";
 import { addressOf } from "../../supervisor/reconcile/look.js";
+import { isOfAnother, localInstances } from "../operator/elsewhere.js";
 import { observe } from "../operator/observer.js";
 import type { Look } from "./look.js";
 
@@ -36,8 +39,17 @@ export async function readLocally(home: string): Promise<Look> {
       return readOutput(host, address, stream, options);
     },
   };
-  const runOf = async (params: { readonly runId: string } | undefined): Promise<RunRecord> =>
-    must(params?.runId ?? "");
+  const here = directory === null ? null : await observeStateId(directory.home);
+  const instances = host === null ? new Set<string>() : await localInstances(host);
+  const runOf = async (params: { readonly runId: string } | undefined): Promise<RunRecord> => {
+    const record = await must(params?.runId ?? "");
+    if (store?.shared !== true || !isOfAnother(record, here, instances)) return record;
+    throw new PeerUnreachable(
+      record.runId,
+      await farGateway(store, record),
+      "no gateway runs here that could ask it (`holdfast gateway start` starts one)",
+    );
+  };
   const sessionOf = async (params: { readonly id: string } | undefined) => {
     const wanted = params?.id ?? "";
     const session = looksLikeSessionId(wanted)

@@ -1,3 +1,4 @@
+import { StoreAway } from "../../errors.js";
 import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
 import { logNews, openLog } from "../../gateway/log.js";
 import { readSettings, type Flags } from "../../gateway/settings.js";
@@ -12,10 +13,13 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export async function runGateway({
   json,
   quiet,
+  waits,
   flags,
 }: {
   readonly json: boolean;
   readonly quiet: boolean;
+  /** For a store that is away. */
+  readonly waits: boolean;
   /** Settings by their keys, over the config file. */
   readonly flags: Flags;
 }): Promise<number> {
@@ -25,14 +29,23 @@ export async function runGateway({
   const { config } = await readSettings(flags);
   const log = openLog(home, config.gateway["log-level"]);
   const show = json ? asJson : quiet ? () => {} : asText;
+  const waiting = new AbortController();
+  void told.then(() => waiting.abort());
   const gateway = await openGateway({
     home,
     config,
+    waits,
+    signal: waiting.signal,
     onNews: (news) => {
       logNews(log, news);
       show(news);
     },
+  }).catch((error: unknown) => {
+    // It was told to stop, and had nothing yet to let go of.
+    if (error instanceof StoreAway && waiting.signal.aborted) return null;
+    throw error;
   });
+  if (gateway === null) return 0;
   await Promise.race([told, gateway.asked]);
   if (!json && !quiet) say("letting go of the runs; once more to leave at once", "dim");
   void stopRequested().then(() => process.exit(0));
@@ -71,6 +84,11 @@ function asText(news: GatewayNews): void {
       return say(`${news.actor} was not shown ${news.what} (${news.rule})`, "dim");
     case "problem":
       return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
+    case "waiting":
+      return say(
+        `waiting for the store: ${news.why}${news.held === 0 ? "" : ` ${runs(news.held)} kept meanwhile.`}`,
+        "yellow",
+      );
     case "down":
       return say(
         news.left === 0 ? "gateway is down" : `gateway is down; left to their anchors: ${runs(news.left)}`,

@@ -7,7 +7,15 @@ import type { EventFilter, ReadStore, RunFilter } from "../../store/store.js";
 /** What is read of runs, from wherever it may be read. */
 export type RunView = Pick<
   ReadStore,
-  "getRun" | "findRuns" | "listRuns" | "listEvents" | "now" | typeof Symbol.asyncDispose
+  | "getRun"
+  | "findRuns"
+  | "listRuns"
+  | "listEvents"
+  | "eventsReach"
+  | "listHosts"
+  | "shared"
+  | "now"
+  | typeof Symbol.asyncDispose
 >;
 
 /** The most that a gateway answers with at once. */
@@ -30,16 +38,34 @@ export function sessionView(client: GatewayClient): RunView {
       return (await all()).filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
     },
     listRuns: async (filter) => (await all()).filter((run) => meets(run, filter)).slice(0, filter.limit),
-    listEvents: (filter) => eventsOf(client, filter),
+    listEvents: async (filter) => {
+      const { hostIds } = filter;
+      if (hostIds === undefined) return eventsOf(client, filter);
+      const there = new Set((await all()).filter((run) => meets(run, { hostIds })).map(({ runId }) => runId));
+      return eventsOf(client, filter, ({ runId }) => there.has(runId));
+    },
+    // A store that has gone back in time is its gateway's to notice.
+    eventsReach: async () => null,
+    // It is told where its runs are, not what there is besides.
+    listHosts: async () =>
+      [...new Set((await all()).map(({ hostId }) => hostId))].map((hostId) => ({
+        hostId,
+        name: "",
+        platform: "",
+        firstSeenAt: 0,
+        lastSeenAt: 0,
+      })),
     // A lease is its gateway's to judge: none looks expired from here.
+    shared: true,
     now: async () => 0,
     [Symbol.asyncDispose]: async () => undefined,
   };
 }
 
-function meets(run: RunRecord, { states, hidden, labels = {} }: RunFilter): boolean {
+function meets(run: RunRecord, { states, hidden, hostIds, labels = {} }: RunFilter): boolean {
   return (
     (states === undefined || states.includes(run.state)) &&
+    (hostIds === undefined || hostIds.includes(run.hostId)) &&
     (hidden !== false || run.hiddenAt === null) &&
     Object.entries(labels).every(([key, value]) => run.labels[key] === value)
   );
@@ -48,13 +74,14 @@ function meets(run: RunRecord, { states, hidden, labels = {} }: RunFilter): bool
 async function eventsOf(
   client: GatewayClient,
   { after = 0, runId, limit = PAGE, newestFirst = false }: EventFilter,
+  wanted: (event: RunEvent) => boolean = () => true,
 ): Promise<readonly RunEvent[]> {
   const found: RunEvent[] = [];
   for (let from = after; ;) {
     const page = await client.events({
       query: { after: from, limit: PAGE, ...(runId === undefined ? {} : { run: runId }) },
     });
-    found.push(...(page.events as unknown as RunEvent[]));
+    found.push(...(page.events as unknown as RunEvent[]).filter(wanted));
     // Of a session's events only the newest are held, however many there are.
     if (newestFirst) found.splice(0, Math.max(0, found.length - limit));
     if (page.after === from || (!newestFirst && found.length >= limit)) break;

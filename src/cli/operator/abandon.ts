@@ -8,6 +8,7 @@ import { exitCodes } from "../exit-code.js";
 import { mustBeOperator } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
+import { isElsewhere } from "./elsewhere.js";
 import { findRun } from "./find-run.js";
 import { openObservatory } from "./observer.js";
 
@@ -18,6 +19,11 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
   const found = observatory === null ? null : await findRun(observatory, wanted);
   if (observatory === null || found === null) throw new RunNotFound(wanted);
   const { runId, address } = found;
+  if (await isElsewhere(observatory, found))
+    throw new NothingToAbandon(
+      runId,
+      "it is of another host or state directory: abandon it there, or, if that will not come back, `holdfast runs forget`",
+    );
   const link = address === null ? null : await observatory.host.attach(address, 0);
   if (link === null || address === null)
     throw new NothingToAbandon(

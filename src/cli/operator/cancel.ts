@@ -5,11 +5,12 @@ import { newRequestId } from "../../supervisor/ids.js";
 import { stopRun } from "../../supervisor/stop-run.js";
 import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
 import { needGateway, sessionToken } from "../gateway/connect.js";
-import { fullRunId } from "../process/act.js";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { fullRunId, handedOverText, stopCode } from "../process/act.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
+import { isElsewhere, isShared } from "./elsewhere.js";
 import { findRun, type FoundRun } from "./find-run.js";
 import { openObservatory, type Observatory } from "./observer.js";
 
@@ -25,7 +26,11 @@ export type Outcome =
   | { readonly outcome: "gone"; readonly detail: string }
   | { readonly outcome: "ended-before"; readonly detail: string }
   | { readonly outcome: "survivors"; readonly survivors: readonly Survivor[]; readonly detail: string }
-  | { readonly outcome: "no-anchor"; readonly detail: string };
+  | { readonly outcome: "no-anchor"; readonly detail: string }
+  /** Its host has it, and has not said yet that it is done. */
+  | { readonly outcome: "handed-over"; readonly detail: string; readonly command: Answer["command"] };
+
+type Answer = AnswerOf<"kill">;
 
 /** A session's word goes to the gateway, which knows what is the session's own. */
 export function cancelRun(request: CancelRequest): Promise<number> {
@@ -33,9 +38,13 @@ export function cancelRun(request: CancelRequest): Promise<number> {
 }
 
 /** Stop a run through its anchor: no gateway, no store, no lease is needed. The record catches up. */
-async function cancelDirectly({ wanted, graceMs, json }: CancelRequest): Promise<number> {
+async function cancelDirectly(request: CancelRequest): Promise<number> {
+  const { wanted, graceMs, json } = request;
   await using observatory = await openObservatory();
   const found = observatory === null ? null : await findRun(observatory, wanted);
+  // Of another host there is nothing here but the record, if that.
+  if (observatory === null ? await isShared() : found !== null && (await isElsewhere(observatory, found)))
+    return await cancelThroughGateway(request);
   if (observatory === null || found === null) throw new RunNotFound(wanted);
   const outcome = await cancelFound(observatory, found, graceMs);
   const late = await whyRecordIsLate(observatory, found);
@@ -48,17 +57,24 @@ async function cancelThroughGateway({ wanted, graceMs, json }: CancelRequest): P
   const connection = await needGateway();
   const runId = await fullRunId(connection, wanted);
   const body = graceMs === null ? {} : { graceMs };
-  const { outcome, survivors, run } = await connection.client.kill({ params: { runId }, body });
+  return conclude(runId, asOutcome(await connection.client.kill({ params: { runId }, body })), json);
+}
+
+/** What a gateway answered. */
+export function asOutcome(answer: Answer): Outcome {
+  const { outcome, survivors, run, command } = answer;
   switch (outcome) {
     case "gone":
-      return conclude(runId, { outcome, detail: statusOf(run) }, json);
+      return { outcome, detail: statusOf(run) };
     case "ended-before":
-      return conclude(runId, { outcome, detail: `it had ended before: ${statusOf(run)}` }, json);
+      return { outcome, detail: `it had ended before: ${statusOf(run)}` };
     case "survivors":
-      return conclude(runId, { outcome, survivors, detail: "its anchor stays and goes on trying" }, json);
+      return { outcome, survivors, detail: "its anchor stays and goes on trying" };
+    case "handed-over":
+      return { outcome, detail: handedOverText(answer), command };
     case "unknown": {
-      const detail = "no anchor answers for it, and nothing was signalled";
-      return conclude(runId, { outcome: "no-anchor", detail }, json);
+      const detail = command?.error ?? "no anchor answers for it, and nothing was signalled";
+      return { outcome: "no-anchor", detail };
     }
   }
 }
@@ -66,7 +82,7 @@ async function cancelThroughGateway({ wanted, graceMs, json }: CancelRequest): P
 function conclude(runId: string, outcome: Outcome, json: boolean): number {
   if (json) print(`${JSON.stringify({ runId, ...outcome })}\n`);
   else report(runId, outcome);
-  return outcome.outcome === "gone" || outcome.outcome === "ended-before" ? 0 : exitCodes.incomplete;
+  return stopCode(outcome.outcome);
 }
 
 /** Stopping needs neither store nor owner; writing it down does. Null: somebody is there to do it. */
@@ -124,6 +140,7 @@ export function report(runId: string, outcome: Outcome): void {
       print(`${runId} has survivors:\n${survivorLines(outcome.survivors).join("\n")}\n`);
       return say(outcome.detail, "yellow");
     case "no-anchor":
+    case "handed-over":
       return say(`${runId}: ${outcome.detail}`, "yellow");
   }
 }

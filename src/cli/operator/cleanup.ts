@@ -10,12 +10,13 @@ import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
+import { stopCode } from "../process/act.js";
 import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
-import { cancelFound, report, type Outcome } from "./cancel.js";
+import { asOutcome, cancelFound, report, type Outcome } from "./cancel.js";
 import { confirm } from "./confirm.js";
 import { openObservatory, type Observatory } from "./observer.js";
 import { survey, type Surveyed } from "./survey.js";
@@ -64,9 +65,8 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
       `${JSON.stringify({ runs: found.map((each) => ({ ...asJson(each), ...results.get(each.record.runId) })) })}\n`,
     );
   else for (const [runId, result] of results) tell(runId, result);
-  return [...results.values()].every(({ outcome }) => outcome === "gone" || outcome === "ended-before")
-    ? 0
-    : exitCodes.incomplete;
+  const codes = [...results.values()].map(({ outcome }) => stopCode(outcome));
+  return codes.find((code) => code === exitCodes.incomplete) ?? Math.max(0, ...codes);
 }
 
 function mustHaveScope({ run, session, agent, labels, allOrphans }: CleanupRequest): void {
@@ -94,12 +94,13 @@ async function leftovers(
 }
 
 /** Nobody looks after it: its lease may be had, or will be as soon as it has expired. */
-function isOrphan({ claim, decision, ownerAlive }: Surveyed): boolean {
+function isOrphan({ claim, decision, ownerAlive, elsewhere }: Surveyed): boolean {
+  if (elsewhere) return false;
   return ownerAlive === false || (claim !== null && decision.row !== "elsewhere");
 }
 
-function canEnd({ answers, decision }: Surveyed): boolean {
-  return answers || decision.action !== "leave";
+function canEnd({ answers, elsewhere, decision }: Surveyed): boolean {
+  return answers || elsewhere || decision.action !== "leave";
 }
 
 /** Who answers is stopped by key; of the others, what is verified is ended under a lease of its own. */
@@ -118,12 +119,28 @@ async function endAll(
         results.set(record.runId, await cancelFound(observatory, run, null));
       }),
   );
-  const rest = found.filter((each) => canEnd(each) && !each.answers).map(({ record }) => record.runId);
+  const others = found.filter(({ elsewhere }) => elsewhere);
+  if (others.length > 0) await handOver(others, results);
+  const rest = found
+    .filter((each) => canEnd(each) && !each.answers && !each.elsewhere)
+    .map(({ record }) => record.runId);
   // Also those that were just stopped: their records can be ended when nobody else will.
-  const orphaned = found.filter(({ claim }) => claim !== null).map(({ record }) => record.runId);
+  const orphaned = found
+    .filter(({ claim, elsewhere }) => claim !== null && !elsewhere)
+    .map(({ record }) => record.runId);
   const runIds = [...new Set([...rest, ...orphaned])];
   if (runIds.length > 0) await endUnderLease(runIds, rest, results);
   return results;
+}
+
+/** Through the gateway, which hands it to those that have them. */
+async function handOver(others: readonly Surveyed[], results: Map<string, Result>): Promise<void> {
+  const { client } = await needGateway();
+  await Promise.all(
+    others.map(async ({ record: { runId } }) =>
+      results.set(runId, asOutcome(await client.kill({ params: { runId } }))),
+    ),
+  );
 }
 
 async function endUnderLease(
@@ -179,10 +196,14 @@ function tell(runId: string, result: Result): void {
 }
 
 function lines(each: Surveyed): string[] {
-  const { record, decision, evidence, answers } = each;
+  const { record, decision, evidence, answers, elsewhere } = each;
   const { bold, dim } = paletteFor(1);
   const owner = record.ownerInstanceId === NOBODY ? "nobody (imported)" : record.ownerInstanceId;
-  const plan = answers ? "stop it through its anchor" : (PLANS[decision.action] ?? decision.action);
+  const plan = answers
+    ? "stop it through its anchor"
+    : elsewhere
+      ? "hand it to the gateway that has it, to be stopped there"
+      : (PLANS[decision.action] ?? decision.action);
   return [
     `${bold(record.runId)}  ${statusOf(record)}  ${sanitizeLine(record.command)}`,
     `  ${dim(`owner ${owner}: ${whyOf(each)}`)}`,

@@ -8,6 +8,7 @@ import { BadInput } from "../../errors.js";
 import { readConfig, type ForeignProfile } from "../../gateway/config.js";
 import { configPath } from "../../store/config-file.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { isSameMachine } from "../../store/machine.js";
 import { openStoreForReading } from "../../store/open.js";
 import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
@@ -139,7 +140,8 @@ async function belongings(processes: readonly MarkedProcess[]): Promise<Readonly
   if (observatory === null || processes.length === 0) return found;
   const { host, directory } = observatory;
   await using store = await openStoreForReading(directory.storePath);
-  const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+  const open = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+  const records = open.filter((record) => isSameMachine(record, host.machine));
   for (const live of await host.inspect(processes.map(({ identity }) => identity))) {
     const belonging = await findBelonging(live, records, (paths) => host.inspectBoundaries(paths));
     if (belonging !== null && belonging.role !== "claims")

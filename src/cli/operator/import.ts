@@ -7,9 +7,9 @@ import { inspect } from "../../anchor/inspect.js";
 import { BadInput } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { readMachineIdentity } from "../../store/machine.js";
+import { stateIdOf } from "../../store/state-id.js";
 import { openStore } from "../../store/open.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
-import type { MachineIdentity } from "../../anchor/host.js";
 import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type ImportedFacts } from "../../store/run-record.js";
 import type { NewRun, Store } from "../../store/store.js";
 import { newRunId } from "../../supervisor/ids.js";
@@ -128,15 +128,15 @@ function verdict(sight: ImportedSight | undefined): { readonly verified: boolean
 
 async function record(entries: readonly Entry[]): Promise<readonly string[]> {
   const { home, storePath } = await openStateDirectory(resolveHome());
-  const machine = await readMachineIdentity(home);
+  const place = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
   await using store = await openStore(storePath, "import");
   const ids: string[] = [];
-  const known = await alreadyKnown(store);
+  const known = await alreadyKnown(store, place.hostId);
   for (const each of entries) {
     const before = known.get(keyOf(factsOf(each)));
     if (before !== undefined) ids.push(before);
     else {
-      const run = toRun(each, machine);
+      const run = toRun(each, place);
       // No lease that anybody holds: whoever reconciles next may look at it.
       await store.insertRun(run, 0);
       known.set(keyOf(factsOf(each)), run.runId);
@@ -147,8 +147,8 @@ async function record(entries: readonly Entry[]): Promise<readonly string[]> {
 }
 
 /** Importing a file twice imports it once. */
-async function alreadyKnown(store: Store): Promise<Map<string, string>> {
-  const open = await store.listRuns({ states: OPEN_STATES });
+async function alreadyKnown(store: Store, hostId: string): Promise<Map<string, string>> {
+  const open = await store.listRuns({ states: OPEN_STATES, hostIds: [hostId] });
   return new Map(
     open.flatMap(({ runId, imported }) => (imported === null ? [] : [[keyOf(imported), runId] as const])),
   );
@@ -163,7 +163,7 @@ function shown(command: string): string {
 }
 
 /** Kept besides what the other tool had on file: nothing that it did not say. */
-function toRun(each: Entry, machine: MachineIdentity): NewRun {
+function toRun(each: Entry, place: Pick<NewRun, "hostId" | "bootId" | "pidNamespace" | "stateId">): NewRun {
   return {
     runId: newRunId(),
     leaseId: "",
@@ -177,7 +177,7 @@ function toRun(each: Entry, machine: MachineIdentity): NewRun {
     command: shown(each.command),
     commandHash: commandHash(words(each.command)),
     cwd: "",
-    ...machine,
+    ...place,
     anchorPath: each.wrapperRoot,
     originInstanceId: "imported",
     ownerInstanceId: NOBODY,

@@ -1,10 +1,12 @@
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { observeStateId } from "../../store/state-id.js";
 import type { ReadStore } from "../../store/store.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
 import { cgroupOf } from "../../supervisor/aftermath.js";
 import { addressOf } from "../../supervisor/reconcile/look.js";
+import { isOfAnother } from "./elsewhere.js";
 import type { Observatory } from "./observer.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */
@@ -12,6 +14,8 @@ export interface Surveyed extends Examined {
   readonly evidence: readonly string[];
   /** Its anchor answers: it can be stopped by key, whoever owns it. */
   readonly answers: boolean;
+  /** It is of another state directory, here or on another host: only the gateway there can stop it. */
+  readonly elsewhere: boolean;
   /** Nobody holds the lock of its owner, whatever its lease says. Null: that lock cannot be seen here. */
   readonly ownerAlive: boolean | null;
   /** How long its lease still keeps others from its record; 0: no longer. */
@@ -27,15 +31,18 @@ export async function survey(
   const { host } = observatory;
   const records = await store.listRuns({ ...filter, states: OPEN_STATES });
   const wanted = runId === null ? records : records.filter((record) => record.runId === runId);
-  const around = await surroundings(host, "", await store.now());
+  const stateId = await observeStateId(observatory.directory.home);
+  const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
   const examined = await examine(host, systemClock, around, wanted);
+  const instances = new Set(around.instances.keys());
   return Promise.all(
     examined.map(async (each) => {
       const { record } = each;
+      const elsewhere = store.shared && isOfAnother(record, stateId, instances);
       const answers = await asks(observatory, record);
       const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
       const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
-      return { ...each, answers, ownerAlive, leaseMs, evidence: evidenceOf(each, answers) };
+      return { ...each, answers, elsewhere, ownerAlive, leaseMs, evidence: evidenceOf(each, answers) };
     }),
   );
 }

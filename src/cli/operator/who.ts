@@ -2,16 +2,32 @@ import { OPEN_STATES } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
+import { resolveHome } from "../../store/state-directory.js";
 import { findBelonging, type Belonging } from "../../supervisor/belonging.js";
 import { paletteFor } from "../palette.js";
+import { readHosts } from "../hosts/hosts.js";
 import { print } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
 import { sessionToken } from "../gateway/connect.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
+import { whoElsewhere } from "./who-elsewhere.js";
 
 /** Which run a process belongs to, who owns that, and what proves it. */
-export async function who(pid: number, json: boolean): Promise<number> {
+export async function who(pid: number, host: string | null, json: boolean): Promise<number> {
+  if (host !== null) {
+    await using store = await openStoreForReading();
+    const hosts = await readHosts(store);
+    const hostIds = hosts.find(host);
+    const { hostId } = await observeMachineIdentity(resolveHome());
+    if (store !== null && !hostIds.includes(hostId))
+      return await whoElsewhere(store, hosts, hostIds, pid, json);
+  }
+  return whoHere(pid, json);
+}
+
+async function whoHere(pid: number, json: boolean): Promise<number> {
   await using observatory = await openObservatory();
   if (observatory === null) throw new NotOurs(pid, "nothing was ever run here");
   const { host } = observatory;
@@ -19,10 +35,7 @@ export async function who(pid: number, json: boolean): Promise<number> {
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
   await using store = await openStoreForReading();
   const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
-  const here = records.filter(
-    ({ bootId, pidNamespace }) =>
-      bootId === host.machine.bootId && pidNamespace === host.machine.pidNamespace,
-  );
+  const here = records.filter((record) => isSameMachine(record, host.machine));
   const belonging = await findBelonging(live, here, (paths) => host.inspectBoundaries(paths));
   if (belonging === null) throw new NotOurs(pid, reasonFor(live, records.length));
   const instances = await host.instances();
@@ -31,8 +44,11 @@ export async function who(pid: number, json: boolean): Promise<number> {
     instanceId: belonging.record.ownerInstanceId,
     alive: owner === undefined ? null : owner.alive,
   };
-  if (json) print(`${JSON.stringify({ pid, ...facts(belonging), gateway }, null, 2)}\n`);
-  else print(`${describe(live, belonging, gateway).join("\n")}\n`);
+  const { hostId } = belonging.record;
+  const hosts = await readHosts(store);
+  const hostName = hosts.nameOf(hostId);
+  if (json) print(`${JSON.stringify({ pid, hostId, hostName, ...facts(belonging), gateway }, null, 2)}\n`);
+  else print(`${describe(live, belonging, gateway, hosts.several ? hostName : null).join("\n")}\n`);
   return 0;
 }
 
@@ -72,11 +88,13 @@ function describe(
   live: ProcessEvidence,
   { record, role, evidence }: Belonging,
   gateway: { readonly instanceId: string; readonly alive: boolean | null },
+  host: string | null,
 ): string[] {
   const { bold } = paletteFor(1);
   const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
   const alive = gateway.alive === null ? "not of this state directory" : gateway.alive ? "alive" : "gone";
   const fields: [string, string | null][] = [
+    ["host", host],
     ["command", sanitizeLine(live.argv.join(" ") || live.command)],
     ["run", `${record.runId} (${statusOf(record)}) ${sanitizeLine(record.command)}`],
     ["session", record.sessionKey],

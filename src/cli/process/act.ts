@@ -4,6 +4,7 @@ import type { GatewayClient } from "../../gateway/client.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
@@ -132,11 +133,30 @@ export async function killProcess(wanted: string, graceMs: number | null, json: 
   });
   if (json) print(`${JSON.stringify(answer)}\n`);
   else print(`${killLines(runId, answer).join("\n")}\n`);
-  return answer.outcome === "gone" || answer.outcome === "ended-before" ? 0 : exitCodes.incomplete;
+  return stopCode(answer.outcome);
 }
 
-function killLines(runId: string, { outcome, survivors, run }: AnswerOf<"kill">): string[] {
+/** The exit code that goes with what became of a stop. */
+export function stopCode(outcome: AnswerOf<"kill">["outcome"] | "no-anchor" | "left-alone"): number {
+  if (outcome === "handed-over") return exitCodes.handedOver;
+  return outcome === "gone" || outcome === "ended-before" ? 0 : exitCodes.incomplete;
+}
+
+/** Who was to stop a run of another host, and that nobody has said that it is done. */
+export function handedOverText({ command }: Pick<AnswerOf<"kill">, "command">): string {
+  if (command === null) return "";
+  const { hostName, hostId, instanceId, lastHeardAt, accepted, id } = command;
+  const heard =
+    lastHeardAt === null ? "never heard of" : `last heard of ${formatDuration(Date.now() - lastHeardAt)} ago`;
+  const so = accepted ? "taken up there, not yet done" : "not yet acknowledged";
+  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${heard}): ${so}; it is carried out when that host is there (${id})`;
+}
+
+function killLines(runId: string, answer: AnswerOf<"kill">): string[] {
+  const { outcome, survivors, run } = answer;
   switch (outcome) {
+    case "handed-over":
+      return [`${runId}: ${sanitizeLine(handedOverText(answer))}`];
     case "gone":
       return [`${runId} is gone`];
     case "ended-before":

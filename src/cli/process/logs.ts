@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
-import { GatewayUnreachable } from "../../errors.js";
+import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { openLook } from "../gateway/look.js";
@@ -28,10 +28,12 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
   const runId = await fullRunId(look, wanted);
   const tell = follow ? printOn : print;
   const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
+  let begun = false;
   /** False: it got no further. */
   const show = async (stream: StreamName, part: LogPage): Promise<boolean> => {
     const query = { stream, ...part, ...(raw || json ? { raw: "1" as const } : {}) };
-    const piece = await overRestarts(() => client.log({ params: { runId }, query }));
+    const piece = await overRestarts(() => client.log({ params: { runId }, query }), begun);
+    begun = true;
     const { text, skipped, nextOffset } = piece;
     if (json && (text !== "" || skipped > 0)) tell(`${JSON.stringify(piece)}\n`);
     if (!json && skipped > 0) say(`${skipped} bytes of ${stream} were dropped`, "yellow");
@@ -43,7 +45,7 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
   for (const stream of streams) await show(stream, page);
   for (let over = !follow; !over;) {
     const query = { ...from, waitMs: 30_000, maxChars: 0 };
-    const { run, output } = await overRestarts(() => client.poll({ params: { runId }, query }));
+    const { run, output } = await overRestarts(() => client.poll({ params: { runId }, query }), begun);
     over = run.state === "exited";
     let news = false;
     for (const { stream, nextOffset } of output)
@@ -65,14 +67,17 @@ const PAGE_BYTES = 1_048_576;
 const RESTART_MS = 10_000;
 const LOOK_MS = 100;
 
-/** The run goes on while its gateway is restarted, and so does who follows it. */
-async function overRestarts<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+/** The run goes on while its gateway is restarted, here or (once it was reached) on its host, and so does who follows it. */
+async function overRestarts<Answer>(ask: () => Promise<Answer>, begun: boolean): Promise<Answer> {
   for (let until: number | null = null; ;) {
     try {
       return await ask();
     } catch (error) {
       until ??= performance.now() + RESTART_MS;
-      if (!(error instanceof GatewayUnreachable) || performance.now() > until) throw error;
+      const away =
+        error instanceof GatewayUnreachable ||
+        (begun && error instanceof HoldfastError && error.code === "PEER_UNREACHABLE");
+      if (!away || performance.now() > until) throw error;
     }
     await setTimeout(LOOK_MS);
   }

@@ -2,16 +2,19 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { observeMachineIdentity } from "../../store/machine.js";
 import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
+import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
+import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
 import { print, printOn } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
-import { careOf, statusOf } from "../runs/status.js";
+import { careOf, careText, statusOf, viewpoint, type Care } from "../runs/status.js";
 import { table } from "../runs/table.js";
 import { formatSize } from "../size.js";
 
@@ -19,6 +22,8 @@ export interface PsRequest {
   /** Left out: every kind. */
   readonly kind?: RunKind;
   readonly labels: Readonly<Record<string, string>>;
+  /** Null: every host. */
+  readonly host: string | null;
   readonly hidden: boolean;
   readonly watch: boolean;
   readonly json: boolean;
@@ -27,7 +32,10 @@ export interface PsRequest {
 /** One open run, with the processes that live in it. */
 export interface Shown {
   readonly record: RunRecord;
-  readonly care: string | null;
+  readonly hostName: string;
+  /** Null: it is looked after. */
+  readonly care: Care["kind"] | null;
+  readonly silentMs: Care["silentMs"];
   /** Null: a task, or no port to judge it by. */
   readonly health: Health | null;
   /** TCP ports that a service listens on. */
@@ -38,19 +46,22 @@ export interface Shown {
 const EVERY_MS = 2_000;
 
 /** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
-export async function showProcesses({ kind, labels, hidden, watch, json }: PsRequest): Promise<number> {
+export async function showProcesses(request: PsRequest): Promise<number> {
+  const { watch, json } = request;
   await using observatory = await openObservatory();
   await using store = await openStoreForReading();
   const tell = watch ? printOn : print;
   for (;;) {
-    const shown =
-      observatory === null || store === null ? [] : await look(observatory, store, labels, hidden, kind);
+    const hosts = await readHosts(store);
+    const shown = store === null ? [] : await look(observatory, store, hosts, request);
     if (json) tell(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
     else {
       // Home and clear below: what is shown again does not scroll away.
       if (watch && isatty(1)) tell("\x1b[H\x1b[2J");
       if (shown.length > 0)
-        tell(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+        tell(
+          `${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts.several).join("\n")}\n`,
+        );
       else say("nothing is running", "dim");
     }
     if (!watch) return 0;
@@ -59,34 +70,56 @@ export async function showProcesses({ kind, labels, hidden, watch, json }: PsReq
 }
 
 async function look(
-  { host }: Observatory,
+  observatory: Observatory | null,
   store: RunView,
-  labels: Readonly<Record<string, string>>,
-  hidden: boolean,
-  kind: RunKind | undefined,
+  hosts: Hosts,
+  { kind, labels, host, hidden }: PsRequest,
 ): Promise<readonly Shown[]> {
   const open = await store.listRuns({
     states: OPEN_STATES,
     labels,
+    ...onHosts(hosts, host),
     ...(hidden ? {} : { hidden: false }),
   });
   const records = open.filter((record) => kind === undefined || record.kind === kind);
-  const now = await store.now();
+  const here = observatory?.host.machine ?? (await observeMachineIdentity(resolveHome()));
+  const view = await viewpoint(store, here);
   const ports = records.some(({ service }) => service !== null);
-  const trees = await liveTrees(host, open, { ports });
+  // Without a state directory there can be runs of other hosts, and none of this one.
+  const trees = observatory === null ? null : await liveTrees(observatory.host, open, { ports });
   return records.map((record) => {
-    const processes = trees.get(record.runId) ?? [];
+    const processes = trees?.get(record.runId) ?? [];
     const listens = record.service === null ? [] : portsOf(processes);
     const health = processes.length === 0 ? null : healthOf(record, listens);
-    return { record, care: careOf(record, host.machine, now), health, ports: listens, processes };
+    const care = careOf(record, view);
+    return {
+      record,
+      hostName: hosts.nameOf(record.hostId),
+      care: care?.kind ?? null,
+      silentMs: care?.silentMs ?? null,
+      health,
+      ports: listens,
+      processes,
+    };
   });
 }
 
-export function psLines(shown: readonly Shown[], now: number, width: number | null): string[] {
-  const rows = shown.flatMap(({ record, care, ports, processes }) => [
+export function psLines(
+  shown: readonly Shown[],
+  now: number,
+  width: number | null,
+  severalHosts = false,
+): string[] {
+  const host = (name: string): readonly string[] => (severalHosts ? [name] : []);
+  const rows = shown.flatMap(({ record, hostName, care, silentMs, ports, processes }) => [
     [
       record.runId,
-      [statusOf(record), processes.length === 0 ? null : healthText(record, ports), care]
+      ...host(sanitizeLine(hostName)),
+      [
+        statusOf(record),
+        processes.length === 0 ? null : healthText(record, ports),
+        care === null ? null : careText({ kind: care, silentMs }),
+      ]
         .filter((word) => word !== null)
         .join(", "),
       formatDuration(Math.max(0, now - (record.startedAt ?? record.createdAt))),
@@ -96,10 +129,10 @@ export function psLines(shown: readonly Shown[], now: number, width: number | nu
       "",
       sanitizeLine(record.command),
     ],
-    ...branches(processes),
+    ...branches(processes).map(([run = "", ...rest]) => [run, ...host(""), ...rest]),
   ]);
   const [head, ...lines] = table(
-    [["RUN", "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
+    [["RUN", ...host("HOST"), "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...lines];

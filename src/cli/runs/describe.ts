@@ -9,12 +9,18 @@ import { formatSize } from "../size.js";
 import { healthText, portsOf } from "./health.js";
 import { eventText } from "./event-text.js";
 import { processTree } from "./process-tree.js";
-import { moodOf, statusOf } from "./status.js";
+import { careText, moodOf, statusOf, type Care } from "./status.js";
 
 /** Live evidence of a run's anchor and first process, or why there is none. */
 export type Look =
   | { readonly anchor: ProcessEvidence | null; readonly root: ProcessEvidence | null; readonly why: null }
   | { readonly anchor: null; readonly root: null; readonly why: string };
+
+/** Where it is, when that is not the only place there is, and whether somebody looks after it. */
+export interface Place {
+  readonly host: string | null;
+  readonly care: Care | null;
+}
 
 type Field = readonly [name: string, value: string | null];
 
@@ -25,15 +31,17 @@ export function describeRun(
   events: readonly RunEvent[],
   now: number,
   palette: Palette,
+  place: Place = { host: null, care: null },
 ): string[] {
   const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
   const section = (title: string, lines: readonly string[]): string[] =>
     lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
+  const status = place.care === null ? statusOf(record) : `${statusOf(record)}, ${careText(place.care)}`;
   return [
-    `${palette.bold(record.runId)}  ${colours[moodOf(record)](statusOf(record))}  ${sanitizeLine(record.command)}`,
+    `${palette.bold(record.runId)}  ${colours[moodOf(record)](status)}  ${sanitizeLine(record.command)}`,
     ...section("run", fields(aboutRun(record, look, now))),
     ...section("exit", fields(aboutExit(record))),
-    ...section("ownership", fields(aboutOwnership(record, look))),
+    ...section("ownership", fields(aboutOwnership(record, look, place.host))),
     ...section("processes", aboutProcesses(record, look)),
     ...section(`leftovers (${record.residueCount})`, aboutResidue(record)),
     ...section("events", aboutEvents(events)),
@@ -95,7 +103,7 @@ function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
   ];
 }
 
-function aboutOwnership(record: RunRecord, look: Look): readonly Field[] {
+function aboutOwnership(record: RunRecord, look: Look, host: string | null): readonly Field[] {
   const { boundary, root, anchor } = record;
   return [
     ["tier", record.tier],
@@ -109,7 +117,10 @@ function aboutOwnership(record: RunRecord, look: Look): readonly Field[] {
     ["anchor", anchor === null ? null : `${identityText(anchor)}${verified(look.anchor)}`],
     ["anchor path", record.imported === null ? record.anchorPath : null],
     ["command hash", record.commandHash],
-    ["host", `${record.hostId}, boot ${record.bootId}, ${record.pidNamespace}`],
+    [
+      "host",
+      `${host === null ? "" : `${host}, `}${record.hostId}, boot ${record.bootId}, ${record.pidNamespace}`,
+    ],
   ];
 }
 

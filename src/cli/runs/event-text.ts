@@ -20,11 +20,19 @@ export function eventText(event: RunEvent): string {
       return `listens on port ${event.data.port}`;
     case "adopt":
       return adoptText(event.data);
+    case "command":
+      return commandText(event.data);
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
     case "reconcile":
       return `${event.data.action} by ${event.data.by}, epoch ${event.data.epoch}: ${event.data.why}`;
   }
+}
+
+function commandText(data: Extract<RunEvent, { type: "command" }>["data"]): string {
+  const { id, actor, by, target, outcome, error } = data;
+  if (outcome === null) return `stop by ${actor}, handed over to ${target} by ${by} (${id})`;
+  return `stop by ${actor} carried out by ${target}: ${outcome}${error === null ? "" : `, ${error}`} (${id})`;
 }
 
 function adoptText({ actor, pid, from, to }: Extract<RunEvent, { type: "adopt" }>["data"]): string {

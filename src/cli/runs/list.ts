@@ -6,33 +6,38 @@ import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
+import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
-import { careOf, moodOf, statusOf } from "./status.js";
+import { careOf, careText, moodOf, statusOf, viewpoint, type Care } from "./status.js";
 import { table } from "./table.js";
 
 export interface ListRequest {
   readonly states: readonly RunStateName[];
   readonly labels: Readonly<Record<string, string>>;
+  readonly host: string | null;
   readonly hidden: boolean;
   readonly limit: number;
   readonly json: boolean;
 }
 
-export async function listRuns({ states, labels, hidden, limit, json }: ListRequest): Promise<number> {
+export async function listRuns(request: ListRequest): Promise<number> {
+  const { states, labels, host, hidden, limit, json } = request;
   await using store = await openStoreForReading();
+  const hosts = await readHosts(store);
+  const filter = { states, labels, ...onHosts(hosts, host), ...(hidden ? {} : { hidden: false as const }) };
   // One more than shown, to know whether that was all.
-  const found =
-    (await store?.listRuns({ states, labels, limit: limit + 1, ...(hidden ? {} : { hidden: false }) })) ?? [];
+  const found = (await store?.listRuns({ ...filter, limit: limit + 1 })) ?? [];
   const shown = found.slice(0, limit);
   if (json) {
-    print(`${JSON.stringify(shown, null, 2)}\n`);
+    const named = shown.map((record) => ({ ...record, hostName: hosts.nameOf(record.hostId) }));
+    print(`${JSON.stringify(named, null, 2)}\n`);
     return 0;
   }
   if (shown.length > 0) {
     const care = store === null ? null : await careFor(store);
-    print(`${listLines(shown, Date.now(), terminalWidth(), paletteFor(1), care).join("\n")}\n`);
+    print(`${listLines(shown, Date.now(), terminalWidth(), paletteFor(1), care, hosts).join("\n")}\n`);
   } else
     say(
       states.includes("exited")
@@ -49,19 +54,25 @@ export function listLines(
   now: number,
   width: number | null,
   palette: Palette,
-  care: Care | null = null,
+  careOfRun: CareOf | null = null,
+  hosts: Hosts | null = null,
 ): string[] {
-  const status = (record: RunRecord): string =>
-    [statusOf(record), care?.(record) ?? null].filter((word) => word !== null).join(", ");
+  const several = hosts?.several === true;
+  const status = (record: RunRecord): string => {
+    const care = careOfRun?.(record) ?? null;
+    return care === null ? statusOf(record) : `${statusOf(record)}, ${careText(care)}`;
+  };
   const rows = records.map((record) => [
     record.runId,
+    ...(several ? [hosts.shown(record.hostId)] : []),
     status(record),
     `${formatDuration(Math.max(0, now - record.createdAt))} ago`,
     record.startedAt === null ? "-" : formatDuration(Math.max(0, (record.endedAt ?? now) - record.startedAt)),
     record.state === "exited" ? "-" : String(record.root?.pid ?? "-"),
     sanitizeLine(record.command),
   ]);
-  const [head, ...lines] = table([["RUN", "STATUS", "CREATED", "TIME", "PID", "COMMAND"], ...rows], width);
+  const names = ["RUN", ...(several ? ["HOST"] : []), "STATUS", "CREATED", "TIME", "PID", "COMMAND"];
+  const [head, ...lines] = table([names, ...rows], width);
   const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
   return [
     palette.bold(head ?? ""),
@@ -75,12 +86,11 @@ export function listLines(
   ];
 }
 
-type Care = (record: RunRecord) => string | null;
+type CareOf = (record: RunRecord) => Care | null;
 
-async function careFor(store: RunView): Promise<Care> {
-  const here = await observeMachineIdentity(resolveHome());
-  const now = await store.now();
-  return (record) => careOf(record, here, now);
+async function careFor(store: RunView): Promise<CareOf> {
+  const view = await viewpoint(store, await observeMachineIdentity(resolveHome()));
+  return (record) => careOf(record, view);
 }
 
 function terminalWidth(): number | null {

@@ -1,25 +1,35 @@
-import { readFile, readlink } from "node:fs/promises";
-import type { ProcessEvidence } from "../../anchor/host.js";
+import type { MachineIdentity, ProcessEvidence } from "../../anchor/host.js";
 import { inspect } from "../../anchor/inspect.js";
 import { RunNotFound } from "../../errors.js";
+import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { OPEN_STATES, type ProcessIdentity, type RunRecord } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
+import { resolveHome } from "../../store/state-directory.js";
+import { readHosts } from "../hosts/hosts.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
 import { findRecord } from "./find-record.js";
 import { membersOf } from "../../anchor/members.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
+import { careOf, viewpoint } from "./status.js";
 
 export async function showRun(wanted: string, json: boolean): Promise<number> {
   await using store = await openStoreForReading();
   if (store === null) throw new RunNotFound(wanted);
   const record = await findRecord(store, wanted);
   const events = await allEvents(store, record.runId);
-  const look = ownOnly(record, await lookAt(record), await store.listRuns({ states: OPEN_STATES }));
-  if (json) print(`${JSON.stringify({ ...record, processes: look, events }, null, 2)}\n`);
-  else print(`${describeRun(record, look, events, Date.now(), paletteFor(1)).join("\n")}\n`);
+  const here = await observeMachineIdentity(resolveHome());
+  const look = ownOnly(record, await lookAt(record, here), await store.listRuns({ states: OPEN_STATES }));
+  const hosts = await readHosts(store);
+  const hostName = hosts.nameOf(record.hostId);
+  const view = await viewpoint(store, here);
+  if (json) print(`${JSON.stringify({ ...record, hostName, processes: look, events }, null, 2)}\n`);
+  else {
+    const place = { host: hosts.several ? hostName : null, care: careOf(record, view) };
+    print(`${describeRun(record, look, events, Date.now(), paletteFor(1), place).join("\n")}\n`);
+  }
   return 0;
 }
 
@@ -42,14 +52,15 @@ async function allEvents(store: RunView, runId: string): Promise<readonly RunEve
 }
 
 /** Asks the anchor binary, which is the only code that looks at processes; changes nothing. */
-async function lookAt(record: RunRecord): Promise<Look> {
+async function lookAt(record: RunRecord, here: MachineIdentity): Promise<Look> {
   const nobody = (why: string): Look => ({ anchor: null, root: null, why });
   if (record.state === "exited") return nobody("it has ended");
   if (record.imported !== null)
     return nobody(
       "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running",
     );
-  if (!(await isHere(record))) return nobody("it lives on another machine, boot or in another pid namespace");
+  if (!isSameMachine(record, here))
+    return nobody("it lives on another machine, boot or in another pid namespace");
   const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
   try {
     const evidence = await inspect(record.anchorPath, wanted, { ports: record.service !== null });
@@ -58,15 +69,5 @@ async function lookAt(record: RunRecord): Promise<Look> {
     return { anchor: of(record.anchor), root: of(record.root), why: null };
   } catch (error) {
     return nobody(error instanceof Error ? error.message : String(error));
-  }
-}
-
-/** A pid means nothing elsewhere. Looking needs no host id: boot ids are unique. */
-async function isHere({ bootId, pidNamespace }: RunRecord): Promise<boolean> {
-  try {
-    const boot = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
-    return boot === bootId && (await readlink("/proc/self/ns/pid")) === pidNamespace;
-  } catch {
-    return false;
   }
 }

@@ -1,5 +1,9 @@
 import type { MachineIdentity } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { isSameMachine } from "../../store/machine.js";
 import type { RunRecord } from "../../store/run-record.js";
+import type { ReadStore } from "../../store/store.js";
+import { formatDuration } from "../duration.js";
 
 /** How a run stands or ended, in a word or two. */
 export function statusOf({ state, exit }: Pick<RunRecord, "state" | "exit">): string {
@@ -21,17 +25,45 @@ export function statusOf({ state, exit }: Pick<RunRecord, "state" | "exit">): st
   }
 }
 
-/** What is worth saying of an open run besides its state: nobody here can see it, or nobody looks after it. */
+/** From where, and when on the store's clock, runs are looked at. */
+export interface Viewpoint {
+  readonly here: MachineIdentity;
+  readonly now: number;
+  /** Then every lease is on this clock, whoever holds it. */
+  readonly shared: boolean;
+}
+
+export async function viewpoint(
+  store: Pick<ReadStore, "now" | "shared">,
+  here: MachineIdentity,
+): Promise<Viewpoint> {
+  return { here, now: await store.now(), shared: store.shared };
+}
+
+export interface Care {
+  readonly kind: "unreachable" | "unowned";
+  /** For how long nothing has been heard of whoever looks after it; null: that cannot be told from here. */
+  readonly silentMs: number | null;
+}
+
+/** What is worth saying of an open run besides its state: nobody is heard of who could look after it, or nobody does. */
 export function careOf(
   record: Pick<RunRecord, "state" | "hostId" | "bootId" | "pidNamespace" | "leaseExpiresAt">,
-  here: MachineIdentity,
-  now: number,
-): "unreachable" | "unowned" | null {
+  { here, now, shared }: Viewpoint,
+): Care | null {
+  const expiredMs = now - record.leaseExpiresAt;
   if (record.state === "exited") return null;
-  const { hostId, bootId, pidNamespace } = here;
-  if (record.hostId !== hostId || record.bootId !== bootId || record.pidNamespace !== pidNamespace)
-    return "unreachable";
-  return record.leaseExpiresAt <= now ? "unowned" : null;
+  if (isSameMachine(record, here))
+    return expiredMs < 0 ? null : { kind: "unowned", silentMs: expiredMs + defaults.leaseMs };
+  // Of another boot, the lease was measured on another clock.
+  if (!shared) return { kind: "unreachable", silentMs: null };
+  return expiredMs < 0 ? null : { kind: "unreachable", silentMs: expiredMs + defaults.leaseMs };
+}
+
+export function careText({ kind, silentMs }: Care): string {
+  return kind === "unreachable" && silentMs !== null
+    ? `${kind}, last heard of ${formatDuration(silentMs)} ago`
+    : kind;
 }
 
 export type Mood = "good" | "bad" | "live" | "ended";

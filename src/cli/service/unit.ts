@@ -2,7 +2,8 @@
 export interface UnitFacts {
   readonly node: string;
   readonly main: string;
-  readonly home: string;
+  /** What it is told beside. Readable for everybody: no secret. */
+  readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
@@ -10,7 +11,10 @@ export interface UnitFacts {
  * can hand out controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue` leave
  * the runs to their anchors when the gateway is stopped, restarted, or killed for want of memory.
  */
-export function systemdUnit({ node, main, home }: UnitFacts): string {
+export function systemdUnit({ node, main, environment }: UnitFacts): string {
+  const told = Object.entries(environment).map(
+    ([name, value]) => `Environment=${quoted(`${name}=${value}`)}`,
+  );
   return `[Unit]
 Description=Holdfast gateway
 StartLimitIntervalSec=60
@@ -19,7 +23,7 @@ StartLimitBurst=10
 [Service]
 Type=exec
 ExecStart=${quoted(node)} ${quoted(main)} gateway run --quiet
-Environment=${quoted(`HOLDFAST_HOME=${home}`)}
+${told.join("\n")}
 Restart=on-failure
 RestartSec=1
 Delegate=yes

@@ -2,6 +2,7 @@
 export const addresses = {
   status: { method: "GET", path: "/v1/gateway" },
   stop: { method: "POST", path: "/v1/gateway/stop" },
+  listGateways: { method: "GET", path: "/v1/gateways" },
   events: { method: "GET", path: "/v1/events" },
   listRuns: { method: "GET", path: "/v1/runs" },
   getRun: { method: "GET", path: "/v1/runs/{runId}" },

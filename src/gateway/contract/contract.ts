@@ -1,6 +1,7 @@
 import { agentResult, checkAgent, listAgents, runAgent } from "./agents.js";
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
+import { listGateways } from "./gateways.js";
 import {
   clear,
   heartbeat,
@@ -32,6 +33,7 @@ import {
 export const contract = {
   status,
   stop,
+  listGateways,
   events,
   listRuns,
   getRun,

@@ -19,6 +19,8 @@ export const status = route({
     /** It has looked at what was left, and holds what it took up. */
     ready: z.boolean(),
     runs: z.int(),
+    /** Why the store cannot be asked now; null: it can. Then `runs` are those that this gateway holds. */
+    storeAway: z.string().nullable(),
     tier: z.string().nullable(),
     /** The TCP address it answers on besides its socket; null: none. */
     listen: z.string().nullable(),
@@ -66,5 +68,7 @@ export const events = route({
     ),
     /** Ask from here for what comes next. */
     after: z.int(),
+    /** The store has gone back in time behind the number that was asked from: some of what it forgot may have been missed. */
+    gap: z.boolean(),
   }),
 });

@@ -132,10 +132,32 @@ export const kill = route({
       .max(200)
       .refine((text) => !text.includes("\0"), "must be text without NUL")
       .optional(),
+    /** Of a run elsewhere: how long to wait for its gateway to take it up. */
+    waitMs: z.number().min(0).max(60_000).optional(),
+    /** Chosen by the caller: said again, it is the same request. */
+    requestId: z
+      .string()
+      .regex(/^[\w.:-]{1,64}$/, "must be up to 64 of letters, digits, _ . : and -")
+      .optional(),
   }),
   answer: z.object({
-    outcome: z.enum(["gone", "ended-before", "survivors", "unknown"]),
+    /** `handed-over`: its host has not carried it out yet, and will when its gateway is there. */
+    outcome: z.enum(["gone", "ended-before", "survivors", "unknown", "handed-over"]),
     survivors: z.array(survivor),
+    /** Of a run of another host or state directory: who was to stop it. Null: it was done here. */
+    command: z
+      .object({
+        id: z.string(),
+        instanceId: z.string(),
+        hostId: z.string(),
+        hostName: z.string(),
+        /** When its gateway was last heard of; null: never. */
+        lastHeardAt: z.number().nullable(),
+        /** Whether it has taken it up. */
+        accepted: z.boolean(),
+        error: z.string().nullable(),
+      })
+      .nullable(),
     run: runShape,
   }),
 });

@@ -1,13 +1,17 @@
 import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { PresentGateway } from "../../store/gateway-presence.js";
 import type { RunFilter } from "../../store/store.js";
+import { EventCursor } from "../../store/event-cursor.js";
 import { NotFound } from "../../errors.js";
 import type { History } from "../../sessions/history.js";
 import type { AgentRuns } from "../agent-runs.js";
 import type { Callers } from "../callers.js";
+import type { Stops } from "../commands/hand-over.js";
 import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
+import { defined } from "./defined.js";
 import { execFor, type ExecDefaults } from "./exec.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
@@ -23,6 +27,7 @@ import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
   readonly supervisor: Supervisor;
+  readonly stops: Stops;
   readonly sights: Sights;
   readonly gate: ExecGate;
   readonly history: History;
@@ -34,6 +39,7 @@ export interface Desk {
   readonly screens: Screens;
   readonly defaults: ExecDefaults;
   readonly about: () => Promise<Awaited<ReturnType<Handlers["status"]>>>;
+  readonly gateways: () => Promise<readonly PresentGateway[]>;
   readonly stop: (policy: StopPolicy) => Promise<Stopping>;
 }
 
@@ -57,14 +63,12 @@ export function createHandlers(desk: Desk): Handlers {
   return {
     status: () => desk.about(),
     stop: ({ body }) => desk.stop(body),
+    listGateways: async () => ({ gateways: [...(await desk.gateways())] }),
 
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;
-      const found = await supervisor.listEvents({
-        after,
-        limit,
-        ...(run === undefined ? {} : { runId: run }),
-      });
+      const cursor = new EventCursor(supervisor, after, run === undefined ? {} : { runId: run });
+      const { events: found, gap } = await cursor.next(limit);
       const events = [];
       const seen = sights.runsOf(requester);
       for (const event of found) {
@@ -72,7 +76,7 @@ export function createHandlers(desk: Desk): Handlers {
         if (requester.kind === "operator" || (record !== null && (await seen(record.sessionId))))
           events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
       }
-      return { events, after: found.at(-1)?.seq ?? after };
+      return { events, after: found.at(-1)?.seq ?? gap?.from ?? after, gap: gap !== null };
     },
 
     listRuns: async ({ query }, { requester }) => {
@@ -152,17 +156,15 @@ export function createHandlers(desk: Desk): Handlers {
       return {};
     },
 
-    kill: async ({ params, body }, { requester }) => {
+    kill: async ({ params, body }, { requester, gone }) => {
       const record = await visible(requester, params.runId);
-      const { graceMs, reason } = body;
-      const { outcome, survivors } = await supervisor.stop(record.runId, {
-        actor: reason === undefined ? requester.actor : `${requester.actor} (${reason})`,
-        ...(graceMs === undefined ? {} : { graceMs }),
-      });
-      return { outcome, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
+      const { reason, ...rest } = body;
+      const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
+      const { survivors, ...answer } = await desk.stops.stop(record, { actor, ...defined(rest) }, gone);
+      return { ...answer, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
     },
 
-    remove: async ({ params }, { requester }) => {
+    remove: async ({ params }, { requester, gone }) => {
       const record = await visible(requester, params.runId);
       const stopping = record.state !== "exited";
       try {
@@ -170,7 +172,7 @@ export function createHandlers(desk: Desk): Handlers {
       } finally {
         // Also when it could not be hidden. Not waited for, and not lost when this gateway goes: what is hidden and
         // runs is stopped in its rounds.
-        if (stopping) void supervisor.stop(record.runId, { actor: requester.actor }).catch(() => undefined);
+        if (stopping) void desk.stops.stop(record, { actor: requester.actor }, gone).catch(() => undefined);
       }
       return { runId: record.runId, stopping };
     },

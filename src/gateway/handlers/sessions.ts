@@ -3,6 +3,7 @@ import { OPEN_STATES } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { Verb } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
+import { defined } from "./defined.js";
 import type { Desk } from "./handlers.js";
 
 type SessionVerb = Extract<
@@ -64,9 +65,4 @@ export async function statusOf(
     runs: open.map(({ runId, state, command, createdAt }) => ({ runId, state, command, createdAt })),
     messages: await history.count(session.id),
   } as const;
-}
-
-/** What was left out is not there, rather than undefined. */
-function defined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
 }

@@ -4,6 +4,7 @@ import { defaults } from "../../defaults.js";
 import {
   BadInput,
   NotFound,
+  PeerUnreachable,
   SupervisorClosed,
   TooLarge,
   TooManyRequests,
@@ -13,7 +14,9 @@ import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/co
 import type { Route } from "../contract/route.js";
 import { answerFor, statusFor } from "./error-answer.js";
 import { Budget } from "./budget.js";
-import { mustBeServed, type Served } from "./loopback.js";
+import type { Entrance } from "./entrance.js";
+import { mustBeServed } from "./loopback.js";
+import { passRequest } from "../peers/pass-on.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -41,9 +44,7 @@ export type Special = (
 export interface AppOptions {
   readonly handlers: Handlers;
   readonly special: Special;
-  readonly authenticate: (token: string) => Promise<Requester | null>;
-  /** Names by which it may be asked; null: any (a local socket has none). */
-  readonly served: Served | null;
+  readonly entrance: Entrance;
   readonly stopping: () => boolean;
   readonly failed: (error: unknown, what: string) => void;
 }
@@ -57,7 +58,11 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
     answer(options, budget, request, response, gone.signal).catch((error: unknown) => {
       // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
       const broken =
-        request.errored !== null || gone.signal.reason === GATEWAY_STOPS || error instanceof SupervisorClosed;
+        request.errored !== null ||
+        gone.signal.reason === GATEWAY_STOPS ||
+        error instanceof SupervisorClosed ||
+        // Nor is another host that is away.
+        error instanceof PeerUnreachable;
       if (statusFor(error) >= 500 && !broken)
         options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();
@@ -73,25 +78,37 @@ async function answer(
   response: ServerResponse,
   gone: AbortSignal,
 ): Promise<void> {
-  mustBeServed(options.served, request);
-  const requester = await requesterOf(options.authenticate, request);
+  const { entrance } = options;
+  mustBeServed(entrance.served, request);
+  const requester = await entrance.requesterOf(request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
   const url = urlOf(request);
   const asking = { requester, gone };
-  if (await options.special(request, response, url, asking)) return;
+  if (!entrance.forPeers && (await options.special(request, response, url, asking))) return;
   const found = find(request.method ?? "", url.pathname);
   if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
   const { verb, route, params } = found;
   // Not seen is not there: the same answer as for a path that does not exist.
-  if (route.audience === "operator" && requester.kind !== "operator")
+  const there = isAnsweredThere(verb);
+  if ((route.audience === "operator" && requester.kind !== "operator") || (entrance.forPeers && !there))
     throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
+  const named = parse(route.params, params, "the path");
+  const peer = there ? await entrance.whoHas(requester, params["runId"] ?? "") : null;
+  if (peer !== null) return passRequest(peer, requester, request, response, gone);
   const heard = {
-    params: parse(route.params, params, "the path"),
+    params: named,
     query: parse(route.query, Object.fromEntries(url.searchParams), "the query"),
     body: parse(route.body, route.method === "POST" ? await readBody(request) : {}, "the body"),
   };
   const handler = options.handlers[verb] as (heard: unknown, asking: Asking) => Promise<unknown>;
   sendJson(response, 200, await handler(heard, asking));
+}
+
+/** Records are in the store for all to read, and a stop is handed over by it; anything else of a run is where it runs. */
+const ANSWERED_ANYWHERE: ReadonlySet<Verb> = new Set(["getRun", "kill", "remove"]);
+
+function isAnsweredThere(verb: Verb): boolean {
+  return contract[verb].path.includes("{runId}") && !ANSWERED_ANYWHERE.has(verb);
 }
 
 export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
@@ -107,7 +124,7 @@ function bearerOf({ headers }: IncomingMessage): string | null {
 
 /** Whoever the request's token acts for. */
 export async function requesterOf(
-  authenticate: AppOptions["authenticate"],
+  authenticate: (token: string) => Promise<Requester | null>,
   request: IncomingMessage,
 ): Promise<Requester> {
   const token = bearerOf(request);

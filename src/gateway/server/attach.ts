@@ -11,11 +11,14 @@ import type { Callers } from "../callers.js";
 import { mayBeSteered, mayBeTypedInto } from "../handlers/steered.js";
 import type { Sights } from "../sights.js";
 import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
+import { passUpgrade } from "../peers/pass-on.js";
+import type { Peer } from "../peers/peer.js";
 import { urlOf } from "./app.js";
 import { answerCall, type Call } from "./call.js";
 import { answerFor, statusFor } from "./error-answer.js";
 import { heard, stopFor } from "./heard.js";
-import { mustBeServed, type Served } from "./loopback.js";
+import type { Entrance } from "./entrance.js";
+import { mustBeServed } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
@@ -28,7 +31,14 @@ const BUFFERED = 1024 * 1024;
 const GOODBYE_MS = 500;
 const LOOK_MS = 500;
 
+/** One whose run is elsewhere: what it says and hears passes through. */
+interface PassedOn {
+  readonly requester: Requester;
+  readonly peer: Peer;
+}
+
 interface Admitted {
+  readonly peer: null;
   readonly requester: Requester;
   readonly record: RunRecord;
   /** Null: it has ended. */
@@ -43,7 +53,6 @@ export interface AttachParts {
   readonly sights: Sights;
   /** Throws once the gateway stops. */
   readonly mustBeOpen: () => void;
-  readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
 }
 
 /**
@@ -54,6 +63,7 @@ export interface AttachParts {
 export class Attachments implements AsyncDisposable {
   readonly #parts: AttachParts;
   readonly #calls = new Set<Call>();
+  readonly #passedOn = new Set<Duplex>();
   readonly #server = new WebSocketServer({
     noServer: true,
     maxPayload: 1024 * 1024,
@@ -64,30 +74,40 @@ export class Attachments implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, served: Served | null = null): void {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, entrance: Entrance): void {
     socket.on("error", () => socket.destroy());
-    this.#admit(request, served).then(
-      (admitted) =>
-        this.#server.handleUpgrade(request, socket, head, (viewer) => {
-          dismiss(viewer, admitted.stillSees);
-          // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
-          this.#serve(admitted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
-        }),
-      (error: unknown) => {
-        const status = statusFor(error);
-        const answer = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: application/json\r\nconnection: close`;
-        // Not only ended: whoever does not hang up in turn would keep the connection, and the gateway from stopping.
-        socket.end(`${answer}\r\n\r\n${JSON.stringify(answerFor(error))}`, () => socket.destroy());
-      },
-    );
+    this.#answer(request, socket, head, entrance).catch((error: unknown) => {
+      const status = statusFor(error);
+      const answer = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: application/json\r\nconnection: close`;
+      // Not only ended: whoever does not hang up in turn would keep the connection, and the gateway from stopping.
+      socket.end(`${answer}\r\n\r\n${JSON.stringify(answerFor(error))}`, () => socket.destroy());
+    });
   }
 
-  async #admit(request: IncomingMessage, served: Served | null): Promise<Admitted> {
-    mustBeServed(served, request);
-    const { supervisor, sights, mustBeOpen, requesterOf } = this.#parts;
-    const requester = await requesterOf(request);
+  async #answer(request: IncomingMessage, socket: Duplex, head: Buffer, entrance: Entrance): Promise<void> {
+    const admitted = await this.#admit(request, entrance);
+    if (admitted.peer !== null) {
+      this.#passedOn.add(socket);
+      socket.once("close", () => this.#passedOn.delete(socket));
+      return passUpgrade(admitted.peer, admitted.requester, request, socket, head);
+    }
+    this.#server.handleUpgrade(request, socket, head, (viewer) => {
+      dismiss(viewer, admitted.stillSees);
+      if (entrance.forPeers) tellOfLife(viewer);
+      // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
+      this.#serve(admitted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
+    });
+  }
+
+  async #admit(request: IncomingMessage, entrance: Entrance): Promise<Admitted | PassedOn> {
+    mustBeServed(entrance.served, request);
+    const { supervisor, sights, mustBeOpen } = this.#parts;
+    const requester = await entrance.requesterOf(request);
     const url = urlOf(request);
     const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
+    const peer = await entrance.whoHas(requester, runId);
+    mustBeOpen();
+    if (peer !== null) return { requester, peer };
     const record = await sights.run(supervisor, requester, runId);
     const run = supervisor.run(record.runId);
     const calls = isCall(url);
@@ -101,7 +121,7 @@ export class Attachments implements AsyncDisposable {
           : `run ${runId} is held by another supervisor`,
       );
     mustBeOpen();
-    return { requester, record, run, url, stillSees: () => sights.acts(requester) };
+    return { peer: null, requester, record, run, url, stillSees: () => sights.acts(requester) };
   }
 
   async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {
@@ -122,6 +142,7 @@ export class Attachments implements AsyncDisposable {
     await Promise.race([Promise.allSettled(last), drained]);
     enough.abort();
     for (const viewer of this.#server.clients) viewer.close(TOLD_TO_STOP, "the gateway stops");
+    for (const socket of this.#passedOn) socket.destroy();
     // Whoever does not say goodbye in turn must not keep the gateway from stopping.
     const late = globalThis.setTimeout(() => {
       for (const viewer of this.#server.clients) viewer.terminate();
@@ -154,6 +175,12 @@ function dismiss(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
     );
   };
   const timer = setInterval(look, LOOK_MS);
+  viewer.once("close", () => clearInterval(timer));
+}
+
+/** So that the gateway in between can tell a program that is silent from a host that is gone. */
+function tellOfLife(viewer: WebSocket): void {
+  const timer = setInterval(() => viewer.ping(), defaults.peerLifeMs);
   viewer.once("close", () => clearInterval(timer));
 }
 

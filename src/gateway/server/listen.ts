@@ -1,5 +1,5 @@
 import { chmod, rm } from "node:fs/promises";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
@@ -33,16 +33,20 @@ export async function listenLocally(
 
 /** Whoever is slow, silent or many holds up only himself. */
 export function bounded(app: RequestListener, requestMs: number): Server {
-  const server = createServer(
-    {
-      headersTimeout: requestMs,
-      requestTimeout: requestMs,
-      keepAliveTimeout: requestMs,
-      maxHeaderSize: 16 * 1024,
-      connectionsCheckingInterval: Math.min(5_000, requestMs / 4),
-    },
-    app,
-  );
+  return crowded(createServer(bounds(requestMs), app));
+}
+
+export function bounds(requestMs: number): ServerOptions {
+  return {
+    headersTimeout: requestMs,
+    requestTimeout: requestMs,
+    keepAliveTimeout: requestMs,
+    maxHeaderSize: 16 * 1024,
+    connectionsCheckingInterval: Math.min(5_000, requestMs / 4),
+  };
+}
+
+export function crowded<Kind extends Server>(server: Kind): Kind {
   server.maxConnections = defaults.connections;
   server.maxRequestsPerSocket = 0;
   return server;

@@ -81,7 +81,7 @@ async function followEvents(
   response.flushHeaders();
   const sees = sights.runsOf(requester);
   for await (const event of events.follow(after, run, gone)) {
-    if (requester.kind !== "operator") {
+    if (requester.kind !== "operator" && event.type !== "gap") {
       const record = await supervisor.getRun(event.runId);
       if (record === null || !(await sees(record.sessionId)) || !(await sights.acts(requester))) continue;
     }

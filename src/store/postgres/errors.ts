@@ -1,5 +1,5 @@
 import { DatabaseError } from "pg";
-import { StateUnusable } from "../../errors.js";
+import { StateUnusable, StoreAway } from "../../errors.js";
 import type { PostgresTarget } from "./target.js";
 
 /** When the driver failed: before anything was sent, or when the answer was outstanding. */
@@ -25,6 +25,14 @@ const sentences: Readonly<Record<string, string>> = {
   XX: `is damaged, or has met an error of its own. ${consequence} See its log before relying on it.`,
 };
 
+/** Of these the server may recover, or another take its place, without anybody's help. */
+const passing = ["08", "25006", "53", "55P03", "57014", "57"];
+
+/** A server that can only be read is of no use to who must write: it waits for one that can be written. */
+export function isStandBy({ label }: PostgresTarget): StoreAway {
+  return new StoreAway(label, `the ${label} ${sentences["25006"]}`);
+}
+
 /** The same error, or what it means for the person who meets it. Our own mistakes (bad SQL) stay what they are. */
 export function translatePostgresError(error: unknown, target: PostgresTarget, phase: Phase): unknown {
   if (error instanceof StateUnusable) return error;
@@ -36,12 +44,20 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
       phase === "connecting"
         ? `cannot be reached (${hide(reason(error), target)}). ${consequence} Check that it runs, and its address.`
         : `did not answer (${hide(reason(error), target)}). ${uncertain} Try again.`;
-    return new StateUnusable(label, `the ${label} ${told}`, { cause: error });
+    return new StoreAway(label, `the ${label} ${told}`, { cause: error });
   }
-  const sentence = sentences[state] ?? sentences[state.slice(0, 2)];
-  return sentence === undefined
-    ? error
-    : new StateUnusable(label, `the ${label} ${sentence}`, { cause: error });
+  const key = state in sentences ? state : state.slice(0, 2);
+  const sentence = sentences[key];
+  if (sentence === undefined) return error;
+  const Unusable = passing.includes(key) ? StoreAway : StateUnusable;
+  return new Unusable(label, `the ${label} ${sentence}`, { cause: error });
+}
+
+/** Schema, table, column or function: what the migrations made is not there, since the database was put back or replaced. */
+const missing = ["3F000", "42P01", "42703", "42883"];
+
+export function lacksSchema(error: unknown): boolean {
+  return error instanceof DatabaseError && missing.includes(error.code ?? "");
 }
 
 /** Serialization failure and deadlock: the server has undone it. Plan changed under us, by a migration: it was not begun. */

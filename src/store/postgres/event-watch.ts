@@ -1,19 +1,22 @@
 import { Client } from "pg";
 import { defaults } from "../../defaults.js";
-import { eventChannel } from "./announcer.js";
+import { callChannel, eventChannel } from "./announcer.js";
 import type { ReadingOptions } from "./reading.js";
 import { clientConfig } from "./pool.js";
+import { spread } from "../spread.js";
 import { parseTarget, type PostgresTarget } from "./target.js";
 
 /**
  * Says when there may be events to read, and nothing about them: whoever listens reads on from its own cursor. Said
  * after every announcement, after every connection that had to be made anew, and now and then without a reason, so
  * that a word that was lost costs time and nothing else. The hint is how far can be read already; null: not known.
+ * `called` is told for whom there is something to take up; null: perhaps for anybody.
  */
 export class EventWatch implements AsyncDisposable {
   readonly #target: PostgresTarget;
   readonly #name: string;
   readonly #wake: (hint: number | null) => void;
+  readonly #called: (target: string | null) => void;
   readonly #poll: NodeJS.Timeout;
   #client: Client | null = null;
   #again: NodeJS.Timeout | null = null;
@@ -24,10 +27,12 @@ export class EventWatch implements AsyncDisposable {
     options: ReadingOptions,
     wake: (hint: number | null) => void,
     pollMs: number = defaults.eventPollMs,
+    called: (target: string | null) => void = () => {},
   ) {
     this.#target = parseTarget(options.url, options.schema);
     this.#name = options.name;
     this.#wake = wake;
+    this.#called = called;
     this.#poll = setInterval(() => wake(null), pollMs).unref();
     void this.#listen();
   }
@@ -45,16 +50,21 @@ export class EventWatch implements AsyncDisposable {
   async #listen(): Promise<void> {
     const client = new Client(clientConfig(this.#target, { name: this.#name, readOnly: true }));
     this.#client = client;
-    client.on("notification", ({ payload }) => this.#wake(hintOf(payload)));
+    const calls = callChannel(this.#target.schema);
+    client.on("notification", ({ channel, payload }) =>
+      channel === calls ? this.#called(payload ?? null) : this.#wake(hintOf(payload)),
+    );
     // The end follows, and says enough.
     client.on("error", () => {});
     client.on("end", () => this.#lost(client));
     try {
       await client.connect();
-      await client.query(`listen ${eventChannel(this.#target.schema)}`);
+      await client.query(`listen ${eventChannel(this.#target.schema)}; listen ${calls}`);
       this.#pauseMs = defaults.storeRetryMs;
       // What was announced while nobody listened.
-      if (!this.#closed) this.#wake(null);
+      if (this.#closed) return;
+      this.#wake(null);
+      this.#called(null);
     } catch {
       await client.end().catch(() => {});
       this.#lost(client);
@@ -64,7 +74,7 @@ export class EventWatch implements AsyncDisposable {
   #lost(client: Client): void {
     if (this.#client !== client) return;
     this.#client = null;
-    this.#again = setTimeout(() => void this.#listen(), this.#pauseMs).unref();
+    this.#again = setTimeout(() => void this.#listen(), spread(this.#pauseMs)).unref();
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }
 }

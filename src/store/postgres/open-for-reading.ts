@@ -8,5 +8,8 @@ import { openForReading, type ReadingOptions } from "./reading.js";
 export async function openPostgresStoreForReading(options: ReadingOptions): Promise<ReadStore | null> {
   const reading = await openForReading(options);
   if (reading === null) return null;
-  return new SqlStore(new PostgresEngine(reading.pool, reading.target), defaults.eventsKept);
+  return new SqlStore(
+    new PostgresEngine(reading.pool, reading.target, { migrates: false }),
+    defaults.eventsKept,
+  );
 }

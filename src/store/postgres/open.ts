@@ -4,7 +4,7 @@ import type { Store } from "../store.js";
 import { translatePostgresError } from "./errors.js";
 import { migrate } from "./migrate.js";
 import { openPool } from "./pool.js";
-import { PostgresEngine } from "./postgres-engine.js";
+import { Meetings, PostgresEngine } from "./postgres-engine.js";
 import { parseTarget } from "./target.js";
 
 export interface PostgresStoreOptions {
@@ -21,7 +21,8 @@ export interface PostgresStoreOptions {
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   const { eventsKept = defaults.eventsKept, name, busyMs } = options;
   const target = parseTarget(options.url, options.schema);
-  const pool = openPool(target, { name, readOnly: false, busyMs });
+  const met = new Meetings();
+  const pool = openPool(target, { name, readOnly: false, busyMs }, met.note);
   try {
     const client = await pool.connect();
     try {
@@ -31,7 +32,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       throw error;
     }
     client.release();
-    return new SqlStore(new PostgresEngine(pool, target), eventsKept);
+    return new SqlStore(new PostgresEngine(pool, target, { migrates: true, met }), eventsKept);
   } catch (error) {
     await pool.end();
     throw translatePostgresError(error, target, "connecting");

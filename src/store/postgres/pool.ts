@@ -1,6 +1,7 @@
 import { Pool, types } from "pg";
 import type { PoolConfig } from "pg";
 import { defaults } from "../../defaults.js";
+import { isStandBy } from "./errors.js";
 import type { PostgresTarget } from "./target.js";
 
 const INT8 = 20;
@@ -40,7 +41,12 @@ export function clientConfig(target: PostgresTarget, session: SessionSettings): 
   };
 }
 
-export function openPool(target: PostgresTarget, settings: SessionSettings): Pool {
+/** `met` is told what each new connection leads to: this start of this server, this database, these tables. */
+export function openPool(
+  target: PostgresTarget,
+  settings: SessionSettings,
+  met: (what: string) => void = () => {},
+): Pool {
   const pool = new Pool({
     ...clientConfig(target, settings),
     max: defaults.storeConnections,
@@ -49,9 +55,15 @@ export function openPool(target: PostgresTarget, settings: SessionSettings): Poo
     // What is committed survives the server's death, whatever its default. Stricter settings stay.
     // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
     onConnect: async (client) => {
-      await client.query(
-        "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'",
+      const { rows } = await client.query<{ standBy: boolean; what: string }>(
+        `select pg_is_in_recovery() as "standBy",
+          concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()),
+            to_regclass('runs')::oid) as what,
+          case when current_setting('synchronous_commit') = 'off'
+            then set_config('synchronous_commit', 'on', false) end`,
       );
+      if (rows[0]?.standBy === true && !settings.readOnly) throw isStandBy(target);
+      met(rows[0]?.what ?? "");
     },
   });
   // Whoever uses a connection that is lost hears of it from the statement.

@@ -6,8 +6,9 @@ import type { Schema } from "../schema.js";
 import { refuseToStream, StatementDialect } from "../sql/dialect.js";
 import type { Engine } from "../sql/engine.js";
 import type { Steps } from "../sql/steps.js";
-import { isConflict, translatePostgresError } from "./errors.js";
+import { isConflict, lacksSchema, translatePostgresError } from "./errors.js";
 import { Announcer } from "./announcer.js";
+import { migrate } from "./migrate.js";
 import { StatementNames } from "./statement-names.js";
 import type { PostgresTarget } from "./target.js";
 import { postgresWords } from "./words.js";
@@ -19,6 +20,17 @@ const PAUSE_MS = 5;
 const BEGIN = CompiledQuery.raw("begin");
 const COMMIT = CompiledQuery.raw("commit");
 
+/** What connections have led to. */
+export class Meetings {
+  #last = "";
+  eras = 0;
+
+  readonly note = (what: string): void => {
+    if (what !== this.#last) this.eras += 1;
+    this.#last = what;
+  };
+}
+
 type Ask = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
 
 export class PostgresEngine implements Engine {
@@ -28,10 +40,18 @@ export class PostgresEngine implements Engine {
   readonly #target: PostgresTarget;
   readonly #announcer: Announcer;
   readonly #names = new StatementNames();
+  readonly #migrates: boolean;
+  readonly #met: Meetings;
 
-  constructor(pool: Pool, target: PostgresTarget) {
+  constructor(
+    pool: Pool,
+    target: PostgresTarget,
+    { migrates, met = new Meetings() }: { readonly migrates: boolean; readonly met?: Meetings },
+  ) {
     this.#pool = pool;
     this.#target = target;
+    this.#met = met;
+    this.#migrates = migrates;
     this.#announcer = new Announcer(pool, target.schema);
     const connection: DatabaseConnection = {
       executeQuery: <Row>(query: CompiledQuery) => this.#alone((ask) => ask(query as CompiledQuery<Row>)),
@@ -44,6 +64,10 @@ export class PostgresEngine implements Engine {
         adapter: PostgresAdapter,
       }),
     });
+  }
+
+  get eras(): number {
+    return this.#met.eras;
   }
 
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {
@@ -71,6 +95,10 @@ export class PostgresEngine implements Engine {
     this.#announcer.announce();
   }
 
+  call(target: string): void {
+    this.#announcer.call(target);
+  }
+
   async now(): Promise<number> {
     const { rows } = await sql<{ now: number }>`select ${this.words.now()} as now`.execute(this.db);
     return rows[0]?.now ?? Number.NaN;
@@ -93,9 +121,23 @@ export class PostgresEngine implements Engine {
       } catch (error) {
         // What the connection is good for after an error is not worth finding out: a new one takes a millisecond.
         client.release(true);
-        if (!isConflict(error) || attempt === ATTEMPTS) throw error;
-        await delay(Math.random() * PAUSE_MS * attempt);
+        if (attempt === ATTEMPTS) throw error;
+        if (lacksSchema(error) && this.#migrates) await this.#migrate();
+        else if (isConflict(error)) await delay(Math.random() * PAUSE_MS * attempt);
+        else throw error;
       }
+    }
+  }
+
+  /** Under a supervisor that lives on, the database was replaced by an older or an empty one. */
+  async #migrate(): Promise<void> {
+    const client = await this.#connect();
+    try {
+      await migrate(client, this.#target);
+      client.release();
+    } catch (error) {
+      client.release(true);
+      throw translatePostgresError(error, this.#target, "asking");
     }
   }
 
@@ -128,6 +170,6 @@ async function drive<Result>(steps: Steps<Result>, ask: Ask): Promise<Result> {
 }
 
 /** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
-function storable(value: unknown): unknown {
+export function storable(value: unknown): unknown {
   return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
 }

@@ -27,6 +27,12 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
       "schema",
       `the database schema must be a short word of a-z, 0-9 and _; nothing was changed`,
     );
+  const [, authority = ""] = /^[^/]*\/\/([^/?]*)/.exec(text) ?? [];
+  if (authority.split("@").at(-1)?.includes(",") === true || /[?&](host|port)=[^&]*(,|%2c)/i.test(text))
+    throw new BadInput(
+      "database.url",
+      "the database's address names several hosts, and one is used; nothing was changed. Give it a name or a proxy that leads to the primary.",
+    );
   // As libpq has it: no host means a local socket, which a parameter names.
   const written = text.replace(/^(postgres(?:ql)?:\/\/[^/]*@)\//, "$1localhost/");
   const url = URL.canParse(written) ? new URL(written) : null;

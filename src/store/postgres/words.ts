@@ -2,9 +2,14 @@ import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
 import type { Words } from "../sql/engine.js";
 
+/**
+ * Milliseconds on the server's clock. Not now(), which stands still in a transaction: one that waited for a lock would
+ * write a lease of the past. Nor extract(), which reckons in decimals, for every row anew.
+ */
+export const SERVER_CLOCK = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
+
 export const postgresWords: Words = {
-  // Not now(), which stands still in a transaction: one that waited for a lock would write a lease of the past.
-  now: () => sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::bigint`,
+  now: () => sql.raw<number>(SERVER_CLOCK),
   members: (column) => sql`json_each_text(${readable(column)}::json)`,
   items: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
   hold: sql`for share`,

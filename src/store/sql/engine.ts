@@ -21,6 +21,8 @@ export interface Engine extends AsyncDisposable {
   /** Writes statements, and executes those that only read. */
   readonly db: Kysely<Schema>;
   readonly words: Words;
+  /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
+  readonly eras: number;
   /** Each statement is a transaction by itself. */
   perform<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** All steps or none. They may be begun anew from the first when others were in the way. */
@@ -31,5 +33,7 @@ export interface Engine extends AsyncDisposable {
   settledEvents(): Promise<number | null>;
   /** Events were committed: others may want to look. */
   announce(): void;
+  /** Something was committed that is for this one to take up. */
+  call(target: string): void;
   now(): Promise<number>;
 }

@@ -6,6 +6,8 @@ import * as sessions from "./migrations/0004-sessions.js";
 import * as limits from "./migrations/0005-limits.js";
 import * as services from "./migrations/0006-services.js";
 import * as sessionOfRun from "./migrations/0007-session-of-run.js";
+import * as gateways from "./migrations/0008-gateways.js";
+import * as commands from "./migrations/0009-commands.js";
 import * as sessionMessages from "./migrations/0011-session-messages.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
@@ -17,10 +19,17 @@ export const migrations = [
   { id: 5, name: "limits", sql: limits.sql },
   { id: 6, name: "services", sql: services.sql },
   { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
+  { id: 8, name: "gateways", sql: gateways.sql },
+  { id: 9, name: "commands", sql: commands.sql },
   { id: 11, name: "session-messages", sql: sessionMessages.sql },
 ] as const;
 
 export type Migration = (typeof migrations)[number];
+
+/** All tables of a store, each after those that it refers to. */
+export const tables: readonly string[] = migrations.flatMap(({ sql }) =>
+  [...sql.matchAll(/create table (\w+)/g)].map(([, name = ""]) => name),
+);
 
 const newest = migrations[migrations.length - 1]?.id ?? 0;
 

@@ -1,12 +1,12 @@
 import { sql } from "kysely";
-import type { Kysely } from "kysely";
+import type { Kysely, RawBuilder } from "kysely";
 import { defaults } from "../../defaults.js";
 import { toRunEvent } from "../event-row.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import { toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
-import type { EventFilter, Boot, RunFilter } from "../store.js";
+import type { EventFilter, Here, RunFilter, StateScope } from "../store.js";
 import type { Words } from "./engine.js";
 
 /** An empty list is no syntax everywhere. */
@@ -53,7 +53,11 @@ export async function listRuns(
     query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
-  if (filter.hostId !== undefined) query = query.where("host_id", "=", filter.hostId);
+  if (filter.hostIds !== undefined)
+    query = filter.hostIds.length === 0 ? query.where(never) : query.where("host_id", "in", filter.hostIds);
+  if (filter.ofState !== undefined) query = query.where(ofState(filter.ofState));
+  if (filter.runIds !== undefined)
+    query = filter.runIds.length === 0 ? query.where(never) : query.where("run_id", "in", filter.runIds);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
     query = query.where("origin_instance_id", "not in", filter.notFrom);
   if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
@@ -74,9 +78,12 @@ export async function listUnattended(
   db: Kysely<Schema>,
   words: Words,
   ownerInstanceId: string,
-  { hostId, bootId }: Boot,
+  { hostId, bootId, stateId }: Here,
 ): Promise<readonly RunRecord[]> {
-  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= ${words.now()} - ${forMs}`;
+  // Asked once, not for every open run of every host.
+  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= (select ${words.now()}) - ${forMs}`;
+  const here =
+    stateId === null ? sql<boolean>`true` : sql<boolean>`(state_id is null or state_id = ${stateId})`;
   const rows = await db
     .selectFrom("runs")
     .selectAll()
@@ -85,7 +92,7 @@ export async function listUnattended(
       row.or([
         row("owner_instance_id", "=", ownerInstanceId),
         ...(words.shared
-          ? [row.and([expired(0), row("host_id", "=", hostId)]), expired(defaults.hostLostMs)]
+          ? [row.and([expired(0), row("host_id", "=", hostId), here]), expired(defaults.hostLostMs)]
           : [expired(0), row("boot_id", "<>", bootId)]),
       ]),
     )
@@ -105,13 +112,13 @@ export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Pro
 
 export async function countEnded(
   db: Kysely<Schema>,
-  { hostId, notFrom = [] }: Pick<RunFilter, "hostId" | "notFrom">,
+  { ofState: scope, notFrom = [] }: Pick<RunFilter, "ofState" | "notFrom">,
 ): Promise<number> {
   let query = db
     .selectFrom("runs")
     .select((of) => of.fn.countAll<number>().as("ended"))
     .where(sql<boolean>`state = 'exited'`);
-  if (hostId !== undefined) query = query.where("host_id", "=", hostId);
+  if (scope !== undefined) query = query.where(ofState(scope));
   if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
   return (await query.executeTakeFirstOrThrow()).ended;
 }
@@ -129,6 +136,21 @@ export async function listEvents(
   if (settled !== null) query = query.where("seq", "<=", settled);
   if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
+  if (filter.hostIds !== undefined) {
+    const { hostIds } = filter;
+    query = query.where("run_id", "in", (of) =>
+      of
+        .selectFrom("runs")
+        .select("runs.run_id")
+        .where((run) => (hostIds.length === 0 ? never : run("host_id", "in", hostIds))),
+    );
+  }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   return (await query.execute()).map(toRunEvent);
+}
+
+function ofState({ stateId, instanceIds }: StateScope): RawBuilder<boolean> {
+  const started =
+    instanceIds.length === 0 ? never : sql<boolean>`origin_instance_id in (${sql.join(instanceIds)})`;
+  return sql<boolean>`(state_id = ${stateId} or (state_id is null and ${started}))`;
 }

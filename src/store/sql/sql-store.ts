@@ -1,25 +1,27 @@
 import { sql } from "kysely";
 import type { Compilable, RawBuilder } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
+import type { CommandRecord, CommandResult, NewCommand } from "../command-record.js";
 import { columnsOf } from "../run-change.js";
 import type { NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
-import { toRunRow } from "../run-row.js";
+import { toRunRow, toWholeRow } from "../run-row.js";
 import type {
   EventFilter,
   Lease,
   LeaseClaim,
   NewRun,
-  Boot,
+  Here,
   RunChange,
   RunEnd,
   RunFilter,
   Store,
 } from "../store.js";
 import { appendEvents } from "./append-events.js";
+import * as commands from "./commands.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read.js";
-import { SqlMessageStore } from "./sql-message-store.js";
+import { SqlGatewayStore } from "./sql-gateway-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
@@ -29,7 +31,7 @@ const notExited = sql<boolean>`state <> 'exited'`;
 const NAMED_AT_ONCE = 100;
 
 /** The store on any database that an engine drives. */
-export class SqlStore extends SqlMessageStore implements Store {
+export class SqlStore extends SqlGatewayStore implements Store {
   readonly shared: boolean;
   readonly #engine: Engine;
   readonly #eventsKept: number;
@@ -39,6 +41,10 @@ export class SqlStore extends SqlMessageStore implements Store {
     this.shared = engine.words.shared;
     this.#engine = engine;
     this.#eventsKept = eventsKept;
+  }
+
+  get eras(): number {
+    return this.#engine.eras;
   }
 
   async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
@@ -74,6 +80,26 @@ export class SqlStore extends SqlMessageStore implements Store {
     return ended;
   }
 
+  async restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
+    const row = toWholeRow(run, this.#expiry(leaseMs));
+    const restored = await this.#write(events, () =>
+      this.#changed(
+        this.#engine.db
+          .insertInto("runs")
+          .values(row)
+          .onConflict((conflict) =>
+            conflict
+              .column("run_id")
+              .doUpdateSet(row)
+              .where("runs.state", "<>", "exited")
+              .where("runs.lease_epoch", "<=", run.leaseEpoch),
+          ),
+      ),
+    );
+    if (restored && run.state === "exited") await this.#engine.flush();
+    return restored;
+  }
+
   async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
     const renew = this.#engine.db
       .updateTable("runs")
@@ -83,7 +109,7 @@ export class SqlStore extends SqlMessageStore implements Store {
     return this.#engine.perform(() => countOf(renew));
   }
 
-  listUnattended(ownerInstanceId: string, here: Boot): Promise<readonly RunRecord[]> {
+  listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]> {
     return read.listUnattended(this.#engine.db, this.#engine.words, ownerInstanceId, here);
   }
 
@@ -111,6 +137,10 @@ export class SqlStore extends SqlMessageStore implements Store {
     await this.#write(events, always);
   }
 
+  eventsReach(): Promise<number | null> {
+    return this.#engine.settledEvents();
+  }
+
   async hideRuns(runIds: readonly string[], at: number): Promise<number> {
     return this.#engine.transact(() => this.#hide(runIds, at));
   }
@@ -119,8 +149,39 @@ export class SqlStore extends SqlMessageStore implements Store {
     return this.#engine.transact(() => this.#delete(runIds));
   }
 
-  countEnded(filter: Pick<RunFilter, "hostId" | "notFrom"> = {}): Promise<number> {
+  countEnded(filter: Pick<RunFilter, "ofState" | "notFrom"> = {}): Promise<number> {
     return read.countEnded(this.#engine.db, filter);
+  }
+
+  async insertCommand(command: NewCommand, events: readonly NewRunEvent[]): Promise<boolean> {
+    const { db, words } = this.#engine;
+    const insert = commands.insertCommand(db, words, command);
+    const inserted = await this.#write(events, () => this.#changed(insert));
+    if (inserted) this.#engine.call(command.target);
+    return inserted;
+  }
+
+  getCommand(id: string): Promise<CommandRecord | null> {
+    return commands.getCommand(this.#engine.db, id);
+  }
+
+  listCommands(targets: readonly string[]): Promise<readonly CommandRecord[]> {
+    return commands.listCommands(this.#engine.db, targets);
+  }
+
+  async acceptCommand(id: string): Promise<void> {
+    const { db, words } = this.#engine;
+    await this.#engine.perform(() => countOf(commands.acceptCommand(db, words, id)));
+  }
+
+  async finishCommand(id: string, result: CommandResult, events: readonly NewRunEvent[]): Promise<boolean> {
+    const { db, words } = this.#engine;
+    return this.#write(events, () => this.#changed(commands.finishCommand(db, words, id, result)));
+  }
+
+  async forgetCommands(olderThanMs: number): Promise<number> {
+    const { db, words } = this.#engine;
+    return this.#engine.perform(() => countOf(commands.forgetCommands(db, words, olderThanMs)));
   }
 
   now(): Promise<number> {

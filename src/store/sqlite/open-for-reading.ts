@@ -1,6 +1,8 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
 import type { Approval } from "../approval-record.js";
+import type { GatewayFilter } from "../gateway-store.js";
+import type { GatewayFacts, HostRecord } from "../gateway-record.js";
 import type { SessionMessage } from "../message-record.js";
 import type { MessageCount, MessageFilter } from "../message-store.js";
 import type { RunEvent } from "../run-event.js";
@@ -10,6 +12,7 @@ import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as read from "../sql/read.js";
+import * as readGateways from "../sql/read-gateways.js";
 import * as readMessages from "../sql/read-messages.js";
 import * as readSessions from "../sql/read-sessions.js";
 import { hostMonotonicMs } from "./clock.js";
@@ -33,6 +36,7 @@ export async function openSqliteStoreForReading(path: string): Promise<ReadStore
 }
 
 class SqliteReader implements ReadStore {
+  readonly shared = false;
   readonly #path: string;
   #view: ReadOnlyView | null = null;
 
@@ -60,6 +64,11 @@ class SqliteReader implements ReadStore {
     return this.#read((db) => read.listEvents(db, null, filter), []);
   }
 
+  /** The file goes back with its state directory or not at all. */
+  async eventsReach(): Promise<null> {
+    return null;
+  }
+
   getSession(id: string): Promise<SessionRow | null> {
     return this.#read((db) => readSessions.getSession(db, id), null);
   }
@@ -78,6 +87,18 @@ class SqliteReader implements ReadStore {
 
   listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
     return this.#read((db) => readSessions.listApprovals(db, filter), []);
+  }
+
+  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]> {
+    return this.#read((db) => readGateways.listGateways(db, filter), []);
+  }
+
+  listHosts(): Promise<readonly HostRecord[]> {
+    return this.#read(readGateways.listHosts, []);
+  }
+
+  countHeld(): Promise<ReadonlyMap<string, number>> {
+    return this.#read(readGateways.countHeld, new Map<string, number>());
   }
 
   listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {

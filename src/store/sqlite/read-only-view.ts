@@ -1,5 +1,6 @@
 import { pathToFileURL } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
+import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { CompiledQuery } from "kysely";
 import type { Kysely } from "kysely";
 import { defaults } from "../../defaults.js";
@@ -17,6 +18,13 @@ import { composer } from "./sqlite-engine.js";
  * without one, as an immutable file, because the ordinary way would create the log and leave it behind.
  * Immutable means no locks, so what was read counts only if the file is afterwards what it was before.
  */
+export function openReadOnly(path: string, of: Fingerprint): DatabaseSyncInstance {
+  return new DatabaseSync(of.log ? path : immutable(path), {
+    readOnly: true,
+    timeout: defaults.storeBusyMs,
+  });
+}
+
 export class ReadOnlyView implements AsyncDisposable {
   /** Null: the file has no tables yet. */
   readonly db: Kysely<Schema> | null;
@@ -26,10 +34,7 @@ export class ReadOnlyView implements AsyncDisposable {
   constructor(path: string, of: Fingerprint) {
     this.#of = of;
     try {
-      const handle = new DatabaseSync(of.log ? path : immutable(path), {
-        readOnly: true,
-        timeout: defaults.storeBusyMs,
-      });
+      const handle = openReadOnly(path, of);
       this.#connection = new SqliteConnection(handle, path);
       try {
         const current = requireCurrentSchema(handle, path) !== null;

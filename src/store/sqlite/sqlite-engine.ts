@@ -19,6 +19,7 @@ export function composer(connection: SqliteConnection): Kysely<Schema> {
 
 /** Everything is executed within the call: nothing can come between the statements of one process. */
 export class SqliteEngine implements Engine {
+  readonly eras = 1;
   readonly words = sqliteWords;
   readonly db: Kysely<Schema>;
   readonly #connection: SqliteConnection;
@@ -49,6 +50,8 @@ export class SqliteEngine implements Engine {
 
   /** Whoever wants to know looks at the file. */
   announce(): void {}
+
+  call(): void {}
 
   async now(): Promise<number> {
     return hostMonotonicMs();

@@ -1,5 +1,6 @@
 import type { BoundaryEvidence, LocalInstance, MachineIdentity } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
+import { isSameMachine } from "../../store/machine.js";
 import type { RunRecord } from "../../store/run-record.js";
 
 /** Which case a record is. The order is that of `decide`. */
@@ -46,12 +47,16 @@ export interface Decision {
 /** What is true of all records at once. */
 export interface Surroundings {
   readonly me: string;
+  /** Null: there is but one state directory. */
+  readonly stateId: string | null;
   readonly machine: MachineIdentity;
   /** On the store's clock. */
   readonly now: number;
   readonly instances: ReadonlyMap<string, LocalInstance>;
-  /** For how long this supervisor has seen the run out of reach. */
+  /** For how long this supervisor, awake, has seen nothing of the run's owner. */
   readonly unreachableMs: (runId: string) => number;
+  /** The store's clock goes on while this machine sleeps, and while nobody can reach the store. */
+  readonly sleepless: boolean;
 }
 
 export type Seen = "alive" | "gone" | "unknown";
@@ -98,7 +103,7 @@ export function standing(record: RunRecord, around: Surroundings): Standing {
   const { machine, now } = around;
   const sameHost = record.hostId === machine.hostId;
   const sameBoot = sameHost && record.bootId === machine.bootId;
-  const here = sameBoot && record.pidNamespace === machine.pidNamespace;
+  const here = isSameMachine(record, machine);
   const expiredMs = now - record.leaseExpiresAt;
   const owner = around.instances.get(record.ownerInstanceId);
 
@@ -109,12 +114,20 @@ export function standing(record: RunRecord, around: Surroundings): Standing {
     if ((sameBoot || !sameHost) && expiredMs < 0) return leave("healthy", "its lease is healthy");
   }
   const neverOwned = record.ownerInstanceId === NOBODY;
-  if (!sameHost || (owner === undefined && !neverOwned && !here)) return elsewhere(record, around, sameHost);
-  if (record.ownerInstanceId === around.me) return open("mine", null);
+  const mine = record.ownerInstanceId === around.me;
+  if (sameHost && !mine && !sameState(record, around))
+    return elsewhere(record, around, "another state directory");
+  if (!sameHost) return elsewhere(record, around, "another machine");
+  if (owner === undefined && !neverOwned && !here)
+    return elsewhere(record, around, "another boot or container");
+  if (mine) return open("mine", null);
   if (!sameBoot) return open("other-boot", null);
   if (neverOwned) return open("never-owned", 0);
   if (owner?.alive === false) return open("lock-free", 0);
-  if (expiredMs >= defaults.stalledOwnerMs && here) return open("stalled", defaults.stalledOwnerMs);
+  // On a clock that never stops all leases have expired after a sleep or an outage, and every owner is about to renew.
+  const watched = !around.sleepless || around.unreachableMs(record.runId) >= defaults.stalledWatchMs;
+  if (expiredMs >= defaults.stalledOwnerMs && here && watched)
+    return open("stalled", defaults.stalledOwnerMs);
   const why =
     owner === undefined
       ? "its lease has expired, but its owner's lock cannot be seen here"
@@ -122,8 +135,12 @@ export function standing(record: RunRecord, around: Surroundings): Standing {
   return leave("stalled", why);
 }
 
-function elsewhere(record: RunRecord, around: Surroundings, sameHost: boolean): Standing {
-  const where = sameHost ? "another boot or container" : "another machine";
+/** Its lock, directory and socket are there. One that does not say, of a former release, counts as here. */
+function sameState({ stateId }: RunRecord, around: Surroundings): boolean {
+  return stateId === null || around.stateId === null || stateId === around.stateId;
+}
+
+function elsewhere(record: RunRecord, around: Surroundings, where: string): Standing {
   if (around.unreachableMs(record.runId) < defaults.hostLostMs)
     return leave("elsewhere", `it lives in ${where}; its owner must come back for it`);
   const decision = {
@@ -132,7 +149,8 @@ function elsewhere(record: RunRecord, around: Surroundings, sameHost: boolean): 
     why: `nothing was heard of its owner, in ${where}, for a day`,
   } as const;
   // Of another boot of this machine the expiry may be that of another clock.
-  const otherClock = sameHost && record.bootId !== around.machine.bootId;
+  const { hostId, bootId } = around.machine;
+  const otherClock = record.hostId === hostId && record.bootId !== bootId;
   const claim = { evidence: "unheard-of", expiredForMs: otherClock ? null : 0 } as const;
   return { kind: "given-up", claim, decision };
 }

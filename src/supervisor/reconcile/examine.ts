@@ -1,5 +1,6 @@
 import type { RunRecord } from "../../store/run-record.js";
 import type { Clock } from "../clock.js";
+import type { Context } from "../context.js";
 import {
   decide,
   standing,
@@ -21,12 +22,12 @@ export interface Examined {
 
 export async function surroundings(
   host: Looker,
-  me: string,
+  { instanceId, stateId }: Pick<Context, "instanceId" | "stateId">,
   now: number,
-  unreachableMs: Surroundings["unreachableMs"] = () => 0,
+  { unreachableMs = () => 0, sleepless = false }: Partial<Surroundings> = {},
 ): Promise<Surroundings> {
   const instances = new Map((await host.instances()).map((each) => [each.instanceId, each] as const));
-  return { me, machine: host.machine, now, instances, unreachableMs };
+  return { me: instanceId, stateId, machine: host.machine, now, instances, unreachableMs, sleepless };
 }
 
 /** What each of these runs is, and what is to be done about it. Looks only. */

@@ -181,6 +181,7 @@ function unknownRun(
     commandHash: "",
     cwd: "",
     ...host.machine,
+    stateId: context.stateId,
     anchorPath: host.anchorPath,
     originInstanceId: instanceId,
     ownerInstanceId: context.instanceId,

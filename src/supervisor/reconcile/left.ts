@@ -1,28 +1,42 @@
+import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { Context } from "../context.js";
 import { reconcileEvent } from "./act.js";
-import type { Decision } from "./decide.js";
+import type { Decision, Row } from "./decide.js";
 import type { Examined } from "./examine.js";
 
-/** What this supervisor has left alone, and since when it could not be reached. */
+/** Left alone until it has been seen so for long enough, by who was awake to see it. */
+const WATCHED: readonly Row[] = ["elsewhere", "stalled"];
+
+interface Watched {
+  readonly row: Row;
+  readonly since: number;
+  readonly last: number;
+}
+
+/** What this supervisor has left alone, and since when it has seen nothing of its owner. */
 export class Left {
   readonly #said = new Map<string, string>();
-  readonly #unreachableSince = new Map<string, number>();
+  readonly #watched = new Map<string, Watched>();
 
   unreachableMs(runId: string, now: number): number {
-    const since = this.#unreachableSince.get(runId);
-    return since === undefined ? 0 : now - since;
+    const watched = this.#watched.get(runId);
+    return watched === undefined || isBroken(watched, now) ? 0 : now - watched.since;
   }
 
   /** After a look at everything, forget what is no longer left alone, so that neither map outgrows the runs there are. */
   keep(everything: boolean, left: ReadonlyMap<string, Decision>, now: number): void {
     if (everything) {
       for (const runId of this.#said.keys()) if (!left.has(runId)) this.#said.delete(runId);
-      for (const runId of this.#unreachableSince.keys())
-        if (left.get(runId)?.row !== "elsewhere") this.#unreachableSince.delete(runId);
+      for (const [runId, { row }] of this.#watched)
+        if (left.get(runId)?.row !== row) this.#watched.delete(runId);
     }
-    for (const [runId, { row }] of left)
-      if (row === "elsewhere" && !this.#unreachableSince.has(runId)) this.#unreachableSince.set(runId, now);
+    for (const [runId, { row }] of left) {
+      if (!WATCHED.includes(row)) continue;
+      const before = this.#watched.get(runId);
+      const since = before === undefined || isBroken(before, now) ? now : before.since;
+      this.#watched.set(runId, { row, since, last: now });
+    }
   }
 
   /** True when this was not the last thing said of it. */
@@ -32,6 +46,11 @@ export class Left {
     this.#said.set(runId, said);
     return true;
   }
+}
+
+/** While nobody could look, the store was away, and its owner could not renew either. */
+function isBroken({ row, last }: Watched, now: number): boolean {
+  return row === "stalled" && now - last > defaults.stalledWatchMs;
 }
 
 /**

@@ -6,6 +6,7 @@ import type {
   RunRemains,
 } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
+import { isSameMachine } from "../../store/machine.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
 import { cgroupOf } from "../aftermath.js";
 import { atMost } from "../at-most.js";
@@ -34,7 +35,9 @@ export async function look(
   records: readonly RunRecord[],
 ): Promise<ReadonlyMap<string, Sight>> {
   const directories = await directoriesOf(host, instances, records);
-  const numbered = records.filter((record) => isHere(host, record) && record.imported === null);
+  const numbered = records.filter(
+    (record) => isSameMachine(host.machine, record) && record.imported === null,
+  );
   const processes = await lookAtProcesses(host, numbered);
   const boundaries = await lookAtBoundaries(host, numbered, processes);
   const marked = await lookForMarkers(host, numbered, boundaries);
@@ -66,10 +69,6 @@ export async function look(
 }
 
 const NOTHING = { exitFile: false, swept: false, imported: null as ImportedSight | null };
-
-function isHere({ machine }: Looker, { hostId, bootId, pidNamespace }: RunRecord): boolean {
-  return hostId === machine.hostId && bootId === machine.bootId && pidNamespace === machine.pidNamespace;
-}
 
 /** By instance. Null: they cannot be listed. */
 async function directoriesOf(
@@ -159,9 +158,9 @@ async function lookInside(
   }
   const launched = instances.get(record.originInstanceId)?.launched === true;
   // Its number is not on record, or means nothing here; its socket may answer all the same.
-  const nameless = record.anchor === null || !isHere(host, record);
+  const nameless = record.anchor === null || !isSameMachine(host.machine, record);
   const anchor = nameless && record.bootId === host.machine.bootId ? await ask(host, address) : sight.anchor;
-  const wait = launched && isHere(host, record) && anchor === "gone" && record.root !== null;
+  const wait = launched && isSameMachine(host.machine, record) && anchor === "gone" && record.root !== null;
   const remains = await lastWords(host, clock, address, wait);
   return { ...sight, anchor, exitFile: remains.exit !== null, swept: remains.swept !== null };
 }

@@ -7,6 +7,7 @@ import type { LiveRun } from "../live-run.js";
 import { act } from "./act.js";
 import type { Decision } from "./decide.js";
 import { examine, surroundings } from "./examine.js";
+import { tellForgotten } from "./forgotten.js";
 import { noteLeft } from "./left.js";
 import { takeUpStrays } from "./strays.js";
 
@@ -35,9 +36,11 @@ export interface Reconciled {
  */
 export async function reconcile(context: Context, scope: Scope = {}): Promise<Reconciled> {
   const { store, host, clock } = context;
-  const around = await surroundings(host, context.instanceId, await store.now(), (runId) =>
-    context.left.unreachableMs(runId, clock.now()),
-  );
+  const around = await surroundings(host, context, await store.now(), {
+    unreachableMs: (runId) => context.left.unreachableMs(runId, clock.now()),
+    sleepless: store.shared,
+  });
+  await tellForgotten(context, around.instances);
   const examined = await examine(host, clock, around, await recordsIn(context, scope));
   const decisions = examined.map(({ record, decision }): Decided => ({
     runId: record.runId,
@@ -62,11 +65,11 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
 }
 
 async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
-  const { store, host, instanceId, live, beginning } = context;
+  const { store, host, instanceId, stateId, live, beginning } = context;
   const records =
     own === true
       ? await store.listRuns({ states: OPEN_STATES, ownerInstanceId: instanceId })
-      : await store.listUnattended(instanceId, host.machine);
+      : await store.listUnattended(instanceId, { ...host.machine, stateId });
   const wanted = runIds === undefined ? null : new Set(runIds);
   return records.filter(
     ({ runId }) => !live.has(runId) && !beginning.has(runId) && wanted?.has(runId) !== false,

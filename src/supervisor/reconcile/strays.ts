@@ -61,7 +61,13 @@ async function takeUpDirectory(
 ): Promise<LiveRun | null> {
   const { store, host, settled } = context;
   const record = await store.getRun(run.runId);
-  if (record === null) return (await isThere(context, run)) ? importRun(context, run, decided) : null;
+  if (record === null) {
+    // Of one that the store has forgotten just now everything is known; the next look finds its record.
+    const told = await context.ledger?.get(run.runId);
+    if (told !== null && told !== undefined) context.doubted = true;
+    else if (await isThere(context, run)) return importRun(context, run, decided);
+    return null;
+  }
   if (record.state !== "exited") return null;
   if (record.bootId === host.machine.bootId) {
     const answer = await ask(host, run);

@@ -1,7 +1,8 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
+import { Hosts } from "../../../src/cli/hosts/hosts.js";
 import { listLines } from "../../../src/cli/runs/list.js";
-import { careOf, statusOf } from "../../../src/cli/runs/status.js";
+import { careOf, careText, statusOf } from "../../../src/cli/runs/status.js";
 import { widthOf } from "../../../src/cli/runs/table.js";
 import { END_REASONS, type RunRecord } from "../../../src/store/run-record.js";
 import { sampleExit, sampleRecord } from "../sample-record.js";
@@ -33,16 +34,53 @@ describe("the list of runs", () => {
   test("says of an open run that nobody looks after it, or that it cannot be reached from here", () => {
     const here = { hostId: "h", bootId: "b", pidNamespace: "n" };
     const open = { ...here, state: "running", exit: null, leaseExpiresAt: 10 } as const;
-    const careAt = (now: number, change: Partial<RunRecord> = {}): string | null =>
-      careOf(sampleRecord({ ...open, ...change }), here, now);
+    const careAt = (now: number, change: Partial<RunRecord> = {}, shared = false): string | null => {
+      const care = careOf(sampleRecord({ ...open, ...change }), { here, now, shared });
+      return care === null ? null : careText(care);
+    };
     expect([careAt(9), careAt(10), careAt(9, { bootId: "x" }), careAt(10, { state: "exited" })]).toEqual([
       null,
       "unowned",
       "unreachable",
       null,
     ]);
-    const [, line] = listLines([sampleRecord({ ...open })], 62_000, null, plain, () => "unowned");
+    const unowned = { kind: "unowned", silentMs: 1 } as const;
+    const [, line] = listLines([sampleRecord({ ...open })], 62_000, null, plain, () => unowned);
     expect(line).toContain("  running, unowned  ");
+    // Where all leases are on one clock, another host's run is out of reach only when its host falls silent.
+    const elsewhere = { hostId: "x", bootId: "x" };
+    expect(careAt(9, elsewhere, true)).toBeNull();
+    expect(careAt(30_010, elsewhere, true)).toBe("unreachable, last heard of 1m ago");
+  });
+
+  test("tells the host of each run when there are several", () => {
+    const host = { platform: "linux", firstSeenAt: 0, lastSeenAt: 0 };
+    const known = [
+      { ...host, hostId: "aaaaaaaaaa", name: "alpha" },
+      { ...host, hostId: "bbbbbbbbbb", name: "\x1b[31mtwin" },
+      { ...host, hostId: "cccccccccc", name: "\x1b[31mtwin" },
+      { ...host, hostId: "dddddddddd", name: "" },
+    ];
+    const records = [...known.map(({ hostId }) => hostId), "eeeeeeeeee"].map((hostId) =>
+      sampleRecord({ hostId }),
+    );
+    const shown = (hosts: Hosts): string[] =>
+      listLines(records, 62_000, null, plain, null, hosts).map((line) => line.slice(18, 34));
+    expect(shown(new Hosts(known)).map((cell) => cell.trim().replace(/ {2}.*/, ""))).toEqual([
+      "HOST",
+      "alpha",
+      "twin (bbbbbbbb)",
+      "twin (cccccccc)",
+      "dddddddd",
+      "eeeeeeee",
+    ]);
+    expect(shown(new Hosts(known.slice(0, 1)))[0]).toMatch(/^STATUS/);
+    const hosts = new Hosts(known);
+    expect(hosts.find("alpha")).toEqual(["aaaaaaaaaa"]);
+    expect(hosts.find("\x1b[31mtwin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
+    expect(hosts.find("ddd")).toEqual(["dddddddddd"]);
+    for (const wanted of ["", "alph", "nobody"])
+      expect(() => hosts.find(wanted)).toThrow(/^there is no host .*; known: alpha, twin \(bbbbbbbb\)/);
   });
 
   test("fits the terminal", () => {

@@ -14,9 +14,8 @@ const { createSupervisor } = await load("supervisor/supervisor.js");
 const { acquireInstanceLock } = await load("store/instance-lock.js");
 const { openNativeHost } = await load("anchor/native-host.js");
 const { readMachineIdentity } = await load("store/machine.js");
-const { openSqliteStore } = await load("store/sqlite/open.js");
+const { openStore } = await load("store/open.js");
 const { openStateDirectory } = await load("store/state-directory.js");
-const { defaults } = await load("defaults.js");
 
 /** The type of the frame that asks a launcher for an anchor. */
 const START = 2;
@@ -44,15 +43,15 @@ function reached(step) {
 }
 
 const orders = {
-  async open({ home, instanceId, settle = null }) {
+  async open({ home, instanceId, url, settle }) {
     settleMs = settle;
+    if (url !== null) process.env.HOLDFAST_DATABASE_URL = url;
     const { storePath } = await openStateDirectory(home);
     const instanceDir = join(home, "instances", instanceId);
     mkdirSync(instanceDir, { recursive: true, mode: 0o700 });
     const lock = await acquireInstanceLock(instanceDir);
     const machine = await readMachineIdentity(home);
-    const { eventsKept, storeBusyMs: busyMs } = defaults;
-    const store = await openSqliteStore({ path: storePath, eventsKept, busyMs });
+    const store = await openStore(storePath, instanceId);
     const host = await openNativeHost({ home, instanceId, instanceDir, incarnation: "keeper", machine });
     supervisor = createSupervisor({
       home,

@@ -40,7 +40,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL server", () => {
         const writers = ["a", "b", "c", "d"].map((name) => refusal(write(`${round}${name}`)));
         await expect.poll(() => promised.size, { timeout: 15_000 }).toBeGreaterThan(40 * round);
         await server.kill();
-        for (const { code } of await Promise.all(writers)) expect(code).toBe("STATE_UNUSABLE");
+        for (const { code } of await Promise.all(writers)) expect(code).toBe("STORE_AWAY");
         expect((await refusal(store.renewLeases("owner-a", LEASE_MS))).message).toContain(
           "cannot be reached",
         );

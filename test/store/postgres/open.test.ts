@@ -4,6 +4,7 @@ import { BadInput } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
+import { parseTarget } from "../../../src/store/postgres/target.js";
 import type { Store } from "../../../src/store/store.js";
 import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun } from "../samples.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
@@ -13,10 +14,11 @@ const newest = migrations.at(-1)?.id ?? 0;
 
 /** As the store was before runs knew their sessions; what depends on the columns goes with them. */
 const BEFORE_SESSIONS_OF_RUNS = `
-  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade;
+  drop table holdfast.commands, holdfast.hosts, holdfast.gateways;
+  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade, drop column state_id;
   create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
   execute function holdfast.refuse_update('an exited run never changes');
-  delete from holdfast.holdfast_migrations where id = 7;`;
+  delete from holdfast.holdfast_migrations where id between 7 and 9;`;
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   let server: TestServer;
@@ -88,6 +90,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await using store = await database.open();
     const ids = await Promise.all(runs.map(async ({ runId }) => (await store.getRun(runId))?.sessionId));
     expect(ids).toEqual([null, first.id, null, second.id]);
+    expect(await store.listHosts()).toMatchObject([{ hostId: runs[0]?.hostId, name: "" }]);
   });
 
   test("an ended run can be hidden, and nothing be changed along with it", async () => {
@@ -115,6 +118,43 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await store.listRuns({})).toHaveLength(1);
     expect(await database.query("select * from public.runs")).toEqual([{ run_id: "theirs" }]);
     expect((await refusal(database.open({ schema: "public" }))).message).toContain("some other program");
+  });
+
+  test("an address with several hosts is refused, whatever its password holds", async () => {
+    for (const url of [
+      "postgres://u:p@one,two/db",
+      "postgres://u@one:1,two:2/db?target_session_attrs=read-write",
+      "postgres://u@localhost/db?host=/one,/two",
+    ])
+      expect(() => parseTarget(url)).toThrow("names several hosts");
+    expect(parseTarget("postgres://u:a,b@one/db").label).toBe("postgres database db at one");
+  });
+
+  test("a database that is replaced by an empty one under an open store is given its tables again", async () => {
+    await using store = await database.open();
+    await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    const { eras } = store;
+    await database.query("drop schema holdfast cascade");
+    expect(await store.listRuns({})).toEqual([]);
+    await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    expect(await store.listEvents({})).toHaveLength(1);
+    expect(store.eras).toBeGreaterThan(eras);
+  });
+
+  test("a server that has become a stand-by is away, until it takes writes again", async () => {
+    await using store = await database.open();
+    await server.kill();
+    await server.start({ standBy: true });
+    try {
+      expect(await refusal(store.insertRun(newRun(), LEASE_MS))).toMatchObject({
+        code: "STORE_AWAY",
+        message: expect.stringContaining("a stand-by"),
+      });
+    } finally {
+      await server.kill();
+      await server.start();
+    }
+    await store.insertRun(newRun(), LEASE_MS);
   });
 
   test("two schemas of one database are two stores", async () => {
@@ -174,7 +214,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
         () => expect.fail(`opened ${url}`),
         (reason: unknown) => reason,
       );
-      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|BAD_INPUT)$/) });
+      expect(error).toMatchObject({ code: expect.stringMatching(/^(STATE_UNUSABLE|STORE_AWAY|BAD_INPUT)$/) });
       const everything = `${inspect(error, { depth: 9, showHidden: true })}${process.title}`;
       expect(everything).not.toMatch(/hunter2/);
     }

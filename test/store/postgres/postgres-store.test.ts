@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { storeContract, type TestDatabase } from "../contract.js";
 import { messageContract } from "../message-contract.js";
+import { commandContract } from "../command-contract.js";
+import { gatewayContract } from "../gateway-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
@@ -25,5 +27,7 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   };
   storeContract("PostgreSQL", schema);
   sessionContract("PostgreSQL", schema);
+  gatewayContract("PostgreSQL", schema);
+  commandContract("PostgreSQL", schema);
   messageContract("PostgreSQL", schema);
 });

@@ -1,7 +1,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chown, mkdtemp, rm } from "node:fs/promises";
+import { appendFile, chown, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -16,10 +16,19 @@ export interface TestServer extends AsyncDisposable {
   readonly directory: string;
   /** An empty database of its own. */
   createDatabase(template?: string): Promise<PostgresDatabase>;
+  /** What it has logged since it was started. */
+  log(): string;
   /** As a power cut would, but for the disk's cache. */
   kill(): Promise<void>;
-  /** After `kill`. */
-  start(): Promise<void>;
+  /** After `kill`. As a stand-by it can be read only. */
+  start(as?: { readonly standBy: boolean }): Promise<void>;
+  /** It is there and does not answer. */
+  pause(): void;
+  resume(): void;
+  /** Killed, copied as it is on the disk, and started again. */
+  backUp(): Promise<void>;
+  /** After `kill`: everything as it was at `backUp`. Once. */
+  goBack(): Promise<void>;
 }
 
 export interface PostgresDatabase extends AsyncDisposable {
@@ -43,8 +52,15 @@ function binary(of: string, name: string): string {
   return join(home, of, "bin", name);
 }
 
-/** A real server, reachable by a socket of its own only, gone when disposed of. */
-export async function startServer(): Promise<TestServer> {
+/** Where others can reach a server. */
+export interface Listening {
+  readonly address: string;
+  /** Words that start a command in the network of that address. */
+  readonly within: readonly string[];
+}
+
+/** A real server, reachable by a socket of its own, and with a password where it is told to listen; gone when disposed of. */
+export async function startServer(listening: Listening | null = null): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), "hf-pg-"));
   const [prefix, identity] = notRoot();
   if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
@@ -55,17 +71,21 @@ export async function startServer(): Promise<TestServer> {
   };
   const options = { ...identity, cwd: directory, env: { PATH: process.env["PATH"], LC_ALL: "C" } };
   await promisify(execFile)(
-    ...tool("initdb", ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]),
+    ...tool("initdb", [
+      ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
+      ...["--auth-local=trust", "--auth-host=scram-sha-256"],
+    ]),
     options,
   );
+  if (listening !== null) await appendFile(join(data, "pg_hba.conf"), "host all all all scram-sha-256\n");
   // The disk is not the subject, and a killed server loses nothing that the kernel was given.
   const given = {
     fsync: "off",
     full_page_writes: "off",
-    wal_level: "minimal",
+    wal_level: "replica",
     max_wal_senders: "0",
     autovacuum: "off",
-    listen_addresses: "",
+    listen_addresses: listening?.address ?? "",
     unix_socket_directories: directory,
   };
   const flags = Object.entries(given).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
@@ -83,29 +103,54 @@ export async function startServer(): Promise<TestServer> {
     }
   };
   const urlOf = (name: string): string => `postgres://postgres@localhost/${name}?host=${directory}`;
-  const start = async (): Promise<void> => {
-    let log = "";
-    server = spawn(...tool("postgres", ["-D", data, ...flags]), {
+  let log = "";
+  const start = async ({ standBy } = { standBy: false }): Promise<void> => {
+    log = "";
+    const signal = join(data, "standby.signal");
+    if (standBy) await writeFile(signal, "", { mode: 0o644 });
+    else await rm(signal, { force: true });
+    server = spawn(...entering(listening, tool("postgres", ["-D", data, ...flags]), identity), {
       ...options,
+      // Only who is still root can enter a network.
+      ...(listening === null ? {} : { uid: 0, gid: 0 }),
       stdio: ["ignore", "ignore", "pipe"],
     });
     ended = once(server, "close");
     const ready = deferred<void>();
     server.stderr?.on("data", (text: Buffer) => {
       log += text.toString();
-      if (log.includes("ready to accept connections")) ready.resolve();
+      if (/ready to accept (read-only )?connections/.test(log)) ready.resolve();
     });
     void ended.then(() => ready.reject(new Error(`PostgreSQL did not start:\n${log}`)));
     await ready.promise;
+  };
+  const kill = async (): Promise<void> => {
+    server.kill("SIGKILL");
+    await ended;
+  };
+  /** It and its processes, one for each connection. */
+  const signalAll = (signal: "SIGSTOP" | "SIGCONT"): void => {
+    server.kill(signal);
+    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
+    for (const pid of children.split(" ").filter(Boolean)) process.kill(Number(pid), signal);
   };
   await start();
   let count = 0;
   return {
     directory,
+    log: () => log,
     start,
-    async kill() {
-      server.kill("SIGKILL");
-      await ended;
+    kill,
+    pause: () => signalAll("SIGSTOP"),
+    resume: () => signalAll("SIGCONT"),
+    async backUp() {
+      await kill();
+      await promisify(execFile)("cp", ["-a", data, `${data}.backup`]);
+      await start();
+    },
+    async goBack() {
+      await rm(data, { recursive: true });
+      await rename(`${data}.backup`, data);
     },
     async createDatabase(template = "template1") {
       count += 1;
@@ -129,6 +174,18 @@ export async function startServer(): Promise<TestServer> {
       await rm(directory, { recursive: true, force: true });
     },
   };
+}
+
+/** The same command line in the network, where it is somewhere else. */
+function entering(
+  listening: Listening | null,
+  [tool, args]: readonly [string, string[]],
+  { uid = 0, gid = uid }: { readonly uid?: number; readonly gid?: number },
+): readonly [string, string[]] {
+  if (listening === null) return [tool, args];
+  const become = ["setpriv", `--reuid=${uid}`, `--regid=${gid}`, "--clear-groups"];
+  const [command = "", ...rest] = [...listening.within, ...become, tool, ...args];
+  return [command, rest];
 }
 
 /** PostgreSQL refuses to be root, and to be what looks like root in a user namespace. */

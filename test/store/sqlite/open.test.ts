@@ -71,10 +71,11 @@ test("a store written by a newer version is refused, says what to do, and is lef
 /** As the store was before runs knew their sessions. */
 const BEFORE_SESSIONS_OF_RUNS = `
   drop trigger runs_exited_is_final; drop index runs_of_session_id;
+  drop table commands; drop table hosts; drop table gateways; alter table runs drop column state_id;
   alter table runs drop column session_id; alter table runs drop column hidden_at;
   create trigger runs_exited_is_final before update on runs when old.state = 'exited'
   begin select raise(abort, 'an exited run never changes'); end;
-  delete from holdfast_migrations where id = 7;`;
+  delete from holdfast_migrations where id between 7 and 9;`;
 
 test("runs from before are given the session that had their key when they began, ended ones too", async () => {
   const first = newSession({ key: "k", createdAt: 100, lineage: [] });
@@ -94,6 +95,22 @@ test("runs from before are given the session that had their key when they began,
     [...runs, stranger].map(async ({ runId }) => (await store.getRun(runId))?.sessionId),
   );
   expect(ids).toEqual([null, first.id, null, second.id, null]);
+});
+
+test("runs from before name no state directory, and their hosts are known without a name", async () => {
+  const run = newRun();
+  {
+    await using store = await openSqliteStore({ path });
+    await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+  }
+  tamper(BEFORE_SESSIONS_OF_RUNS);
+  await using store = await openSqliteStore({ path });
+  expect((await store.getRun(run.runId))?.stateId).toBeNull();
+  expect(await store.listHosts()).toMatchObject([
+    { hostId: run.hostId, name: "", firstSeenAt: run.createdAt },
+  ]);
+  await store.introduceHost({ hostId: run.hostId, name: "named", platform: "linux" });
+  expect(await store.listHosts()).toMatchObject([{ name: "named", firstSeenAt: run.createdAt }]);
 });
 
 test("an ended run can be hidden, and nothing be changed along with it", async () => {

@@ -1,6 +1,8 @@
 import { storeContract } from "../contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { messageContract } from "../message-contract.js";
+import { commandContract } from "../command-contract.js";
+import { gatewayContract } from "../gateway-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
@@ -15,4 +17,6 @@ const database = async () => {
 
 storeContract("SQLite", database);
 sessionContract("SQLite", database);
+gatewayContract("SQLite", database);
+commandContract("SQLite", database);
 messageContract("SQLite", database);

@@ -16,6 +16,7 @@ const NOW = 1_000_000;
 const HERE = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]" };
 const ELSEWHERE = { hostId: "other host" };
 const BEFORE = { bootId: "other boot" };
+const BESIDE = { stateId: "another" };
 const CONTAINER = { pidNamespace: "pid:[2]" };
 const identity = { pid: 10, startTime: 20, uniqueId: "30" };
 
@@ -28,10 +29,12 @@ const locals: readonly LocalInstance[] = [
 function around(change: Partial<Surroundings> = {}): Surroundings {
   return {
     me: "me",
+    stateId: null,
     machine: HERE,
     now: NOW,
     instances: new Map(locals.map((each) => [each.instanceId, each])),
     unreachableMs: () => 0,
+    sleepless: false,
     ...change,
   };
 }
@@ -95,15 +98,29 @@ describe("whose it is", () => {
       run("alive", HOUR, CONTAINER),
       "leave stalled",
     ],
+    ["another state directory's of this machine", run("unknown", HOUR, BESIDE), "leave elsewhere"],
+    ["nor when the owner's directory was copied here", run("dead", HOUR, BESIDE), "leave elsewhere"],
+    ["nor of another boot", run("unknown", HOUR, { ...BESIDE, ...BEFORE }), "leave elsewhere"],
+    ["nor imported there", run(NOBODY, 0, BESIDE), "leave elsewhere"],
+    ["this state directory's", run("dead", 0, { stateId: "here" }), "lock-free 0"],
     ["imported, never owned by anybody", run(NOBODY, 0), "never-owned 0"],
     ["imported before a restart", run(NOBODY, 0, BEFORE), "other-boot null"],
   ])("%s", (_, record, expected) => {
-    const found = standing(record, around());
+    const found = standing(record, around({ stateId: "here" }));
     const said =
       found.kind === "open"
         ? `${found.claim.evidence} ${found.claim.expiredForMs}`
         : `${found.decision.action} ${found.decision.row}`;
     expect(said).toBe(expected);
+  });
+
+  test("expired for ten leases by a clock that never sleeps: open only when it was seen so for a while", () => {
+    const after = (ms: number): string =>
+      standing(run("alive", defaults.stalledOwnerMs), around({ sleepless: true, unreachableMs: () => ms }))
+        .kind;
+    expect(after(0)).toBe("decided");
+    expect(after(defaults.stalledWatchMs - 1)).toBe("decided");
+    expect(after(defaults.stalledWatchMs)).toBe("open");
   });
 
   test("out of reach for a day: lost on record, and only then", () => {

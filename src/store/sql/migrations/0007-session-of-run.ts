@@ -1,4 +1,4 @@
-/** Every column but `hidden_at`. */
+/** Every column but `hidden_at`, so far. */
 const FINAL = `
   run_id lease_id session_key session_id backend_id agent_id labels kind io command command_hash cwd
   host_id boot_id pid_namespace anchor_path anchor_pid anchor_start_time anchor_unique_id
@@ -10,7 +10,18 @@ const FINAL = `
   .trim()
   .split(/\s+/);
 
-const of = (row: "old" | "new"): string => FINAL.map((column) => `${row}.${column}`).join(", ");
+/** The last line of defence for "terminal records never change"; `added`: columns that have come later. */
+export function exitedIsFinal(added: readonly string[] = []): string {
+  const of = (row: "old" | "new"): string =>
+    [...FINAL, ...added].map((column) => `${row}.${column}`).join(", ");
+  return `create trigger runs_exited_is_final before update on runs
+when old.state = 'exited' and not (
+  old.hidden_at is null and new.hidden_at is not null and (${of("new")}) is (${of("old")})
+)
+begin
+  select raise(abort, 'an exited run never changes');
+end;`;
+}
 
 /**
  * A run belongs to a session, not to a key that another may take; and it can be hidden from lists, also when it has
@@ -26,13 +37,7 @@ update runs set session_id = (
   where key = runs.session_key and created_at <= runs.created_at and coalesce(closed_at, runs.created_at) >= runs.created_at
   order by created_at desc limit 1
 ) where session_key is not null;
-create trigger runs_exited_is_final before update on runs
-when old.state = 'exited' and not (
-  old.hidden_at is null and new.hidden_at is not null and (${of("new")}) is (${of("old")})
-)
-begin
-  select raise(abort, 'an exited run never changes');
-end;
+${exitedIsFinal()}
 
 create index runs_of_session_id on runs (session_id) where session_id is not null;
 `;

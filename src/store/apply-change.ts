@@ -1,9 +1,33 @@
-import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
-import type { RunChange } from "../../src/store/store.js";
+import type { RunRecord, RunStateName } from "./run-record.js";
+import type { NewRun, RunChange } from "./store.js";
 
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 
-/** What a step makes of a record, for stores that keep records in memory. */
+/** As it is inserted. */
+export function newRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
+  return {
+    ...run,
+    anchor: null,
+    root: null,
+    processGroupId: null,
+    boundary: null,
+    tier: null,
+    state: "starting",
+    leaseExpiresAt,
+    startedAt: null,
+    lastOutputAt: null,
+    updatedAt: run.createdAt,
+    endedAt: null,
+    exit: null,
+    residue: [],
+    residueCount: 0,
+    usage: null,
+    emptiness: null,
+    hiddenAt: null,
+  };
+}
+
+/** What a step makes of a record, as `columnsOf` has it of a row. */
 export function applyChange(run: RunRecord, change: RunChange): RunRecord {
   switch (change.to) {
     case "gated": {
@@ -29,6 +53,11 @@ export function applyChange(run: RunRecord, change: RunChange): RunRecord {
       return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
     }
   }
+}
+
+/** How far a run has come. */
+export function rankOf({ state }: Pick<RunRecord, "state">): number {
+  return RANK[state];
 }
 
 function later(one: RunStateName, other: RunStateName): RunStateName {

@@ -1,0 +1,309 @@
+// How a store behaves with 1, 2, 4 and 8 supervisors: SQLite (one state directory) and PostgreSQL (one each), in turns.
+// Then what a lease, a run and an event cost a PostgreSQL server: the figures from which docs/many-hosts.md reckons.
+//
+// Usage: many-hosts.mjs [supervisors at most]
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { DatabaseSync } from "@photostructure/sqlite";
+import pg from "pg";
+import { defaults, openSupervisor } from "../dist/index.js";
+import { EventWatch } from "../dist/store/postgres/event-watch.js";
+import { openPostgresStore } from "../dist/store/postgres/open.js";
+import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { quantile } from "./measure.mjs";
+import { startPostgres } from "./postgres-server.mjs";
+import { claimOf, eventOf, runOf } from "./samples.mjs";
+
+const LEASES = 10_000;
+const STEALS = 2_000;
+const SPAWNS = 25;
+const EVENTS = 20;
+/** A tenth of the real one: waiting is half of it on average, whatever it is. */
+const POLL_MS = 500;
+
+const most = Number(process.argv[2] ?? 8);
+const counts = [1, 2, 4, 8].filter((count) => count <= most);
+const directory = await mkdtemp(join(tmpdir(), "hf-bench-"));
+const server = await startPostgres();
+const behind = new pg.Client(server.url);
+await behind.connect();
+const rows = [];
+let schemas = 0;
+
+for (const count of counts) {
+  await spawning(count);
+  await withStores(count, stealing).then((told) =>
+    tell("steals, each with its event, per second", count, told),
+  );
+  await withStores(count, seeing).then((told) => tell("an event, seen by the last of all, ms", count, told));
+}
+await renewing();
+await catchingUp();
+await costs();
+
+await behind.end();
+await server.stop();
+await rm(directory, { recursive: true, force: true });
+console.log(JSON.stringify(rows));
+
+function tell(measured, supervisors, { sqlite, postgres }) {
+  const digits = postgres > 100 ? 0 : 2;
+  rows.push({
+    measured,
+    supervisors,
+    SQLite: sqlite.toFixed(digits),
+    PostgreSQL: postgres.toFixed(digits),
+    ratio: (postgres / sqlite).toFixed(2),
+  });
+}
+
+/** As many stores of each kind, all of them of one database; what `measure` says of each kind. */
+async function withStores(count, measure) {
+  schemas += 1;
+  const schema = `bench_${schemas}`;
+  const path = join(directory, `${schema}.sqlite`);
+  const open = {
+    sqlite: () => openSqliteStore({ path }),
+    postgres: () => openPostgresStore({ url: server.url, schema, name: "bench" }),
+  };
+  const found = {};
+  for (const [kind, one] of Object.entries(open)) {
+    const stores = [];
+    for (let n = 0; n < count; n++) stores.push(await one());
+    found[kind] = await measure(stores, kind, schema);
+    for (const store of stores) await store[Symbol.asyncDispose]();
+  }
+  return found;
+}
+
+/** Spawn to exit of /bin/true, all supervisors at it at once. */
+async function spawning(count) {
+  const told = {};
+  for (const kind of ["sqlite", "postgres"]) {
+    const homes = [];
+    for (let n = 0; n < (kind === "sqlite" ? 1 : count); n++)
+      homes.push(await mkdtemp(join(tmpdir(), "hf-")));
+    if (kind === "postgres") process.env["HOLDFAST_DATABASE_URL"] = server.url;
+    const supervisors = [];
+    for (let n = 0; n < count; n++)
+      supervisors.push(
+        await openSupervisor({ home: homes[n] ?? homes[0], instanceId: `bench-${kind[0]}${n}` }),
+      );
+    delete process.env["HOLDFAST_DATABASE_URL"];
+    const times = [];
+    const work = async (supervisor) => {
+      for (let n = 0; n < SPAWNS; n++) {
+        const began = performance.now();
+        await (await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] })).wait();
+        if (n >= 5) times.push(performance.now() - began);
+      }
+    };
+    await Promise.all(supervisors.map(work));
+    told[kind] = quantile(times, 0.5);
+    for (const supervisor of supervisors) await supervisor.close();
+    for (const home of homes) await rm(home, { recursive: true, force: true });
+  }
+  tell("spawn to exit, median, ms", count, told);
+}
+
+/** Every supervisor renews its share, all at once, as after an outage. */
+async function renewing() {
+  const told = counts.map(() => ({}));
+  await withStores(most, async (stores, kind, schema) => {
+    await atOnce(LEASES, (n) => stores[0].insertRun(runOf(`r${n}`, "o0"), 30_000));
+    for (const [at, count] of counts.entries()) {
+      const share = `update runs set owner_instance_id = 'o' || (cast(substr(run_id, 6) as integer) % ${count})`;
+      await underneath(kind, schema, share);
+      const times = [];
+      for (let round = 0; round < 7; round++) {
+        const began = performance.now();
+        const each = stores.slice(0, count).map((store, owner) => store.renewLeases(`o${owner}`, 30_000));
+        const renewed = (await Promise.all(each)).reduce((sum, one) => sum + one, 0);
+        times.push(performance.now() - began);
+        if (renewed !== LEASES) throw new Error("not all were renewed");
+      }
+      told[at][kind] = quantile(times, 0.5);
+    }
+  });
+  for (const [at, count] of counts.entries()) tell(`renew ${LEASES} leases in all, ms`, count, told[at]);
+}
+
+async function underneath(kind, schema, statement) {
+  if (kind === "postgres") {
+    await behind.query(`set search_path = ${schema}; ${statement}`);
+    await behind.query(`vacuum ${schema}.runs`);
+    return;
+  }
+  const db = new DatabaseSync(join(directory, `${schema}.sqlite`));
+  db.exec(statement);
+  db.close();
+}
+
+async function stealing(stores) {
+  await atOnce(STEALS, (n) => stores[0].insertRun(runOf(`v${n}`, "victim"), -1));
+  const began = performance.now();
+  await atOnce(STEALS, async (n) => {
+    const claim = claimOf(`run_v${n}`, "victim");
+    if ((await stores[n % stores.length].claimLease(claim, [eventOf(claim.runId)])) === null)
+      throw new Error("not stolen");
+  });
+  return (STEALS / (performance.now() - began)) * 1_000;
+}
+
+/** From the call that appends to the moment the last of all has read it: woken, or (SQLite) as often as a gateway looks. */
+async function seeing(stores, kind, schema) {
+  const watch = kind === "sqlite" ? looking : () => watching(schema);
+  const readers = await Promise.all(stores.map(async (store) => ({ store, watch: await watch() })));
+  const times = [];
+  for (let n = 1; n <= EVENTS; n++) {
+    await sleep(Math.random() * defaults.eventLookMs);
+    const seen = readers.map(async ({ store, watch: { next } }) => {
+      do await next();
+      while ((await store.listEvents({ after: n - 1, limit: 1 })).length === 0);
+    });
+    const began = performance.now();
+    await stores[0].appendEvents([eventOf("x")]);
+    await Promise.all(seen);
+    times.push(performance.now() - began);
+  }
+  for (const {
+    watch: { end },
+  } of readers)
+    await end();
+  return quantile(times, 0.5);
+}
+
+function looking() {
+  let wake = () => {};
+  const timer = setInterval(() => wake(), defaults.eventLookMs);
+  return { next: () => new Promise((go) => (wake = go)), end: async () => clearInterval(timer) };
+}
+
+async function watching(schema, pollMs) {
+  let wake = () => {};
+  const next = () => new Promise((go) => (wake = go));
+  const first = next();
+  const watch = new EventWatch({ url: server.url, schema, name: "bench" }, () => wake(), pollMs);
+  await first;
+  return { next, end: () => watch[Symbol.asyncDispose]() };
+}
+
+/** The same when no word comes: the event is written behind the store's back. */
+async function catchingUp() {
+  const schema = "bench_silent";
+  const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
+  const { next, end } = await watching(schema, POLL_MS);
+  const times = [];
+  for (let n = 1; n <= 12; n++) {
+    await sleep(Math.random() * POLL_MS);
+    const began = performance.now();
+    await behind.query(
+      `insert into ${schema}.run_events (run_id, type, at, descendants, data) values ('x', 'attach', 0, 0, '{}')`,
+    );
+    do await next();
+    while ((await store.listEvents({ after: n - 1, limit: 1 })).length === 0);
+    times.push(performance.now() - began);
+  }
+  await end();
+  await store[Symbol.asyncDispose]();
+  single(`an event without a wake-up, looking every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
+}
+
+/** Processor time does not depend on what else the machine does. */
+async function costs() {
+  const schema = "bench_costs";
+  const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
+  await atOnce(LEASES, (n) => store.insertRun(runOf(`c${n}`, "owner"), 30_000));
+  await store.renewLeases("owner", 30_000);
+  await behind.query(`vacuum ${schema}.runs`);
+  await behind.query("checkpoint");
+  const renew = () => store.renewLeases("owner", 30_000);
+  await cost("a lease, renewed for the first time after a checkpoint", LEASES, renew);
+  await cost("a lease, renewed after that", 10 * LEASES, async () => {
+    for (let n = 0; n < 10; n++) {
+      await renew();
+      // As autovacuum does in the ten seconds between two.
+      await behind.query(`vacuum ${schema}.runs`);
+    }
+  });
+  await cost("a note that a run writes output, with its event", STEALS, () =>
+    atOnce(STEALS, (n) =>
+      store.saveRun({ runId: `run_c${n}`, ownerInstanceId: "owner", epoch: 1 }, { to: "output", at: n }, [
+        eventOf(`run_c${n}`),
+      ]),
+    ),
+  );
+  await cost("a look for events that finds ten", STEALS, () =>
+    atOnce(STEALS, (n) => store.listEvents({ after: n % 100, limit: 10 })),
+  );
+  await cost(`a look for runs without an owner, beside ${LEASES} of another host`, 200, () =>
+    atOnce(200, () => store.listUnattended("somebody", { hostId: "elsewhere", bootId: "b" })),
+  );
+  await cost("a heartbeat without leases", STEALS, () =>
+    atOnce(STEALS, (n) => store.renewLeases(`none${n}`, 30_000)),
+  );
+  await store[Symbol.asyncDispose]();
+  process.env["HOLDFAST_DATABASE_URL"] = server.url;
+  const home = await mkdtemp(join(tmpdir(), "hf-"));
+  const supervisor = await openSupervisor({ home });
+  delete process.env["HOLDFAST_DATABASE_URL"];
+  const runs = 200;
+  await cost("a short run from its first record to its last", runs, async () => {
+    for (let n = 0; n < runs; n++) await (await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] })).wait();
+  });
+  await supervisor.close();
+  await rm(home, { recursive: true, force: true });
+  single(
+    "a run, indexes included",
+    (await sizeOf("holdfast.runs")) / (await countOf("holdfast.runs")),
+    "bytes",
+  );
+  const events = await countOf(`${schema}.run_events`);
+  single("an event, indexes included", (await sizeOf(`${schema}.run_events`)) / events, "bytes");
+}
+
+/** Of one, by what all of them have cost the server. */
+async function cost(measured, count, work) {
+  const before = { cpu: server.cpuMs(), ...(await counters()) };
+  await work();
+  const after = { cpu: server.cpuMs(), ...(await counters()) };
+  const each = (name) => (after[name] - before[name]) / count;
+  rows.push({
+    measured,
+    "server CPU, µs": (each("cpu") * 1_000).toFixed(0),
+    "log, bytes": each("log").toFixed(0),
+    "write transactions": each("commits").toFixed(2),
+  });
+}
+
+async function counters() {
+  const [found] = await ask(`select pg_current_wal_insert_lsn() - '0/0' as log,
+    pg_snapshot_xmax(pg_current_snapshot())::text::bigint as commits`);
+  return { log: Number(found.log), commits: Number(found.commits) };
+}
+
+async function countOf(table) {
+  return Number((await ask(`select count(*) as rows from ${table}`))[0].rows);
+}
+
+function single(measured, value, unit) {
+  rows.push({ measured, PostgreSQL: `${value.toFixed(0)} ${unit}` });
+}
+
+async function sizeOf(table) {
+  return Number((await ask(`select pg_total_relation_size('${table}') as size`))[0].size);
+}
+
+async function ask(text) {
+  return (await behind.query(text)).rows;
+}
+
+async function atOnce(count, work) {
+  let next = 0;
+  const worker = async () => {
+    for (let n = next++; n < count; n = next++) await work(n);
+  };
+  await Promise.all(Array.from({ length: 32 }, worker));
+}

@@ -1,0 +1,99 @@
+import { databaseAddress } from "../../store/database-address.js";
+import type { ServerFacts } from "../../store/postgres/survey.js";
+import { bad, ok, warn, type Check } from "./check.js";
+
+/** People compare times of several hosts; below this nobody is misled. */
+const CLOCK_MS = 2_000;
+
+/** A start waits for three answers, an end for two; a gateway that cannot renew in time lets go. */
+const SLOW_MS = 100;
+
+/** The server under the store, where there is one. Its password is in nothing that is said. */
+export async function checkDatabase(): Promise<readonly Check[]> {
+  const url = await databaseAddress().catch(() => null);
+  if (url === null) return [];
+  const { CONNECTIONS_OF_A_GATEWAY, surveyServer } = await import("../../store/postgres/survey.js");
+  try {
+    const facts = await surveyServer(url);
+    return [
+      server(facts),
+      durability(facts),
+      replication(facts),
+      connections(facts, CONNECTIONS_OF_A_GATEWAY),
+    ];
+  } catch (error) {
+    return [bad("database", error instanceof Error ? error.message : String(error))];
+  }
+}
+
+export function server({ label, version, standby, latencyMs, clockAheadMs }: ServerFacts): Check {
+  const name = "database";
+  const ahead = Math.round(clockAheadMs);
+  const apart =
+    Math.abs(ahead) <= Math.max(1, latencyMs)
+      ? "the same time"
+      : `a clock ${Math.abs(ahead)} ms ${ahead > 0 ? "ahead" : "behind"}`;
+  const detail = `${label}: PostgreSQL ${version}, answers in ${latencyMs.toFixed(1)} ms, ${apart}`;
+  if (standby)
+    return bad(
+      name,
+      `${detail}; it is a stand-by and only lets itself be read: nothing can be recorded`,
+      "use the address of the primary",
+    );
+  if (Math.abs(ahead) > CLOCK_MS)
+    return warn(name, detail, "set the clocks of both (NTP): times shown are off; leases are not affected");
+  if (latencyMs > SLOW_MS)
+    return warn(
+      name,
+      `${detail}: every start and end of a run waits for it several times`,
+      "a nearer server",
+    );
+  return ok(name, detail);
+}
+
+export function durability({ fsync, fullPageWrites, synchronousCommit }: ServerFacts): Check {
+  const name = "database disk";
+  if (!fsync)
+    return warn(
+      name,
+      "fsync is off: a power cut or a crash of the server's system can damage the whole database",
+      "fsync = on in postgresql.conf, then reload it",
+    );
+  if (!fullPageWrites)
+    return warn(
+      name,
+      "full_page_writes is off: a power cut can leave half-written pages",
+      "full_page_writes = on in postgresql.conf, unless its file system never tears pages",
+    );
+  return ok(
+    name,
+    `commits are on the disk before they are answered (synchronous_commit ${synchronousCommit})`,
+  );
+}
+
+export function replication({ synchronousStandbys, synchronousCommit }: ServerFacts): Check {
+  const name = "replication";
+  const forgets = "a stand-by that takes over may not have the newest records";
+  if (synchronousStandbys === "")
+    return warn(
+      name,
+      `synchronous replication is off: ${forgets}`,
+      "with a stand-by: synchronous_standby_names in postgresql.conf (docs/many-hosts.md); without one, keep backups",
+    );
+  if (synchronousCommit === "local")
+    return warn(
+      name,
+      `synchronous_commit is local, so commits do not wait for ${synchronousStandbys}: ${forgets}`,
+      "synchronous_commit = on",
+    );
+  return ok(name, `commits wait for ${synchronousStandbys} (synchronous_commit ${synchronousCommit})`);
+}
+
+export function connections({ connections: { most, used, ours } }: ServerFacts, each: number): Check {
+  const name = "connections";
+  const more = Math.max(0, Math.floor((most - used) / each));
+  const detail = `${used} of ${most} are used, ${ours} by Holdfast; a gateway takes up to ${each}: room for ${more} more`;
+  return more > 0
+    ? ok(name, detail)
+    : warn(name, detail, "a higher max_connections, or PgBouncer with pool_mode = session in front");
+}

@@ -1,0 +1,33 @@
+import { databaseAddress } from "../../store/database-address.js";
+import { openStoreForReading } from "../../store/open.js";
+import type { StateDirectory } from "../../store/state-directory.js";
+import { ok, warn, type Check } from "./check.js";
+
+/** Of the events, how many are looked at, and how far back: what was put back long ago has been seen by now. */
+const EVENTS = 1_000;
+const RECENT_MS = 24 * 3_600_000;
+
+/** Whether a shared store has gone back in time lately. None, where it is not shared or cannot be asked: that is said elsewhere. */
+export async function checkHistory({ storePath }: StateDirectory): Promise<Check[]> {
+  try {
+    if ((await databaseAddress()) === null) return [];
+    await using store = await openStoreForReading(storePath);
+    if (store === null) return [];
+    const newest = await store.listEvents({ newestFirst: true, limit: EVENTS });
+    const since = Date.now() - RECENT_MS;
+    const told = newest.filter(
+      (event) => event.type === "reconcile" && event.data.row === "forgotten" && event.at >= since,
+    );
+    if (told[0] === undefined) return [ok("store history", "it has not gone back in time lately")];
+    const when = new Date(told[0].at).toISOString();
+    return [
+      warn(
+        "store history",
+        `it had gone back in time; ${told.length} records were put back, the last at ${when}`,
+        "events, sessions and approvals of that time are gone; see docs/postgres.md, Outages, and use synchronous replication where that matters",
+      ),
+    ];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,48 @@
+import { isatty } from "node:tty";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { presentGateways, type PresentGateway } from "../../store/gateway-presence.js";
+import { observeMachineIdentity } from "../../store/machine.js";
+import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { table } from "../runs/table.js";
+
+/** Reads the store; asks no gateway, and starts none. */
+export async function listGateways(json: boolean): Promise<number> {
+  mustBeOperator("list the gateways");
+  const directory = await findStateDirectory(resolveHome());
+  await using store = await openStoreForReading(directory?.storePath ?? null);
+  const { bootId } = await observeMachineIdentity(resolveHome());
+  const now = Date.now();
+  const gateways = store === null ? [] : await presentGateways(store, bootId, now);
+  if (json) print(`${JSON.stringify(gateways, null, 2)}\n`);
+  else if (gateways.length === 0) say("no gateway has ever run here", "dim");
+  else print(`${gatewayLines(gateways, now, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  return 0;
+}
+
+export function gatewayLines(
+  gateways: readonly PresentGateway[],
+  now: number,
+  width: number | null,
+): string[] {
+  const ago = (at: number): string => `${formatDuration(Math.max(0, now - at))} ago`;
+  const rows = gateways.map((gateway) => [
+    sanitizeLine(gateway.hostName),
+    sanitizeLine(gateway.instanceId),
+    sanitizeLine(gateway.version),
+    gateway.presence,
+    String(gateway.runs),
+    gateway.lastHeardAt === null
+      ? "before its host restarted"
+      : ago(gateway.stoppedAt ?? gateway.lastHeardAt),
+    gateway.address === null ? "-" : sanitizeLine(`${gateway.address.host}:${gateway.address.port}`),
+  ]);
+  const head = ["HOST", "GATEWAY", "VERSION", "STATUS", "RUNS", "LAST HEARD", "ADDRESS"];
+  const [first, ...lines] = table([head, ...rows], width);
+  return [paletteFor(1).bold(first ?? ""), ...lines];
+}

@@ -1,0 +1,53 @@
+import { NotFound } from "../../errors.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import type { HostRecord } from "../../store/gateway-record.js";
+import type { ReadStore } from "../../store/store.js";
+
+/** Of an id, enough to tell hosts apart. */
+const ID_SHOWN = 8;
+
+/** The hosts that keep their runs in this store, as people know them. */
+export class Hosts {
+  readonly #known: readonly HostRecord[];
+
+  constructor(known: readonly HostRecord[]) {
+    this.#known = known;
+  }
+
+  /** Then a run is not told without its host. */
+  get several(): boolean {
+    return this.#known.length > 1;
+  }
+
+  /** As it calls itself; by the beginning of its id where it has not said, with it where two say the same. */
+  nameOf(hostId: string): string {
+    const name = this.#known.find((host) => host.hostId === hostId)?.name ?? "";
+    const id = hostId.slice(0, ID_SHOWN);
+    if (name === "") return id;
+    return this.#known.filter((host) => host.name === name).length > 1 ? `${name} (${id})` : name;
+  }
+
+  /** The same, for a terminal. */
+  shown(hostId: string): string {
+    return sanitizeLine(this.nameOf(hostId));
+  }
+
+  /** By name, or by the beginning of an id. Rejects when there is none, rather than show nothing. */
+  find(wanted: string): readonly string[] {
+    const named = this.#known.filter(({ name }) => name !== "" && name === wanted);
+    const found = named.length > 0 ? named : this.#known.filter(({ hostId }) => hostId.startsWith(wanted));
+    if (wanted !== "" && found.length > 0) return found.map(({ hostId }) => hostId);
+    const known = this.#known.map(({ hostId }) => this.shown(hostId)).join(", ");
+    throw new NotFound(`host ${sanitizeLine(wanted)}; ${known === "" ? "none is known" : `known: ${known}`}`);
+  }
+}
+
+/** Null as store: nothing has ever been recorded. */
+export async function readHosts(store: Pick<ReadStore, "listHosts"> | null): Promise<Hosts> {
+  return new Hosts((await store?.listHosts()) ?? []);
+}
+
+/** What `--host` says, as a filter; null: it was not given. */
+export function onHosts(hosts: Hosts, wanted: string | null): { readonly hostIds?: readonly string[] } {
+  return wanted === null ? {} : { hostIds: hosts.find(wanted) };
+}

@@ -1,0 +1,138 @@
+import { defaults } from "../../defaults.js";
+import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
+import { farGateway } from "../../gateway/peers/whereabouts.js";
+import type { GatewayFacts } from "../../store/gateway-record.js";
+import { observeMachineIdentity } from "../../store/machine.js";
+import { openStore } from "../../store/open.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { resolveHome } from "../../store/state-directory.js";
+import type { Store } from "../../store/store.js";
+import { forgetRun } from "../../supervisor/forget.js";
+import { cliActor } from "../actor.js";
+import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
+import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { findRecord } from "../runs/find-record.js";
+import { print } from "../runs/print.js";
+import { openStoreForReading } from "../runs/read-store.js";
+import { statusOf } from "../runs/status.js";
+import { confirm } from "./confirm.js";
+import { isShared } from "./elsewhere.js";
+
+export interface ForgetRequest {
+  /** One of the two. */
+  readonly run: string | null;
+  readonly host: string | null;
+  readonly yes: boolean;
+  readonly json: boolean;
+}
+
+/** What is given up: open runs, and with a whole host its gateways. */
+interface Given {
+  readonly what: string;
+  readonly runs: readonly RunRecord[];
+  readonly gateways: readonly GatewayFacts[];
+}
+
+/** An operator's word that a host will not come back: its open runs are ended on record, and nobody is signalled. */
+export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promise<number> {
+  mustBeOperator("forget a host's runs");
+  if ((run === null) === (host === null))
+    throw new BadInput("run", "say what to forget: a run, or --host. Nothing was changed");
+  if (!(await isShared())) return refuseOwn(run, host);
+  await using store = await openStore("", "forget");
+  const given = run === null ? await wholeHost(store, host ?? "") : await oneRun(store, run);
+  await mustBeSilent(store, given);
+  const count = given.runs.length === 1 ? "1 open run" : `${given.runs.length} open runs`;
+  if (!(await confirm(`Give up ${given.what} (${count})? Nobody there is signalled.`, yes))) {
+    say("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  const results = await Promise.all(
+    given.runs.map(async (record) => ({
+      runId: record.runId,
+      forgotten: await forgetRun(store, record, cliActor()),
+    })),
+  );
+  const all = results.every(({ forgotten }) => forgotten);
+  // Its row stays for as long as somebody there may still hold a run.
+  const gateways = all ? given.gateways.map(({ instanceId }) => instanceId) : [];
+  for (const instanceId of gateways) await store.forgetGateway(instanceId);
+  if (json) print(`${JSON.stringify({ runs: results, gateways })}\n`);
+  else {
+    for (const { runId, forgotten } of results)
+      print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);
+    for (const instanceId of gateways) print(`gateway ${instanceId} is forgotten\n`);
+  }
+  return all ? 0 : exitCodes.incomplete;
+}
+
+/** Without a shared database there is no other host. */
+async function refuseOwn(run: string | null, host: string | null): Promise<never> {
+  await using store = await openStoreForReading();
+  if (run === null) throw new NotFound(`other host ${host ?? ""}: no other uses this store`);
+  if (store === null) throw new RunNotFound(run);
+  const { runId } = await findRecord(store, run);
+  throw new NotForgotten(runId, OF_THIS_HOST);
+}
+
+const OF_THIS_HOST =
+  "it is of this host; `holdfast runs cancel` stops it, and `holdfast runs cleanup --run` ends what is left of it";
+
+async function oneRun(store: Store, wanted: string): Promise<Given> {
+  const record = await findRecord(store, wanted);
+  const { runId } = record;
+  if (record.state === "exited") throw new NotForgotten(runId, `it has ended: ${statusOf(record)}`);
+  if (record.hostId === (await thisHost())) throw new NotForgotten(runId, OF_THIS_HOST);
+  const far = await farGateway(store, record);
+  const gateways = (await store.listGateways()).filter(({ instanceId }) => instanceId === far.instanceId);
+  // Of the gateway only whether it lives: it may have other runs.
+  await mustBeSilent(store, { what: runId, runs: [], gateways });
+  return { what: runId, runs: [record], gateways: [] };
+}
+
+/** By its name or id, or by the instance of a gateway of it. */
+async function wholeHost(store: Store, wanted: string): Promise<Given> {
+  const [gateways, hosts] = [await store.listGateways(), await store.listHosts()];
+  const ids = new Set([
+    ...hosts.filter(({ hostId, name }) => wanted === hostId || wanted === name).map(({ hostId }) => hostId),
+    ...gateways.filter(({ instanceId }) => instanceId === wanted).map(({ hostId }) => hostId),
+  ]);
+  const [hostId] = ids;
+  if (hostId === undefined)
+    throw new NotFound(`host ${wanted}; \`holdfast gateways list\` shows those that are known`);
+  if (ids.size > 1)
+    throw new BadInput("host", `${wanted} names ${ids.size} hosts: say its id (${[...ids].join(", ")})`);
+  if (hostId === (await thisHost()))
+    throw new NotForgotten(
+      `host ${wanted}`,
+      "it is this one; `holdfast runs cleanup` ends what is left here",
+    );
+  return {
+    what: `host ${wanted}`,
+    runs: await store.listRuns({ hostIds: [hostId], states: OPEN_STATES }),
+    gateways: gateways.filter((each) => each.hostId === hostId),
+  };
+}
+
+/** Whoever was heard of a moment ago is not gone, whatever the operator thinks. */
+async function mustBeSilent(store: Store, { what, runs, gateways }: Given): Promise<void> {
+  const now = await store.now();
+  for (const { instanceId, heartbeatAt, stoppedAt } of gateways)
+    if (stoppedAt === null && now - heartbeatAt < defaults.leaseMs)
+      throw new NotForgotten(
+        what,
+        `its gateway ${instanceId} was heard of ${formatDuration(now - heartbeatAt)} ago; \`holdfast runs cancel\` stops a run there`,
+      );
+  for (const { runId, ownerInstanceId, leaseExpiresAt } of runs)
+    if (leaseExpiresAt > now)
+      throw new NotForgotten(
+        what,
+        `${ownerInstanceId} holds the lease of ${runId} for ${formatDuration(leaseExpiresAt - now)} more`,
+      );
+}
+
+async function thisHost(): Promise<string> {
+  return (await observeMachineIdentity(resolveHome())).hostId;
+}

@@ -1,0 +1,43 @@
+import { rename, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { isAddress } from "../../store/postgres/target.js";
+import { BadInput } from "../../errors.js";
+import { openStateDirectory } from "../../store/state-directory.js";
+
+/** The database that the environment names, for a unit that has no such environment and can be read by others. */
+export interface GivenDatabase {
+  readonly environment: Readonly<Record<string, string>>;
+  /** Where its address will be; null: where it is already, or there is none. */
+  readonly file: string | null;
+  keep(): Promise<void>;
+}
+
+/** What the config file says, the gateway reads by itself. */
+export function givenDatabase(
+  env: Readonly<Record<string, string | undefined>>,
+  home: string,
+): GivenDatabase {
+  const variable = "HOLDFAST_DATABASE_URL_FILE";
+  const url = env["HOLDFAST_DATABASE_URL"] ?? "";
+  const named = env[variable] ?? "";
+  if (url === "") {
+    const environment = named === "" ? {} : { [variable]: resolve(named) };
+    return { environment, file: null, keep: async () => {} };
+  }
+  if (!isAddress(url))
+    throw new BadInput(
+      "HOLDFAST_DATABASE_URL",
+      "HOLDFAST_DATABASE_URL is no database's address; nothing was written",
+    );
+  const file = join(home, "database-url");
+  return {
+    environment: { [variable]: file },
+    file,
+    async keep() {
+      await openStateDirectory(home);
+      const draft = `${file}.new`;
+      await writeFile(draft, `${url}\n`, { mode: 0o600 });
+      await rename(draft, file);
+    },
+  };
+}

@@ -1,0 +1,35 @@
+import { NotFound } from "../../errors.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { databaseAddress } from "../../store/database-address.js";
+import { checkPlace } from "../../store/open.js";
+import { nameOf, type Place } from "../../store/place.js";
+import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { exitCodes } from "../exit-code.js";
+import { print } from "../runs/print.js";
+import { namedStore } from "./named-store.js";
+
+export async function showStore(wanted: string | null, json: boolean): Promise<number> {
+  const place = wanted === null ? await inUse() : await namedStore(wanted);
+  const found = place === null ? null : await checkPlace(place);
+  const name = place === null ? resolveHome() : nameOf(place);
+  if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
+  if (json) print(`${JSON.stringify({ store: name, ...found, exists: found !== null }, null, 2)}\n`);
+  else if (found === null) print(`${sanitizeLine(name)} has no records yet\n`);
+  else {
+    const { schema, damage, runs, events } = found;
+    const state = damage === null ? "can be used" : `is damaged: ${damage}`;
+    print(
+      sanitizeLine(
+        `${name} ${state}; schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`,
+      ) + "\n",
+    );
+  }
+  return (found?.damage ?? null) === null ? 0 : exitCodes.refused;
+}
+
+async function inUse(): Promise<Place | null> {
+  const url = await databaseAddress();
+  if (url !== null) return { kind: "postgres", url };
+  const directory = await findStateDirectory(resolveHome());
+  return directory === null ? null : { kind: "sqlite", path: directory.storePath };
+}

@@ -1,0 +1,55 @@
+import { isatty } from "node:tty";
+import { copyStore } from "../../store/copy/copy.js";
+import { nameOf } from "../../store/place.js";
+import { resolveHome } from "../../store/state-directory.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { table } from "../runs/table.js";
+import { namedStore } from "./named-store.js";
+
+export interface CopyFlags {
+  readonly from: string;
+  readonly to: string;
+  readonly json: boolean;
+}
+
+export async function copyRecords(flags: CopyFlags): Promise<number> {
+  mustBeOperator("copy a store");
+  const [from, to] = await Promise.all([namedStore(flags.from), namedStore(flags.to)]);
+  const progress = isatty(2) ? new Progress() : null;
+  const tables = await copyStore({
+    from,
+    to,
+    home: resolveHome(),
+    onProgress: (name, rows) => progress?.tell(name, rows),
+  }).finally(() => progress?.end());
+  const names = { from: nameOf(from), to: nameOf(to) };
+  if (flags.json) {
+    print(`${JSON.stringify({ ...names, tables }, null, 2)}\n`);
+    return 0;
+  }
+  const [head = "", ...lines] = table(
+    [["TABLE", "ROWS", "CHECKSUM"], ...tables.map((each) => [each.table, String(each.rows), each.checksum])],
+    null,
+  );
+  print(
+    `${[paletteFor(1).bold(head), ...lines].map((line) => line.trimEnd()).join("\n")}\ncopied from ${sanitizeLine(names.from)} to ${sanitizeLine(names.to)}; every table has the same rows and checksum on both sides\n`,
+  );
+  return 0;
+}
+
+/** One line of a terminal, written over and over. */
+class Progress {
+  #shown = false;
+
+  tell(name: string, rows: number): void {
+    this.#shown = true;
+    process.stderr.write(`\r\u001b[K${name}: ${rows}`);
+  }
+
+  end(): void {
+    if (this.#shown) process.stderr.write("\r\u001b[K");
+  }
+}

@@ -1,0 +1,32 @@
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { Unauthorized } from "../../errors.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { GatewayStore } from "../../store/gateway-store.js";
+import type { Requester } from "../server/requester.js";
+import { callerOf } from "./listen.js";
+
+/** Believed only where a gateway has proven itself: anywhere else it says nothing. */
+const HEADER = "holdfast-requester";
+
+/** On whose behalf a gateway asks another. */
+export function stating(requester: Requester): IncomingHttpHeaders {
+  return { [HEADER]: requester.kind === "operator" ? "operator" : `session ${requester.session.id}` };
+}
+
+/** Whom a peer asks for. Sessions are looked up again: what it may see is decided here, too. */
+export async function statedRequester(
+  store: Pick<GatewayStore, "getGateway">,
+  sessions: Pick<Sessions, "get">,
+  { socket, headers }: IncomingMessage,
+): Promise<Requester> {
+  const caller = callerOf(socket);
+  if (caller === null || (await store.getGateway(caller)) === null)
+    throw new Unauthorized("only gateways of the same store are answered here");
+  const said = headers[HEADER];
+  if (said === "operator") return { kind: "operator", actor: "operator" };
+  const [, sessionId] = /^session (.{1,200})$/.exec(typeof said === "string" ? said : "") ?? [];
+  const session = sessionId === undefined ? null : await sessions.get(sessionId);
+  if (session === null || session.closedAt !== null)
+    throw new Unauthorized("the gateway that asks does not say for whom");
+  return { kind: "session", actor: `session:${session.key}`, session };
+}

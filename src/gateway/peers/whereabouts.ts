@@ -1,0 +1,79 @@
+import { PeerUnreachable, type FarGateway } from "../../errors.js";
+import type { GatewayStore } from "../../store/gateway-store.js";
+import type { GatewayFacts, GatewayRecord } from "../../store/gateway-record.js";
+import type { RunRecord } from "../../store/run-record.js";
+import { Peer } from "./peer.js";
+
+export interface WhereaboutsParts {
+  readonly store: Pick<GatewayStore, "listGateways" | "listHosts" | "getGateway"> & {
+    readonly shared: boolean;
+  };
+  readonly instanceId: string;
+  readonly hostId: string;
+  readonly stateId: string;
+}
+
+/** Which gateway a run's directory is with: only that one can read its output and reach its anchor. */
+export class Whereabouts {
+  readonly #parts: WhereaboutsParts;
+
+  constructor(parts: WhereaboutsParts) {
+    this.#parts = parts;
+  }
+
+  /** Null: it is this gateway's. */
+  async of(record: RunRecord): Promise<FarGateway | null> {
+    const { store, instanceId, hostId, stateId } = this.#parts;
+    const { originInstanceId, ownerInstanceId } = record;
+    if (!store.shared || record.stateId === stateId) return null;
+    if (originInstanceId === instanceId || ownerInstanceId === instanceId) return null;
+    const far = await farGateway(store, record);
+    if (far.instanceId === instanceId) return null;
+    // From before runs said where they are, and nobody else is there to ask.
+    return record.stateId === null && record.hostId === hostId && far.heartbeatAt === null ? null : far;
+  }
+
+  /** The way to it. */
+  async peerFor(record: RunRecord | null): Promise<Peer | null> {
+    const far = record === null ? null : await this.of(record);
+    if (record === null || far === null) return null;
+    const { store, instanceId } = this.#parts;
+    const gateway: GatewayRecord | null = await store.getGateway(far.instanceId);
+    if (gateway === null)
+      throw new PeerUnreachable(record.runId, far, "no gateway of its state directory is known");
+    return new Peer(instanceId, gateway, record.runId);
+  }
+
+  /** Whoever has passed it on was mistaken, and is not sent round in a circle. */
+  async mustBeHere(record: RunRecord | null): Promise<null> {
+    const far = record === null ? null : await this.of(record);
+    if (record === null || far === null) return null;
+    throw new PeerUnreachable(record.runId, far, "the gateway that was asked for it does not have it either");
+  }
+}
+
+/** Whoever has a run, if it is nobody here. Its own gateway may never have been heard of. */
+export async function farGateway(
+  store: Pick<GatewayStore, "listGateways" | "listHosts">,
+  record: RunRecord,
+): Promise<FarGateway> {
+  const { hostId, ownerInstanceId, stateId } = record;
+  const found = nearest(record, await store.listGateways(stateId === null ? {} : { stateId }));
+  if (found !== undefined) return found;
+  const hostName = (await store.listHosts()).find((each) => each.hostId === hostId)?.name ?? "";
+  return { instanceId: ownerInstanceId, hostId, hostName, heartbeatAt: null };
+}
+
+/** The gateway of its state directory; of a run that does not say which, its owner's, or one of its host. */
+function nearest(
+  { stateId, originInstanceId, ownerInstanceId, hostId, state }: RunRecord,
+  gateways: readonly GatewayFacts[],
+): GatewayFacts | undefined {
+  const latest = gateways.toSorted((one, other) => other.heartbeatAt - one.heartbeatAt);
+  if (stateId !== null) return latest[0];
+  return (
+    latest.find((each) => each.instanceId === ownerInstanceId) ??
+    latest.find((each) => each.instanceId === originInstanceId) ??
+    (state === "exited" ? undefined : latest.find((each) => each.hostId === hostId))
+  );
+}

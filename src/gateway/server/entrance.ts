@@ -1,0 +1,16 @@
+import type { IncomingMessage } from "node:http";
+import type { Peer } from "../peers/peer.js";
+import type { Served } from "./loopback.js";
+import type { Requester } from "./requester.js";
+
+/** A way in: by which names it may be asked, who is believed to ask, and where that is answered. */
+export interface Entrance {
+  /** Names by which it may be asked; null: any (a local socket has none). */
+  readonly served: Served | null;
+  /** Rejects with Unauthorized. */
+  readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
+  /** Other gateways come in here: they ask about runs, and for nothing else. */
+  readonly forPeers: boolean;
+  /** Who has the run, if it may be seen; null: it is answered here. Rejects where nothing is passed on a second time. */
+  readonly whoHas: (requester: Requester, runId: string) => Promise<Peer | null>;
+}

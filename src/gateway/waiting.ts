@@ -1,0 +1,43 @@
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** A gateway that has started, holds its runs, and answers nobody yet: its store is away. */
+export interface WaitingGateway {
+  readonly pid: number;
+  readonly since: number;
+  readonly why: string;
+  /** Runs that it keeps from being ended by their anchors. */
+  readonly held: number;
+}
+
+/** Told in a file of the state directory: without its store a gateway cannot say it otherwise. */
+export function noteWaiting(home: string, waiting: WaitingGateway): void {
+  try {
+    writeFileSync(fileOf(home), JSON.stringify(waiting), { mode: 0o600 });
+  } catch {
+    // A full disk is no reason to stop waiting; the log cannot say it either.
+  }
+}
+
+export function noteWaitingOver(home: string): void {
+  rmSync(fileOf(home), { force: true });
+}
+
+/** Null: none waits. One that was killed while it did is not taken for one that does. */
+export function waitingGateway(home: string): WaitingGateway | null {
+  try {
+    const waiting = JSON.parse(readFileSync(fileOf(home), "utf8")) as WaitingGateway;
+    return existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`) ? null : waiting;
+  } catch {
+    return null;
+  }
+}
+
+export function waitingText({ pid, why, held }: WaitingGateway): string {
+  const runs = held === 0 ? "" : ` It keeps ${held === 1 ? "1 run" : `${held} runs`} meanwhile.`;
+  return `a gateway has started (pid ${pid}) and waits for its store: ${why}${runs}`;
+}
+
+function fileOf(home: string): string {
+  return join(home, "gateway.waiting");
+}

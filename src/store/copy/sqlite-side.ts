@@ -1,0 +1,120 @@
+import { DatabaseSync } from "@photostructure/sqlite";
+import type { DatabaseSyncInstance } from "@photostructure/sqlite";
+import { StateUnusable } from "../../errors.js";
+import { hostMonotonicMs } from "../sqlite/clock.js";
+import { translateSqliteError } from "../sqlite/errors.js";
+import { fingerprint, same } from "../sqlite/fingerprint.js";
+import { openSqliteStore } from "../sqlite/open.js";
+import { openReadOnly } from "../sqlite/read-only-view.js";
+import { requireCurrentSchema } from "../sqlite/migrate.js";
+import { PORTION, type Reader, type Row, type Writer } from "./side.js";
+
+/** Other writers are waited for this long; there should be none. */
+const BUSY_MS = 5_000;
+
+/** Beside a table's own columns; nobody asks for it. */
+const PLACE = "place_in_file";
+
+/** Null: nothing has been stored there. */
+export function openSqliteReader(path: string): Reader | null {
+  const before = fingerprint(path);
+  if (before === null) return null;
+  return translated(path, () => {
+    const db = openReadOnly(path, before);
+    try {
+      if (requireCurrentSchema(db, path) === null) {
+        db.close();
+        return null;
+      }
+      // One snapshot for all that is read, from the first look on.
+      db.exec("begin; select count(*) from sqlite_schema");
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+    return {
+      ...reader(db, path),
+      async wasOneMoment() {
+        // Without a log it was read without locks.
+        if (before.log || same(before, fingerprint(path))) return;
+        throw new StateUnusable(path, `${path} was changed while it was read. Try again.`);
+      },
+      async [Symbol.asyncDispose]() {
+        db.close();
+      },
+    };
+  });
+}
+
+/** Made, or brought up to date, if need be. */
+export async function openSqliteWriter(path: string): Promise<Writer> {
+  await (await openSqliteStore({ path }))[Symbol.asyncDispose]();
+  return translated(path, () => {
+    const db = new DatabaseSync(path, { timeout: BUSY_MS, enableForeignKeyConstraints: true });
+    // The commit is on the disk before it is believed.
+    db.exec("pragma synchronous = full; begin immediate");
+    return {
+      ...reader(db, path),
+      fit: (value) => value,
+      async insert(table, columns, rows) {
+        translated(path, () => {
+          const places = columns.map(() => "?").join(", ");
+          const insert = db.prepare(`insert into ${table} (${columns.join(", ")}) values (${places})`);
+          for (const row of rows) insert.run(...columns.map((column) => row[column] ?? null));
+        });
+      },
+      async startAfter(table, highest) {
+        translated(path, () => {
+          db.exec(`delete from sqlite_sequence where name = '${table}'`);
+          db.prepare("insert into sqlite_sequence (name, seq) values (?, ?)").run(table, highest);
+        });
+      },
+      async commit() {
+        translated(path, () => db.exec("commit"));
+      },
+      async [Symbol.asyncDispose]() {
+        if (db.isTransaction) db.exec("rollback");
+        db.close();
+      },
+    };
+  });
+}
+
+function reader(db: DatabaseSyncInstance, path: string): Omit<Reader, typeof Symbol.asyncDispose> {
+  const ask = (sql: string): Row[] => translated(path, () => db.prepare(sql).all() as Row[]);
+  return {
+    ask: async (sql) => ask(sql),
+    // By pages, not by iterating: an iteration that is broken off outlives its database, and takes the process with it.
+    async *rows(table) {
+      for (let last = 0, full = true; full;) {
+        const page = ask(
+          `select rowid as ${PLACE}, * from ${table} where rowid > ${last} order by rowid limit ${PORTION}`,
+        );
+        full = page.length === PORTION;
+        last = Number(page.at(-1)?.[PLACE] ?? last);
+        if (page.length > 0) yield page;
+      }
+    },
+    columns: async (table) =>
+      ask(`select name from pragma_table_info('${table}')`).map(({ name }) => String(name)),
+    async highest(table) {
+      const [made] = ask(
+        `select 1 from sqlite_schema where name = '${table}' and sql like '% autoincrement %'`,
+      );
+      if (made === undefined) return null;
+      const [found] = ask(`select seq from sqlite_sequence where name = '${table}'`);
+      return Number(found?.["seq"] ?? 0);
+    },
+    now: async () => hostMonotonicMs(),
+    connected: async () => [],
+    wasOneMoment: async () => {},
+  };
+}
+
+function translated<Result>(path: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw translateSqliteError(error, path);
+  }
+}

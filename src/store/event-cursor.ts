@@ -1,0 +1,80 @@
+import type { RunEvent } from "./run-event.js";
+import type { EventFilter, ReadStore } from "./store.js";
+
+/** The store has gone back in time behind a reader: what was said between is not to be had, numbers come again. */
+export interface EventGap {
+  readonly type: "gap";
+  /** Up to where had been read. */
+  readonly after: number;
+  /** From where it goes on. */
+  readonly from: number;
+}
+
+export interface EventPage {
+  readonly gap: EventGap | null;
+  readonly events: readonly RunEvent[];
+  /** There may be more at once. */
+  readonly full: boolean;
+}
+
+/** Reads events on and on from a number, also in a store that is put back to an older backup meanwhile. */
+export class EventCursor {
+  readonly #store: Pick<ReadStore, "listEvents" | "eventsReach">;
+  readonly #filter: Omit<EventFilter, "after" | "limit" | "newestFirst">;
+  #after: number;
+  #last: RunEvent | null = null;
+
+  constructor(
+    store: Pick<ReadStore, "listEvents" | "eventsReach">,
+    after: number,
+    filter: Omit<EventFilter, "after" | "limit" | "newestFirst"> = {},
+  ) {
+    this.#store = store;
+    this.#after = after;
+    this.#filter = filter;
+  }
+
+  async next(limit: number): Promise<EventPage> {
+    const last = this.#last;
+    // The last one is read again: in a store that has gone back it is gone, or another has its number.
+    const found = await this.#list({ after: last === null ? this.#after : last.seq - 1, limit });
+    const [first] = found;
+    const replaced = last !== null && first?.seq === last.seq && !isSame(first, last);
+    if (replaced || (first === undefined && (await this.#isBeyond()))) return this.#leap(limit);
+    const events = last !== null && first?.seq === last.seq ? found.slice(1) : found;
+    this.#moveTo(events);
+    return { gap: null, events, full: found.length === limit };
+  }
+
+  async #isBeyond(): Promise<boolean> {
+    if (this.#after === 0) return false;
+    const reach = await this.#store.eventsReach();
+    return reach !== null && reach < this.#after;
+  }
+
+  /** On from the newest there are, with those that were written after the last one that was read. */
+  async #leap(limit: number): Promise<EventPage> {
+    const since = this.#last?.at ?? Infinity;
+    const newest = await this.#list({ newestFirst: true, limit });
+    const events = newest.filter(({ at }) => at > since).toReversed();
+    const after = this.#after;
+    const from = events[0] === undefined ? (newest[0]?.seq ?? 0) : events[0].seq - 1;
+    this.#after = from;
+    this.#last = null;
+    this.#moveTo(events);
+    return { gap: { type: "gap", after, from }, events, full: false };
+  }
+
+  #list(page: EventFilter): Promise<readonly RunEvent[]> {
+    return this.#store.listEvents({ ...this.#filter, ...page });
+  }
+
+  #moveTo(events: readonly RunEvent[]): void {
+    this.#last = events.at(-1) ?? this.#last;
+    this.#after = this.#last?.seq ?? this.#after;
+  }
+}
+
+function isSame(one: RunEvent, other: RunEvent): boolean {
+  return one.runId === other.runId && one.type === other.type && one.at === other.at;
+}

@@ -1,0 +1,36 @@
+import type {
+  GatewayFacts,
+  GatewayRecord,
+  HostIntroduction,
+  HostRecord,
+  NewGateway,
+} from "./gateway-record.js";
+
+export interface GatewayFilter {
+  /** Only those of this state directory. */
+  readonly stateId?: string;
+}
+
+/** Who uses the store: gateways, and the hosts that they and other supervisors are on. */
+export interface GatewayStore {
+  /**
+   * From now on it is there, with its host. False, and nothing written, while a gateway of the same id is heard of from
+   * another host: a copy of a state directory must not pass for the original.
+   */
+  announceGateway(gateway: NewGateway): Promise<boolean>;
+  /** It is still there. False: nobody knows of it, or it has said good-bye. */
+  beatGateway(instanceId: string): Promise<boolean>;
+  /** It says good-bye. */
+  retireGateway(instanceId: string): Promise<void>;
+  /** By host name. */
+  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]>;
+  getGateway(instanceId: string): Promise<GatewayRecord | null>;
+  /** False: there was none. */
+  forgetGateway(instanceId: string): Promise<boolean>;
+  /** What this host is called; writes only what is not known yet. */
+  introduceHost(host: HostIntroduction): Promise<void>;
+  /** By name. */
+  listHosts(): Promise<readonly HostRecord[]>;
+  /** How many open runs each instance holds that holds any. */
+  countHeld(): Promise<ReadonlyMap<string, number>>;
+}

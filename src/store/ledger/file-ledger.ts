@@ -1,0 +1,121 @@
+import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { defaults } from "../../defaults.js";
+import { errnoOf } from "../errno.js";
+import type { Ledger, Told } from "./ledger.js";
+
+const OPEN = ".json";
+const ENDED = ".ended.json";
+
+/** Ends between two looks for those that are too old or too many. */
+const PRUNE_EVERY = 100;
+
+export function ledgerIn(home: string): string {
+  return join(home, "ledger");
+}
+
+/** One file for each run, so that all supervisors of a state directory can write at once. */
+export class FileLedger implements Ledger {
+  readonly #directory: string;
+  readonly #open = new Map<string, Told>();
+  /** One write at a time for each run: the last one told is the one that stays. */
+  readonly #writing = new Map<string, Promise<void>>();
+  #ends = 0;
+  newest: string | null = null;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  async get(runId: string): Promise<Told | null> {
+    return this.#open.get(runId) ?? (await this.#read(runId, ENDED)) ?? (await this.#read(runId, OPEN));
+  }
+
+  remember(told: Told): void {
+    this.#open.set(told.record.runId, told);
+  }
+
+  async keep(told: Told): Promise<void> {
+    const { runId, state } = told.record;
+    if (state === "exited") this.#open.delete(runId);
+    else this.#open.set(runId, told);
+    const before = this.#writing.get(runId) ?? Promise.resolve();
+    const writing = before.catch(() => undefined).then(() => this.#write(told));
+    this.#writing.set(runId, writing);
+    try {
+      await writing;
+      this.newest = runId;
+    } finally {
+      if (this.#writing.get(runId) === writing) this.#writing.delete(runId);
+    }
+  }
+
+  async forget(runIds: readonly string[]): Promise<void> {
+    for (const runId of runIds) {
+      await rm(this.#path(runId, ENDED), { force: true });
+      if (this.newest === runId) this.newest = null;
+    }
+  }
+
+  async runIds(): Promise<readonly string[]> {
+    const names = await this.#names();
+    const ids = names.flatMap((name) => {
+      const end = [ENDED, OPEN].find((suffix) => name.endsWith(suffix));
+      return end === undefined || name.startsWith(".") ? [] : [name.slice(0, -end.length)];
+    });
+    return [...new Set([...ids, ...this.#open.keys()])];
+  }
+
+  async #write(told: Told): Promise<void> {
+    const { runId, state } = told.record;
+    const ended = state === "exited";
+    const draft = join(this.#directory, `.${runId}.${process.pid}`);
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const file = await open(draft, "w", 0o600);
+    try {
+      await file.writeFile(JSON.stringify(told));
+      // Power loss ends what is open, and then its record needs no copy.
+      if (ended) await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(draft, this.#path(runId, ended ? ENDED : OPEN));
+    if (!ended) return;
+    await rm(this.#path(runId, OPEN), { force: true });
+    if (this.#ends++ % PRUNE_EVERY === 0) await this.#prune();
+  }
+
+  async #prune(): Promise<void> {
+    const names = (await this.#names()).filter((name) => name.endsWith(ENDED));
+    const ends = await Promise.all(
+      names.map(async (name) => {
+        const path = join(this.#directory, name);
+        return { path, at: (await stat(path).catch(() => null))?.mtimeMs ?? 0 };
+      }),
+    );
+    const newestFirst = ends.toSorted((one, other) => other.at - one.at);
+    const since = Date.now() - defaults.ledgerEndsKeptMs;
+    for (const [at, end] of newestFirst.entries())
+      if (at >= defaults.ledgerEndsKept || end.at < since) await rm(end.path, { force: true });
+  }
+
+  async #names(): Promise<readonly string[]> {
+    return readdir(this.#directory).catch((error: unknown) => {
+      if (errnoOf(error) === "ENOENT") return [];
+      throw error;
+    });
+  }
+
+  /** Null also when it is damaged: then it is as if it had not been kept. */
+  async #read(runId: string, suffix: string): Promise<Told | null> {
+    try {
+      return JSON.parse(await readFile(this.#path(runId, suffix), "utf8")) as Told;
+    } catch {
+      return null;
+    }
+  }
+
+  #path(runId: string, suffix: string): string {
+    return join(this.#directory, `${runId}${suffix}`);
+  }
+}

@@ -1,0 +1,76 @@
+import { applyChange, newRecord } from "../apply-change.js";
+import type { RunRecord } from "../run-record.js";
+import type { RunStore } from "../store.js";
+import type { Ledger } from "./ledger.js";
+
+/**
+ * The same store, whose writes are noted in a ledger once they are answered: what the ledger says, the store knew. That
+ * a note could not be written is told, and changes nothing.
+ */
+export function remembering(
+  store: RunStore,
+  ledger: Ledger,
+  failing: (runId: string, cause: unknown) => void,
+): RunStore {
+  const keep = (record: RunRecord, anchorEpoch = 0): Promise<void> =>
+    ledger
+      .keep({ record, anchorEpoch: Math.max(anchorEpoch, record.leaseEpoch) })
+      .catch((cause: unknown) => failing(record.runId, cause));
+  const keepAsRead = async (runId: string): Promise<void> => {
+    const record = await store.getRun(runId).catch(() => null);
+    if (record !== null) await keep(record);
+  };
+  const writes = {
+    insertRun: async (run, leaseMs, events) => {
+      const lease = await store.insertRun(run, leaseMs, events);
+      // Nothing of it runs yet: whoever comes after this process need not know.
+      ledger.remember({ record: newRecord(run, 0), anchorEpoch: run.leaseEpoch });
+      return lease;
+    },
+    saveRun: async (lease, change, events) => {
+      const written = await store.saveRun(lease, change, events);
+      const told = await ledger.get(lease.runId);
+      if (told === null || !written) {
+        if (told === null || change.to === "exited") await keepAsRead(lease.runId);
+        return written;
+      }
+      const record = { ...applyChange(told.record, change), updatedAt: Date.now() };
+      if (change.to === "output") ledger.remember({ ...told, record });
+      else await keep(record, told.anchorEpoch);
+      return written;
+    },
+    claimLease: async (claim, events) => {
+      const lease = await store.claimLease(claim, events);
+      // Somebody else may have written since it was last held here.
+      if (lease !== null) await keepAsRead(claim.runId);
+      return lease;
+    },
+    concludeRun: async (claim, end, events) => {
+      const ended = await store.concludeRun(claim, end, events);
+      if (ended) await keepAsRead(claim.runId);
+      return ended;
+    },
+    restoreRun: async (run, leaseMs, events) => {
+      const restored = await store.restoreRun(run, leaseMs, events);
+      if (restored) await keep(run);
+      return restored;
+    },
+    hideRuns: async (runIds, at) => {
+      const hidden = await store.hideRuns(runIds, at);
+      for (const runId of runIds) if ((await ledger.get(runId)) !== null) await keepAsRead(runId);
+      return hidden;
+    },
+    deleteRuns: async (runIds) => {
+      // Before: what is in the ledger and not in the store would be put back.
+      await ledger.forget(runIds);
+      return store.deleteRuns(runIds);
+    },
+  } satisfies Partial<RunStore>;
+  return new Proxy(store, {
+    get(target, name): unknown {
+      if (Object.hasOwn(writes, name)) return Reflect.get(writes, name);
+      const found: unknown = Reflect.get(target, name, target);
+      return typeof found === "function" ? (found as () => unknown).bind(target) : found;
+    },
+  });
+}

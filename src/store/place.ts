@@ -1,0 +1,59 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { BadInput } from "../errors.js";
+import { parseTarget } from "./postgres/target.js";
+
+/** Where a store is. */
+export type Place =
+  | { readonly kind: "sqlite"; readonly path: string }
+  | { readonly kind: "postgres"; readonly url: string };
+
+export const PLACES = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
+
+/** Beyond this no system opens a file. */
+const LONGEST_PATH = 4_096;
+
+/** `env:NAME` and `url-file:PATH` hold a database's address, so that no list of processes shows its password. */
+export async function parsePlace(
+  text: string,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<Place> {
+  if (isUrl(text)) return postgres(text);
+  const [, scheme, rest = ""] = /^(env|url-file):(.+)$/s.exec(text) ?? [];
+  if (scheme === "env") {
+    const url = env[rest] ?? "";
+    if (url !== "") return postgres(url);
+    throw new BadInput("place", `the environment has no ${rest}; nothing was changed`);
+  }
+  if (scheme === "url-file") {
+    const url = await readFile(rest, "utf8").catch((error: unknown) => {
+      const why = (error as NodeJS.ErrnoException).code ?? "no reason";
+      throw new BadInput(
+        "place",
+        `the database's address cannot be read from ${rest} (${why}); nothing was changed`,
+      );
+    });
+    return postgres(url.trim());
+  }
+  if (text === "" || text.includes("\0") || text.length > LONGEST_PATH)
+    throw new BadInput("place", `a store is ${PLACES}; nothing was changed`);
+  return { kind: "sqlite", path: resolve(text) };
+}
+
+/** Whether this, as a word of a command line, tells a password to whoever lists processes. */
+export function showsPassword(text: string): boolean {
+  return isUrl(text) && parseTarget(text).secrets.length > 0;
+}
+
+export function nameOf(place: Place): string {
+  return place.kind === "sqlite" ? place.path : parseTarget(place.url).label;
+}
+
+function isUrl(text: string): boolean {
+  return /^postgres(ql)?:\/\//.test(text);
+}
+
+function postgres(url: string): Place {
+  parseTarget(url);
+  return { kind: "postgres", url };
+}

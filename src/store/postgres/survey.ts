@@ -1,0 +1,77 @@
+import type { Pool } from "pg";
+import { defaults } from "../../defaults.js";
+import { translatePostgresError } from "./errors.js";
+import { openPool } from "./pool.js";
+import { parseTarget } from "./target.js";
+import { SERVER_CLOCK } from "./words.js";
+
+/** What a server is like, as far as a store depends on it. */
+export interface ServerFacts {
+  readonly label: string;
+  readonly version: string;
+  /** The quickest of a few answers. */
+  readonly latencyMs: number;
+  /** How far its clock is ahead of ours, give or take half an answer. */
+  readonly clockAheadMs: number;
+  /** It follows another server and only lets itself be read. */
+  readonly standby: boolean;
+  readonly fsync: boolean;
+  readonly fullPageWrites: boolean;
+  /** As our connections have it. */
+  readonly synchronousCommit: string;
+  /** Empty: a commit waits for no stand-by. */
+  readonly synchronousStandbys: string;
+  readonly connections: {
+    /** For users like this one. */
+    readonly most: number;
+    readonly used: number;
+    readonly ours: number;
+  };
+}
+
+/** What a gateway takes at most: two stores, and one connection that listens. */
+export const CONNECTIONS_OF_A_GATEWAY = 2 * defaults.storeConnections + 1;
+
+const QUESTION = `select
+  current_setting('server_version') as version,
+  pg_is_in_recovery() as standby,
+  current_setting('fsync') = 'on' as fsync,
+  current_setting('full_page_writes') = 'on' as "fullPageWrites",
+  current_setting('synchronous_commit') as "synchronousCommit",
+  current_setting('synchronous_standby_names') as "synchronousStandbys",
+  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as most,
+  count(*)::int as used,
+  (count(*) filter (where application_name like 'holdfast/%' and pid <> pg_backend_pid()))::int as ours
+from pg_stat_activity where backend_type = 'client backend'`;
+
+type Answer = Omit<ServerFacts, "label" | "latencyMs" | "clockAheadMs" | "connections"> &
+  ServerFacts["connections"];
+
+/** Asks the server about itself; changes nothing. */
+export async function surveyServer(url: string): Promise<ServerFacts> {
+  const target = parseTarget(url);
+  const pool = openPool(target, { name: "doctor", readOnly: true });
+  try {
+    const { rows } = await pool.query<Answer>(QUESTION);
+    const { most, used, ours, ...facts } = rows[0] as Answer;
+    return { label: target.label, ...facts, ...(await clockOf(pool)), connections: { most, used, ours } };
+  } catch (error) {
+    throw translatePostgresError(error, target, "connecting");
+  } finally {
+    await pool.end();
+  }
+}
+
+const ASKED = 5;
+
+async function clockOf(pool: Pool): Promise<Pick<ServerFacts, "latencyMs" | "clockAheadMs">> {
+  let best = { latencyMs: Infinity, clockAheadMs: 0 };
+  for (let asked = 0; asked < ASKED; asked += 1) {
+    const began = performance.now();
+    const { rows } = await pool.query<{ now: number }>(`select ${SERVER_CLOCK} as now`);
+    const latencyMs = performance.now() - began;
+    if (latencyMs < best.latencyMs)
+      best = { latencyMs, clockAheadMs: (rows[0]?.now ?? Number.NaN) - (Date.now() - latencyMs / 2) };
+  }
+  return best;
+}

@@ -1,0 +1,37 @@
+import { exitedIsFinal } from "./0007-session-of-run.js";
+
+/**
+ * Several hosts, and several state directories of a host, in one store: who they are, and whose a run is. What each
+ * column means is said where the records are defined. Runs from before do not say of which state directory they are.
+ */
+export const sql = `
+create table hosts (
+  host_id       text primary key not null,
+  name          text not null,
+  platform      text not null,
+  first_seen_at integer not null,
+  last_seen_at  integer not null
+) strict;
+insert into hosts (host_id, name, platform, first_seen_at, last_seen_at)
+select host_id, '', '', min(created_at), max(updated_at) from runs group by host_id;
+
+create table gateways (
+  instance_id   text primary key not null,
+  host_id       text not null,
+  host_name     text not null,
+  boot_id       text not null,
+  pid_namespace text not null,
+  state_id      text not null,
+  version       text not null,
+  capabilities  text not null check (json_type(capabilities) = 'object'),
+  address       text check (address is null or json_type(address) = 'object'),
+  peer_key      text,
+  started_at    integer not null,
+  heartbeat_at  integer not null,
+  stopped_at    integer
+) strict;
+
+alter table runs add column state_id text;
+drop trigger runs_exited_is_final;
+${exitedIsFinal(["state_id"])}
+`;

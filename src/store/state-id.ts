@@ -1,0 +1,17 @@
+import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { keptId } from "./kept-id.js";
+
+const FILE = "state-id";
+
+/** Tells one state directory from all others that keep their runs in the same store. Made once. */
+export function stateIdOf(home: string): Promise<string> {
+  return keptId(home, FILE, () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`);
+}
+
+/** For those who only look: makes nothing. Null: there is none yet. */
+export async function observeStateId(home: string): Promise<string | null> {
+  const kept = await readFile(join(home, FILE), "utf8").catch(() => "");
+  return kept.trim() || null;
+}

@@ -1,0 +1,52 @@
+import type { NewRunEvent } from "../store/run-event.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { RunEnd, RunStore } from "../store/store.js";
+
+/**
+ * End a run on record, on the word of an operator that its host will not come back: lost, unproven, nobody signalled.
+ * Should it come back all the same, it terminates what is behind an ended record. False, and nothing written: its lease
+ * has not expired, or somebody was faster.
+ */
+export async function forgetRun(
+  store: Pick<RunStore, "concludeRun">,
+  record: RunRecord,
+  actor: string,
+): Promise<boolean> {
+  const { runId, ownerInstanceId, leaseEpoch } = record;
+  const at = Date.now();
+  const claim = {
+    runId,
+    from: { ownerInstanceId, epoch: leaseEpoch },
+    ownerInstanceId,
+    epoch: leaseEpoch + 1,
+    leaseMs: 0,
+    expiredForMs: 0,
+  };
+  const end: RunEnd = {
+    to: "exited",
+    at,
+    exit: {
+      reason: "lost",
+      actor,
+      code: null,
+      signal: null,
+      source: "none",
+      detail: "its host was given up; whether anything of it still runs there is not known",
+      errno: null,
+      limitHit: null,
+    },
+    residue: [],
+    residueCount: 0,
+    usage: null,
+    emptiness: "unproven",
+  };
+  const event: NewRunEvent = {
+    runId,
+    at,
+    rootPid: record.root?.pid ?? null,
+    descendants: 0,
+    type: "exit",
+    data: { reason: "lost", actor, code: null, signal: null, emptiness: "unproven" },
+  };
+  return store.concludeRun(claim, end, [event]);
+}

@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connections, durability, replication, server } from "../../../src/cli/doctor/database.js";
+import type { ServerFacts } from "../../../src/store/postgres/survey.js";
+import { startServer, whyNoPostgres, type TestServer } from "../../store/postgres/server.js";
+import { Stage } from "../stage.js";
+
+const good: ServerFacts = {
+  label: "postgres database x at db",
+  version: "16.1",
+  latencyMs: 0.4,
+  clockAheadMs: 0.2,
+  standby: false,
+  fsync: true,
+  fullPageWrites: true,
+  synchronousCommit: "on",
+  synchronousStandbys: "ANY 1 (a, b)",
+  connections: { most: 97, used: 20, ours: 18 },
+};
+
+const judged = (change: Partial<ServerFacts>) => {
+  const facts = { ...good, ...change };
+  return [server(facts), durability(facts), replication(facts), connections(facts, 9)];
+};
+
+test("a good server is found good", () => {
+  expect(judged({}).map(({ state }) => state)).toEqual(["ok", "ok", "ok", "ok"]);
+  expect(judged({})[3]?.detail).toBe(
+    "20 of 97 are used, 18 by Holdfast; a gateway takes up to 9: room for 8 more",
+  );
+});
+
+test.each([
+  ["database", "bad", "is a stand-by", { standby: true }],
+  ["database", "warn", "a clock 61000 ms behind", { clockAheadMs: -61_000 }],
+  ["database", "warn", "answers in 250.0 ms", { latencyMs: 250 }],
+  ["database disk", "warn", "fsync is off", { fsync: false }],
+  ["database disk", "warn", "full_page_writes is off", { fullPageWrites: false }],
+  ["replication", "warn", "synchronous replication is off", { synchronousStandbys: "" }],
+  ["replication", "warn", "do not wait for ANY 1", { synchronousCommit: "local" }],
+  ["connections", "warn", "room for 0 more", { connections: { most: 97, used: 90, ours: 0 } }],
+] as const)("%s: %s, %s", (name, state, said, change) => {
+  const found = judged(change).filter((each) => each.state !== "ok");
+  expect(found).toEqual([
+    { name, state, detail: expect.stringContaining(said), remedy: expect.stringMatching(/.+/) },
+  ]);
+});
+
+describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }, () => {
+  let running: TestServer;
+  beforeAll(async () => {
+    running = await startServer();
+  });
+  afterAll(() => running[Symbol.asyncDispose]());
+
+  test("doctor says what it is like, makes nothing there, and never its password", async () => {
+    await using stage = await Stage.open();
+    const database = await running.createDatabase();
+    const url = database.url.replace("postgres@", "postgres:hunter2@");
+    const ask = (address: string) =>
+      stage.startWith({ HOLDFAST_DATABASE_URL: address }, "doctor", "--json").finished;
+    const { stdout, stderr } = await ask(url);
+    const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string; detail: string }[] };
+    const told = Object.fromEntries(checks.map(({ name, state, detail }) => [name, `${state} ${detail}`]));
+    expect(told["database"]).toMatch(
+      /^(ok|warn) postgres database db\d+ at .*: PostgreSQL \d+.*, answers in /,
+    );
+    // The test's server is quick, and nobody's.
+    expect(told["database disk"]).toMatch(/^warn fsync is off/);
+    expect(told["replication"]).toMatch(/^warn synchronous replication is off/);
+    expect(told["connections"]).toMatch(/^ok \d+ of 97 are used, 0 by Holdfast; .* room for \d+ more$/);
+    expect(stdout + stderr).not.toContain("hunter2");
+    expect(await database.query("select 1 from pg_namespace where nspname = 'holdfast'")).toEqual([]);
+    const away = await ask(url.replace(running.directory, "/nowhere"));
+    expect(away.code).toBe(1);
+    expect(away.stdout).toContain("cannot be reached");
+    expect(away.stdout + away.stderr).not.toContain("hunter2");
+  });
+});

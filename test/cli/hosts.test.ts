@@ -1,0 +1,173 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { hostname } from "node:os";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { findAnchor } from "../../src/anchor/find.js";
+import { inspect } from "../../src/anchor/inspect.js";
+import type { Shown } from "../../src/cli/ps/ps.js";
+import { observeMachineIdentity } from "../../src/store/machine.js";
+import type { RunRecord } from "../../src/store/run-record.js";
+import type { Store } from "../../src/store/store.js";
+import { newGateway } from "../store/gateway-contract.js";
+import {
+  startServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type TestServer,
+} from "../store/postgres/server.js";
+import { event, gated, LEASE_MS, newRun, running } from "../store/samples.js";
+import { Stage, type Finished } from "./stage.js";
+
+const FAR = "fa4000000000000000000000000000aa";
+const HEALTHY = "run_far0healthy0";
+const SILENT = "run_far0silent00";
+
+/** A gateway here with one run, and the records of another host in the same database. */
+describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store", { timeout: 60_000 }, () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  let store: Store;
+  let stage: Stage;
+  /** A stranger with a child. Its identity is what the other host's records say, as on a cloned machine. */
+  let stranger: ChildProcess;
+  let local: string;
+  const holdfast = (...args: string[]): Promise<Finished> =>
+    stage.startWith({ HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined }, ...args)
+      .finished;
+  const told = async (...args: string[]): Promise<unknown> => {
+    const { code, stdout, stderr } = await holdfast(...args, "--json");
+    expect({ args, code, stderr }).toEqual({ args, code: 0, stderr: "" });
+    return JSON.parse(stdout);
+  };
+
+  beforeAll(async () => {
+    server = await startServer();
+    database = await server.createDatabase();
+    store = await database.open();
+    stage = await Stage.open();
+    stranger = spawn("sh", ["-c", "trap 'kill $!' TERM; sleep 3600 & echo up; wait"], {
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    await once(stranger.stdout ?? stranger, "data");
+    expect(await holdfast("gateway", "start")).toMatchObject({ code: 0 });
+    local = (await holdfast("run", "-d", "--", "sleep", "7001")).stdout.trim();
+    const [evidence] = await inspect(findAnchor(), [stranger.pid ?? 0], { brief: true });
+    const identity = evidence?.identity ?? expect.fail("the stranger is not there");
+    const far = {
+      ...(await observeMachineIdentity(stage.home)),
+      hostId: FAR,
+      stateId: "st_far",
+      imported: null,
+      ownerInstanceId: "gw_far",
+      originInstanceId: "gw_far",
+      createdAt: Date.now(),
+    };
+    await store.announceGateway(
+      newGateway({ ...far, instanceId: "gw_far", hostName: "far\x1b[31m", address: null }),
+    );
+    for (const [runId, leaseMs] of [
+      [HEALTHY, LEASE_MS],
+      [SILENT, -90_000],
+    ] as const) {
+      const lease = await store.insertRun(newRun({ ...far, runId }), leaseMs);
+      await store.saveRun(lease, { ...gated, anchor: identity, root: identity });
+      await store.saveRun(lease, running, [event(runId)]);
+    }
+  }, 60_000);
+  afterAll(async () => {
+    await holdfast("gateway", "stop", "--runs", "terminate");
+    await store[Symbol.asyncDispose]();
+    const survived = stranger.exitCode === null && stranger.signalCode === null;
+    stranger.kill();
+    await once(stranger, "close");
+    await stage[Symbol.asyncDispose]();
+    await server[Symbol.asyncDispose]();
+    expect(survived, "the stranger").toBe(true);
+  });
+
+  test("ps shows processes of this host, and of the other what is on record", async () => {
+    const shown = (await told("ps")) as Shown[];
+    const of = (runId: string): Shown =>
+      shown.find(({ record }) => record.runId === runId) ?? expect.fail(runId);
+    expect(of(local)).toMatchObject({ hostName: hostname(), care: null });
+    expect(of(local).processes).toHaveLength(1);
+    expect(of(HEALTHY)).toMatchObject({
+      record: { hostId: FAR },
+      hostName: "far\x1b[31m",
+      care: null,
+      processes: [],
+    });
+    expect(of(SILENT)).toMatchObject({ care: "unreachable", processes: [] });
+    expect(of(SILENT).silentMs).toBeGreaterThanOrEqual(120_000);
+    const { stdout } = await holdfast("ps");
+    expect(stdout).toMatch(/^RUN +HOST +STATUS /);
+    expect(stdout).toMatch(new RegExp(`${SILENT}  far +running, unreachable, last heard of 2m\\d*s? ago `));
+    expect(stdout).not.toContain("\x1b");
+  });
+
+  test("--host shows one host's, by name or by the beginning of its id, and knows no other", async () => {
+    const ids = (records: unknown): string[] => (records as RunRecord[]).map(({ runId }) => runId).toSorted();
+    expect(ids(await told("runs", "list", "--host", FAR.slice(0, 5)))).toEqual([HEALTHY, SILENT]);
+    expect(ids(await told("runs", "list", "--host", hostname()))).toEqual([local]);
+    const shown = (await told("ps", "--host", hostname())) as Shown[];
+    expect(shown.map(({ record }) => record.runId)).toEqual([local]);
+    const { code, stdout, stderr } = await holdfast("ps", "--host", "nowhere");
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/there is no host nowhere; known: /);
+  });
+
+  test("a run of the other host is shown with its host, and nothing here is looked at for it", async () => {
+    expect(await told("runs", "show", SILENT)).toMatchObject({ hostId: FAR, hostName: "far\x1b[31m" });
+    const { stdout } = await holdfast("runs", "show", SILENT);
+    expect(stdout).toContain("running, unreachable, last heard of 2m");
+    expect(stdout).toContain(`far, ${FAR}, boot`);
+    expect(stdout).toContain("not looked at: it lives on another machine");
+  });
+
+  test("events tell the host", async () => {
+    const { stdout } = await holdfast("events", "--host", FAR, "--json");
+    const events = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(events.map(({ runId, hostId, hostName }) => [runId, hostId, hostName])).toEqual([
+      [HEALTHY, FAR, "far\x1b[31m"],
+      [SILENT, FAR, "far\x1b[31m"],
+    ]);
+    const all = (await holdfast("events")).stdout;
+    expect(all).toContain(`  far  ${SILENT}  spawn`);
+    expect(all).toContain(`  ${hostname()}  ${local}  spawn`);
+  });
+
+  test("who answers for another host from the records, and never by who has the number here", async () => {
+    const pid = String(stranger.pid);
+    const { code, stdout } = await holdfast("who", pid, "--host", FAR);
+    expect(code).toBe(0);
+    expect(stdout).toContain(
+      `${pid} on far is recorded as the first process of ${SILENT}, not verified here`,
+    );
+    expect(await told("who", pid, "--host", FAR)).toMatchObject([
+      { hostId: FAR, role: "leader", verified: false },
+      { hostId: FAR, role: "leader", verified: false },
+    ]);
+    // Here it is nobody of ours, whatever the other host's records say.
+    expect(await holdfast("who", pid)).toMatchObject({ code: 1 });
+    expect((await holdfast("who", "1", "--host", FAR)).stderr).toContain("has it on record");
+    const own = String((await store.getRun(local))?.root?.pid);
+    expect(await told("who", own, "--host", hostname())).toMatchObject({ runId: local, verified: true });
+  });
+
+  test("gateways list shows both, each as it is, and no key", async () => {
+    const list = (await told("gateways", "list")) as Record<string, unknown>[];
+    expect(list.map(({ presence, runs }) => [presence, runs])).toContainEqual(["up", 1]);
+    expect(list.find(({ instanceId }) => instanceId === "gw_far")).toMatchObject({ hostId: FAR, runs: 2 });
+    expect(JSON.stringify(list)).not.toMatch(/peerKey|c2VjcmV0/);
+    await database.query(
+      "update holdfast.gateways set heartbeat_at = heartbeat_at - 60000 where host_id = '" + FAR + "'",
+    );
+    const { stdout } = await holdfast("gateways", "list");
+    expect(stdout).toMatch(/^HOST +GATEWAY +VERSION +STATUS +RUNS +LAST HEARD +ADDRESS\n/);
+    expect(stdout).toMatch(/^far +gw_far +1\.2\.3 +silent +2 +1m\d*s? ago +-$/m);
+    expect(stdout).not.toContain("\x1b");
+  });
+});

@@ -1,0 +1,177 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { FAR_HOST, onFarHost } from "../gateway/peers/far-host.js";
+import { Fleet, start, type Outside } from "../gateway/peers/fleet.js";
+import { gone, until } from "../gateway/real-gateway.js";
+import { whyNoMounts } from "../store/mounts.js";
+import { whyNoPostgres } from "../store/postgres/server.js";
+import { Stage, type Finished } from "./stage.js";
+
+const LONG = { timeout: 120_000 };
+
+describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of another host", LONG, () => {
+  let fleet: Fleet;
+  let far: Outside;
+  let around: readonly string[];
+  let stage: Stage;
+  beforeAll(async () => {
+    fleet = await Fleet.open();
+    const home = await fleet.newHome();
+    around = await onFarHost(home);
+    far = await fleet.spawn(home, around);
+    stage = await Stage.open();
+  });
+  afterAll(async () => {
+    await holdfast("gateway", "stop");
+    await stage[Symbol.asyncDispose]();
+    await fleet[Symbol.asyncDispose]();
+  });
+
+  const holdfast = (...args: string[]): Promise<Finished> => {
+    const going = stage.startWith({ HOLDFAST_DATABASE_URL: fleet.database.url }, ...args);
+    going.child.stdin.end();
+    return going.finished;
+  };
+
+  test("is not read without a gateway here, which is said, and none is started", async () => {
+    const runId = await start(far, "echo hello; sleep 1000", { pty: true });
+    for (const words of [["logs"], ["screen"], ["process", "poll"]]) {
+      const { code, stderr } = await holdfast(...words, runId);
+      expect(code).toBe(125);
+      expect(stderr).toContain(`is on host ${FAR_HOST}`);
+      expect(stderr).toContain("holdfast gateway start");
+    }
+    expect((await holdfast("runs", "abandon", runId, "--yes")).stderr).toContain("abandon it there");
+    // Stopping acts: then one is started.
+    const { code, stdout, stderr } = await holdfast("runs", "cancel", runId);
+    expect([code, stdout]).toEqual([0, `${runId} is gone (manual-cancel)\n`]);
+    expect(stderr).toContain("started a gateway");
+  });
+
+  test("is read, followed, typed into and stopped as if it were here", async () => {
+    const bytes = 3_000_000;
+    const script = `read go; yes 0123456789abcdef | head -c ${bytes}; exit 7`;
+    const runId = await start(far, script, { stdin: "pipe" });
+    // From the first byte on, however late it comes to look.
+    const following = holdfast("process", "log", "--raw", "--offset", "0", "--follow", runId);
+    expect(await holdfast("process", "write", runId, "go\n")).toMatchObject({ code: 0 });
+    const { code, stdout } = await following;
+    expect(code).toBe(0);
+    const wanted = "0123456789abcdef\n".repeat(bytes / 17 + 1).slice(0, bytes);
+    const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
+    expect(hash(stdout)).toBe(hash(wanted));
+    const shell = await start(far, "stty -echo; printf 'name? '; read name; echo \"hi $name\"; sleep 1000", {
+      pty: true,
+    });
+    await holdfast("process", "send-keys", shell, "literal:ada", "Enter");
+    await until("it answers", async () => (await holdfast("screen", shell)).stdout.includes("hi ada"));
+    const watching = holdfast("attach", "--read-only", shell);
+    const killed = await holdfast("process", "kill", shell, "--json");
+    expect(JSON.parse(killed.stdout)).toMatchObject({ outcome: "gone", command: { hostName: FAR_HOST } });
+    expect((await watching).stderr).toContain("has ended");
+  });
+
+  test("is cleaned up with the others of its label, through its host", async () => {
+    const runIds = await Promise.all(
+      [1, 2].map(() => start(far, "sleep 1000", { labels: { ticket: "42" } })),
+    );
+    const other = await start(far, "sleep 1000");
+    const shown = await holdfast("runs", "cleanup", "--label", "ticket=42", "--dry-run");
+    expect(shown.stdout).toContain("hand it to the gateway that has it");
+    const { code, stdout } = await holdfast("runs", "cleanup", "--label", "ticket=42", "--yes", "--json");
+    expect(code).toBe(0);
+    const { runs } = JSON.parse(stdout) as { runs: { runId: string; outcome: string }[] };
+    expect(new Map(runs.map(({ runId, outcome }) => [runId, outcome]))).toEqual(
+      new Map(runIds.map((runId) => [runId, "gone"])),
+    );
+    expect(await far.client.getRun({ params: { runId: other } })).toMatchObject({ state: "running" });
+    await holdfast("runs", "cancel", other);
+  });
+
+  test("is handed over while its host is away, can be given up when that is silent, and is ended there when it returns", async () => {
+    const script = `sleep 4242 & wait`;
+    const [given, stopped] = [await start(far, script), await start(far, script)];
+    expect((await holdfast("runs", "forget", given, "--yes")).stderr).toMatch(/its gateway \S+ was heard of/);
+    await far.kill();
+    const { code, stderr, stdout } = await holdfast("runs", "cancel", stopped, "--json");
+    expect(code).toBe(4);
+    expect(stderr).toBe("");
+    expect(JSON.parse(stdout)).toMatchObject({
+      outcome: "handed-over",
+      command: { hostName: FAR_HOST, accepted: false },
+    });
+    // Half a minute later.
+    await fleet.database.query(
+      `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${FAR_HOST}'`,
+    );
+    expect((await holdfast("runs", "forget", "--host", FAR_HOST, "--yes")).stderr).toContain(
+      "holds the lease",
+    );
+    await fleet.database.query(
+      `update holdfast.runs set lease_expires_at = lease_expires_at - 40000 where run_id = '${given}'`,
+    );
+    expect((await holdfast("runs", "forget", "--host", "nowhere", "--yes")).code).toBe(1);
+    expect(await holdfast("runs", "forget", given, "--yes")).toMatchObject({
+      code: 0,
+      stdout: `${given} is lost, on record\n`,
+    });
+    const [record] = await fleet.database.query(
+      `select exit_reason, exit_actor, emptiness from holdfast.runs where run_id = '${given}'`,
+    );
+    expect(record).toMatchObject({ exit_reason: "lost", emptiness: "unproven" });
+    expect(record?.["exit_actor"]).toMatch(/^cli:/);
+    const { stdout: events } = await holdfast("events", "--run", given, "--json");
+    expect(events.trim().split("\n").at(-1)).toContain('"emptiness":"unproven"');
+    expect(sleeping(4242)).toBe(2);
+    // It comes back, against all expectation.
+    far = await fleet.spawn(far.home, around);
+    expect((await gone(far.client, stopped)).exit).toMatchObject({ reason: "manual-cancel" });
+    await until("nothing of either runs", () => sleeping(4242) === 0);
+    expect((await far.client.getRun({ params: { runId: given } })).exit?.reason).toBe("lost");
+  });
+
+  test("goes with its whole host, and its gateway's row with it", async () => {
+    const runId = await start(far, "sleep 4343");
+    await far.kill();
+    await fleet.database.query(
+      `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${FAR_HOST}'`,
+    );
+    await fleet.database.query(
+      `update holdfast.runs set lease_expires_at = lease_expires_at - 40000 where run_id = '${runId}'`,
+    );
+    const { code, stdout } = await holdfast("runs", "forget", "--host", FAR_HOST, "--yes", "--json");
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({
+      runs: [{ runId, forgotten: true }],
+      gateways: [expect.stringMatching(/^in_/)],
+    });
+    const rows = await fleet.database.query(
+      `select * from holdfast.gateways where host_name = '${FAR_HOST}'`,
+    );
+    expect(rows).toEqual([]);
+    far = await fleet.spawn(far.home, around);
+    await until("nothing of it runs", () => sleeping(4343) === 0);
+  });
+
+  test("of this host is not to be forgotten", async () => {
+    const home = await fleet.newHome();
+    const near = await fleet.spawn(home);
+    const runId = await start(near, "sleep 1000");
+    const { code, stderr } = await holdfast("runs", "forget", runId, "--yes");
+    expect(code).toBe(3);
+    expect(stderr).toContain("it is of this host");
+    expect(await holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+  });
+});
+
+/** How many sleep so long. */
+function sleeping(seconds: number): number {
+  return readdirSync("/proc").filter((name) => {
+    try {
+      return /^\d+$/.test(name) && readFileSync(`/proc/${name}/cmdline`, "utf8") === `sleep\0${seconds}\0`;
+    } catch {
+      return false;
+    }
+  }).length;
+}

@@ -1,0 +1,122 @@
+import { execFile, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { promisify } from "node:util";
+import { expect, onTestFinished, test } from "vitest";
+import { newPeerKey, sharedKey } from "../../../src/gateway/peers/key.js";
+import { passRequest } from "../../../src/gateway/peers/pass-on.js";
+import { Peer } from "../../../src/gateway/peers/peer.js";
+import { newGateway } from "../../store/gateway-contract.js";
+
+const SILENT_MS = 200;
+
+async function listening(server: Server): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** A gateway elsewhere that answers like this, and whoever passes requests on to it; the latter's port. */
+async function passingTo(app: RequestListener): Promise<number> {
+  const key = newPeerKey();
+  const there = createTlsServer(
+    {
+      minVersion: "TLSv1.3",
+      ciphers: "PSK",
+      pskCallback: (_, caller) => sharedKey(key, caller, "in_there"),
+    },
+    app,
+  );
+  const address = { host: "127.0.0.1", port: await listening(there) };
+  const row = {
+    ...newGateway({ instanceId: "in_there", address, peerKey: key }),
+    heartbeatAt: 1,
+    stoppedAt: null,
+  };
+  const here = createServer((request, response) => {
+    const peer = new Peer("in_here", row, "run_x", SILENT_MS);
+    const gone = new AbortController();
+    response.once("close", () => gone.abort());
+    passRequest(peer, { kind: "operator", actor: "operator" }, request, response, gone.signal).catch(
+      (error: unknown) =>
+        response.headersSent ? response.destroy() : response.end((error as Error).message),
+    );
+  });
+  return listening(here);
+}
+
+test("whoever says nothing at all is given up; whoever says that it works on it is waited for", async () => {
+  const port = await passingTo((request, response) => {
+    if (request.url === "/silent") return;
+    const saying = setInterval(() => response.writeProcessing(), SILENT_MS / 4);
+    void setTimeout(SILENT_MS * 5).then(() => {
+      clearInterval(saying);
+      response.end("done");
+    });
+  });
+  const ask = async (path: string): Promise<string> =>
+    (await fetch(`http://127.0.0.1:${port}${path}`)).text();
+  expect(await Promise.all([ask("/silent"), ask("/slow")])).toEqual([
+    expect.stringContaining(`nothing was heard of it for ${SILENT_MS} ms`),
+    "done",
+  ]);
+});
+
+test("what is not read here is not silence there", async () => {
+  const size = 32 * 1024 * 1024;
+  const port = await passingTo((_, response) => response.end(Buffer.alloc(size, 1)));
+  const response = await fetch(`http://127.0.0.1:${port}/`);
+  await setTimeout(SILENT_MS * 5);
+  expect((await response.arrayBuffer()).byteLength).toBe(size);
+});
+
+test("a caller that leaves in the middle is not worked for any longer", async () => {
+  let left: () => void = () => {};
+  const gone = new Promise<void>((resolve) => (left = resolve));
+  let asked: () => void = () => {};
+  const begun = new Promise<void>((resolve) => (asked = resolve));
+  const port = await passingTo((_, response) => {
+    response.once("close", left);
+    asked();
+  });
+  const leaving = new AbortController();
+  const asking = fetch(`http://127.0.0.1:${port}/`, { signal: leaving.signal }).catch(() => null);
+  await begun;
+  leaving.abort();
+  await Promise.all([asking, gone]);
+});
+
+const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
+
+test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "hf-"));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const [key, cert] = [join(directory, "key.pem"), join(directory, "cert.pem")];
+  const made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"];
+  spawnSync("openssl", [...made, "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert]);
+  let heard = 0;
+  const stranger = createTlsServer({ key: readFileSync(key), cert: readFileSync(cert) }, (_, response) => {
+    heard += 1;
+    response.end("trust me");
+  });
+  const port = await listening(stranger);
+  const env = { ...process.env, NODE_EXTRA_CA_CERTS: cert };
+  // That it is good: anybody else would take it.
+  const script = `fetch("https://localhost:${port}").then(({ status }) => console.log(status))`;
+  const trusting = await promisify(execFile)(process.execPath, ["-e", script], { env });
+  expect([trusting.stdout, heard]).toEqual(["200\n", 1]);
+  const child = join(import.meta.dirname, "children/ask.mjs");
+  const { stdout } = await promisify(execFile)(process.execPath, [child, String(port)], { env });
+  expect(stdout).toBe("refused: it has not proven that it reads the same store\n");
+  expect(heard).toBe(1);
+});

@@ -1,0 +1,231 @@
+import { request } from "node:http";
+import { request as requestOverTls } from "node:https";
+import { connect, createServer, type AddressInfo } from "node:net";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
+import type { IncomingMessage } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createClient } from "../../../src/gateway/client.js";
+import { sharedKey } from "../../../src/gateway/peers/key.js";
+import { whyNoPostgres } from "../../store/postgres/server.js";
+import { refusal } from "../real-gateway.js";
+import { Fleet, start, Viewer, type Member } from "./fleet.js";
+
+const LONG = { timeout: 60_000 };
+
+interface Answer {
+  readonly status: number;
+  readonly code: string;
+}
+
+describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
+  let fleet: Fleet;
+  let here: Member;
+  let there: Member;
+  let runId: string;
+  beforeAll(async () => {
+    fleet = await Fleet.open();
+    [here, there] = await Promise.all([fleet.join(), fleet.join()]);
+    runId = await start(there, "echo hello; sleep 1000");
+  });
+  afterAll(() => fleet[Symbol.asyncDispose]());
+
+  const rowOf = async (member: Member): Promise<{ host: string; port: number; key: string }> => {
+    const [row] = await fleet.database.query(
+      `select address, peer_key from holdfast.gateways where instance_id = '${member.gateway.instanceId}'`,
+    );
+    const { host, port } = JSON.parse(String(row?.["address"])) as { host: string; port: number };
+    return { host, port, key: String(row?.["peer_key"]) };
+  };
+
+  interface Asked {
+    readonly caller?: string;
+    readonly psk?: Buffer;
+    readonly path?: string;
+    readonly method?: string;
+    readonly headers?: Record<string, string>;
+  }
+
+  /** As a gateway would ask, but for what is said otherwise. */
+  const askPeer = async (asked: Asked): Promise<Answer> => {
+    const { host, port, key } = await rowOf(there);
+    const { caller = here.gateway.instanceId, path = `/v1/runs/${runId}/log` } = asked;
+    const psk = asked.psk ?? sharedKey(key, caller, there.gateway.instanceId);
+    const options = {
+      host,
+      port,
+      path,
+      method: asked.method ?? "GET",
+      headers: asked.headers ?? { "holdfast-requester": "operator" },
+      agent: false,
+      ciphers: "PSK",
+      minVersion: "TLSv1.3",
+      checkServerIdentity: () => new Error("a certificate"),
+      pskCallback: () => ({ psk, identity: caller }),
+    } as const;
+    const asking = requestOverTls(options);
+    asking.end();
+    const [response] = (await once(asking, "response")) as [IncomingMessage];
+    const body = JSON.parse(await text(response)) as { error?: { code: string } };
+    return { status: response.statusCode ?? 0, code: body.error?.code ?? "" };
+  };
+
+  test("a gateway that reads the store is answered", async () => {
+    expect(await askPeer({})).toEqual({ status: 200, code: "" });
+  });
+
+  test("nobody else gets through the handshake", async () => {
+    const { key } = await rowOf(there);
+    const { key: other } = await rowOf(here);
+    const [me, target] = [here.gateway.instanceId, there.gateway.instanceId];
+    const wrong = [
+      sharedKey(other, me, target),
+      // Between other two, or the other way round.
+      sharedKey(key, "in_someone", target),
+      sharedKey(key, target, me),
+      Buffer.from(key, "base64url"),
+    ];
+    for (const psk of wrong) await expect(askPeer({ psk })).rejects.toThrow(/alert|EPROTO/);
+    const { host, port } = await rowOf(there);
+    const plain = requestOverTls({ host, port, agent: false, rejectUnauthorized: false });
+    await expect(once(plain.end(), "response")).rejects.toThrow(/alert|EPROTO/);
+    const bare = request({ host, port, agent: false });
+    await expect(once(bare.end(), "response")).rejects.toThrow();
+  });
+
+  test("noise on the port disturbs nobody", async () => {
+    const { host, port } = await rowOf(there);
+    const noise = ["", "GET / HTTP/1.1\r\n\r\n", "\u0016\u0003\u0001\u0002\u0000", "x".repeat(100_000)];
+    const sockets = Array.from({ length: 100 }, (_, at) => {
+      const socket = connect({ host, port }).on("error", () => {});
+      socket.write(noise[at % noise.length] ?? "", "latin1");
+      return socket;
+    });
+    expect(await askPeer({})).toEqual({ status: 200, code: "" });
+    for (const socket of sockets) socket.destroy();
+    const headers = { "holdfast-requester": "operator", padding: "x".repeat(20_000) };
+    expect(await askPeer({ headers }).catch(() => ({ status: 431 }))).toMatchObject({ status: 431 });
+  });
+
+  test("whoever has the key and no row is refused", async () => {
+    expect(await askPeer({ caller: "in_nobody" })).toEqual({ status: 401, code: "UNAUTHORIZED" });
+  });
+
+  test("a peer says for whom it asks, and its word is needed", async () => {
+    for (const headers of [
+      {},
+      { "holdfast-requester": "" },
+      { "holdfast-requester": "Operator" },
+      { "holdfast-requester": "session none" },
+      { authorization: `Bearer ${there.token}` },
+    ] as Record<string, string>[])
+      expect(await askPeer({ headers })).toEqual({ status: 401, code: "UNAUTHORIZED" });
+  });
+
+  test("a peer asks about runs, and for nothing else", async () => {
+    const unasked: readonly (readonly [string, string])[] = [
+      ["GET", "/v1/gateway"],
+      ["POST", "/v1/gateway/stop"],
+      ["POST", "/v1/exec"],
+      ["GET", "/v1/runs"],
+      ["GET", "/v1/sessions"],
+      ["POST", "/v1/sessions"],
+      ["POST", `/v1/runs/${runId}/kill`],
+      ["GET", "/v1/events?follow=1"],
+      ["GET", "/metrics"],
+      ["GET", "/openapi.json"],
+    ];
+    for (const [method, path] of unasked)
+      expect(await askPeer({ method, path }), path).toEqual({ status: 404, code: "NOT_FOUND" });
+    expect((await there.client.status()).ready).toBe(true);
+  });
+
+  test("what has been passed on is not passed on again", async () => {
+    const mine = await start(here, "sleep 1000");
+    expect(await askPeer({ path: `/v1/runs/${mine}/log` })).toEqual({
+      status: 502,
+      code: "PEER_UNREACHABLE",
+    });
+  });
+
+  test("on any other way in, its word is air", async () => {
+    const { token } = await here.client.openSession({ body: { key: "nosy" } });
+    const asking = request({
+      socketPath: here.socketPath,
+      path: `/v1/runs/${runId}/log`,
+      headers: { authorization: `Bearer ${token}`, "holdfast-requester": "operator" },
+    });
+    const [response] = (await once(asking.end(), "response")) as [IncomingMessage];
+    expect(response.statusCode).toBe(404);
+    const unsigned = request({
+      socketPath: here.socketPath,
+      path: `/v1/runs/${runId}/log`,
+      headers: { "holdfast-requester": "operator" },
+    });
+    const [refused] = (await once(unsigned.end(), "response")) as [IncomingMessage];
+    expect(refused.statusCode).toBe(401);
+  });
+
+  test("a session sees its own across gateways, and nothing else", async () => {
+    const { token } = await here.client.openSession({
+      body: { key: "owner", execRules: [{ effect: "allow" }] },
+    });
+    const { token: strange } = await here.client.openSession({ body: { key: "stranger" } });
+    const as = (of: Member, its: string): Member => ({
+      ...of,
+      token: its,
+      client: createClient({ socketPath: of.socketPath, token: its }),
+    });
+    const own = await start(as(there, token), "echo mine; sleep 1000");
+    expect((await as(here, token).client.log({ params: { runId: own } })).text).toBe("mine\n");
+    const viewer = new Viewer(as(here, token), own);
+    await once(viewer.socket, "message");
+    viewer.socket.terminate();
+    for (const runs of [own, runId]) {
+      const nosy = as(here, strange);
+      expect(await refusal(nosy.client.log({ params: { runId: runs } }))).toMatchObject({
+        code: "RUN_NOT_FOUND",
+      });
+      expect(await refusal(nosy.client.kill({ params: { runId: runs } }))).toMatchObject({
+        code: "RUN_NOT_FOUND",
+      });
+      const shut = new Viewer(nosy, runs);
+      expect(await shut.closed).toBe(1006);
+      expect(shut.said).toEqual([]);
+    }
+    expect(await as(here, token).client.kill({ params: { runId: own } })).toMatchObject({
+      outcome: "gone",
+      run: { exit: { actor: "session:owner" } },
+    });
+  });
+
+  test("a gateway that is not to be reached is named, and when it was last heard of", async () => {
+    const silent = createServer(() => {}).listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const { instanceId } = there.gateway;
+    const set = (address: string): Promise<unknown> =>
+      fleet.database.query(
+        `update holdfast.gateways set address = ${address} where instance_id = '${instanceId}'`,
+      );
+    const before = await rowOf(there);
+    const { port } = silent.address() as AddressInfo;
+    try {
+      for (const [address, why] of [
+        ["null", "does not listen for others"],
+        [`'{"host":"127.0.0.1","port":1}'`, "ECONNREFUSED"],
+        [`'{"host":"127.0.0.1","port":${port}}'`, "no answer within"],
+      ] as const) {
+        await set(address);
+        const { code, message } = await refusal(here.client.log({ params: { runId } }));
+        expect(code).toBe("PEER_UNREACHABLE");
+        expect(message).toContain(why);
+        expect(message).toMatch(/is on host .+ last heard of \d{4}-.* UTC/);
+      }
+      // Stopping it is not a matter of being reached.
+      expect(await here.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
+    } finally {
+      await set(`'${JSON.stringify({ host: before.host, port: before.port })}'`);
+      silent.close();
+    }
+  });
+});

@@ -1,0 +1,82 @@
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { Presence } from "../../src/gateway/presence.js";
+import { presenceOf, presentGateways } from "../../src/store/gateway-presence.js";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import type { Store } from "../../src/store/store.js";
+import { deferred } from "../../src/supervisor/deferred.js";
+import { newGateway } from "../store/gateway-contract.js";
+import { LEASE_MS, newRun } from "../store/samples.js";
+import { temporaryDirectory } from "../store/temporary-directory.js";
+
+async function openStore(): Promise<Store> {
+  const directory = await temporaryDirectory();
+  const store = await openSqliteStore({ path: join(directory.path, "store.sqlite") });
+  onTestFinished(async () => {
+    await store[Symbol.asyncDispose]();
+    await directory[Symbol.asyncDispose]();
+  });
+  return store;
+}
+
+test("a gateway that the store has forgotten announces itself again with its next beat", async () => {
+  const store = await openStore();
+  const presence = new Presence(store, newGateway());
+  await presence.announce();
+  await store.forgetGateway("gw_one");
+  await presence.beat();
+  expect(await store.getGateway("gw_one")).toMatchObject({ version: "1.2.3", stoppedAt: null });
+  await presence[Symbol.asyncDispose]();
+  expect((await store.getGateway("gw_one"))?.stoppedAt).toBeTypeOf("number");
+});
+
+test("a beat that is late does not bring back who has said good-bye", async () => {
+  const store = await openStore();
+  const asked = deferred<void>();
+  const answer = deferred<void>();
+  const slow: Store = Object.create(store, {
+    beatGateway: {
+      value: async (instanceId: string) => {
+        asked.resolve();
+        await answer.promise;
+        return store.beatGateway(instanceId);
+      },
+    },
+  }) as Store;
+  for (const method of ["announceGateway", "retireGateway"] as const)
+    Object.defineProperty(slow, method, { value: store[method].bind(store) });
+  const presence = new Presence(slow, newGateway());
+  await presence.announce();
+  const beat = presence.beat();
+  await asked.promise;
+  const leaving = presence[Symbol.asyncDispose]();
+  // Asked for while it leaves: nothing of it may be there afterwards.
+  const late = presence.beat();
+  answer.resolve();
+  await Promise.all([beat, leaving, late]);
+  expect((await store.getGateway("gw_one"))?.stoppedAt).toBeTypeOf("number");
+});
+
+test("it is up, silent or unreachable by when it was last heard of, and stopped when it said so", () => {
+  const going = { stoppedAt: null };
+  const { leaseMs, stalledOwnerMs } = defaults;
+  expect(
+    [0, leaseMs, leaseMs + 1, stalledOwnerMs, stalledOwnerMs + 1].map((ms) => presenceOf(going, ms)),
+  ).toEqual(["up", "up", "silent", "silent", "unreachable"]);
+  // A heartbeat on the clock of a boot that is over.
+  expect(presenceOf(going, null)).toBe("unreachable");
+  expect(presenceOf({ stoppedAt: 1 }, 0)).toBe("stopped");
+});
+
+test("each gateway is told with what it holds and when it was last heard of, without its key", async () => {
+  const store = await openStore();
+  await store.announceGateway(newGateway({ instanceId: "gw_before", bootId: "before" }));
+  await store.announceGateway(newGateway());
+  await store.insertRun(newRun({ ownerInstanceId: "gw_one" }), LEASE_MS);
+  const [before, one] = await presentGateways(store, "boot", 1_000_000);
+  expect(before).toMatchObject({ presence: "unreachable", lastHeardAt: null, runs: 0 });
+  expect(one).toMatchObject({ presence: "up", runs: 1 });
+  expect(one?.lastHeardAt).toBeGreaterThan(1_000_000 - defaults.leaseMs);
+  expect(JSON.stringify([before, one])).not.toContain("peerKey");
+});

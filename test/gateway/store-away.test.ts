@@ -1,0 +1,171 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { request, type IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { StoreAway } from "../../src/errors.js";
+import { createClient, type GatewayClient } from "../../src/gateway/client.js";
+import { contract } from "../../src/gateway/contract/contract.js";
+import { followLines } from "../../src/gateway/follow-lines.js";
+import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { startGateway } from "../../src/gateway/start.js";
+import { waitingGateway } from "../../src/gateway/waiting.js";
+import type { EventGap } from "../../src/store/event-cursor.js";
+import type { RunEvent } from "../../src/store/run-event.js";
+import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
+import { printed, sh, temporaryHome } from "../supervisor/real-supervisor.js";
+import { until } from "../until.js";
+import { refusal } from "./real-gateway.js";
+
+async function fetchMetrics({ socketPath, token }: { socketPath: string; token: string }): Promise<string> {
+  const asking = request({ socketPath, path: "/metrics", headers: { authorization: `Bearer ${token}` } });
+  asking.end();
+  const [response] = (await once(asking, "response")) as [IncomingMessage];
+  return text(response);
+}
+
+/** Far below the time for which the database is away. */
+const ownerLossMs = 1_000;
+
+describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () => {
+  let server: TestServer;
+  let home: string;
+  let news: GatewayNews[];
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    home = await temporaryHome();
+    news = [];
+    vi.stubEnv("HOLDFAST_DATABASE_URL", (await server.createDatabase()).url);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const bystander = spawn("sleep", ["300"], { stdio: "ignore" });
+    onTestFinished(() => {
+      expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
+      bystander.kill("SIGKILL");
+    });
+  });
+
+  const open = (signal?: AbortSignal): Promise<Gateway> =>
+    openGateway({
+      home,
+      onNews: (each) => news.push(each),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  const clientOf = async (): Promise<{ client: GatewayClient; socketPath: string; token: string }> => {
+    const options = { socketPath: gatewaySocket(home), token: (await readOperatorToken(home)) ?? "" };
+    return { ...options, client: createClient(options) };
+  };
+  const isAlive = (pid: number | null): boolean => existsSync(`/proc/${pid}`);
+
+  test(
+    "when it starts waits, says so, and keeps its runs from their anchors' end of patience",
+    { timeout: 90_000 },
+    async () => {
+      const before = await open();
+      await before.ready;
+      const task = await before.supervisor.spawn(sh("read line; echo heard $line; exit 4"), { ownerLossMs });
+      const brief = await before.supervisor.spawn(sh("sleep 0.5; exit 6"), { ownerLossMs });
+      await server.kill();
+      await before.stop({ runs: "leave", waitMs: 0 });
+
+      const leave = new AbortController();
+      const refused = open(leave.signal);
+      await until("it waits", () => waitingGateway(home), 15_000);
+      leave.abort();
+      await expect(refused).rejects.toBeInstanceOf(StoreAway);
+      expect(waitingGateway(home)).toBeNull();
+
+      const opening = open();
+      await until("it waits", () => waitingGateway(home), 15_000);
+      await expect(startGateway(home)).rejects.toThrow(/waits for its store: .*cannot be reached/);
+      // What anchors decide without a word: there is no event to wait for.
+      await delay(2.5 * ownerLossMs);
+      expect(isAlive(task.rootPid)).toBe(true);
+      expect(waitingGateway(home)).toMatchObject({ pid: process.pid, held: 1 });
+      expect(news.findLast(({ type }) => type === "waiting")).toMatchObject({ held: 1 });
+
+      await server.start();
+      const after = await opening;
+      onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
+      await after.ready;
+      expect(waitingGateway(home)).toBeNull();
+      const run = after.supervisor.run(task.runId) ?? expect.fail("it is not held");
+      await run.write("you\n");
+      await printed(run, "heard you");
+      expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 4 });
+      expect((await after.supervisor.getRun(brief.runId))?.exit).toMatchObject({ reason: "exit", code: 6 });
+      expect(
+        (await after.supervisor.listEvents()).filter(
+          (event) => event.type === "reconcile" && event.data.row === "forgotten",
+        ),
+      ).toEqual([]);
+    },
+  );
+
+  test(
+    "while it runs answers, stops runs, starts none; followers are told of the gap when it comes back older",
+    { timeout: 90_000 },
+    async () => {
+      const gateway = await open();
+      onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
+      await gateway.ready;
+      const { client, ...address } = await clientOf();
+      const lives = await gateway.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
+      const cancelled = await gateway.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
+      const started = () => gateway.supervisor.listRuns({ states: ["running"] });
+      await expect.poll(started, { timeout: 15_000 }).toHaveLength(2);
+      await server.backUp();
+      const brief = await gateway.supervisor.spawn(sh("exit 2"));
+      await brief.wait();
+      const lines = followLines<RunEvent | EventGap>(address, `${contract.events.path}?follow=1`);
+      const seen: (RunEvent | EventGap)[] = [];
+      // Until the gateway stops.
+      void (async () => {
+        for await (const line of lines) seen.push(line);
+      })().catch(() => undefined);
+      await until("they are told", () => seen.some((each) => each.type === "exit"), 15_000);
+
+      server.pause();
+      expect(await client.status()).toMatchObject({ storeAway: "the store does not answer", runs: 2 });
+      server.resume();
+      await server.kill();
+      expect(await client.status()).toMatchObject({
+        storeAway: expect.stringContaining("cannot be reached"),
+      });
+      expect(await refusal(client.exec({ body: { argv: ["true"] } }))).toMatchObject({ code: "STORE_AWAY" });
+      const stopped = await client.kill({ params: { runId: cancelled.runId }, body: { reason: "enough" } });
+      expect(stopped).toMatchObject({ outcome: "gone" });
+      expect([isAlive(cancelled.rootPid), isAlive(lives.rootPid)]).toEqual([false, true]);
+      await server.goBack();
+      await server.start();
+
+      const end = async (runId: string) => (await gateway.supervisor.getRun(runId))?.exit;
+      await expect
+        .poll(() => end(cancelled.runId), { timeout: 30_000 })
+        .toMatchObject({
+          reason: "manual-cancel",
+          actor: "operator (enough)",
+        });
+      await expect
+        .poll(() => end(brief.runId), { timeout: 30_000 })
+        .toMatchObject({ reason: "exit", code: 2 });
+      expect(await gateway.supervisor.getRun(lives.runId)).toMatchObject({ state: "running" });
+      // Forgotten, told again, and heard by who followed: after the gap, once.
+      const isRestored = (each: RunEvent | EventGap): boolean =>
+        each.type === "reconcile" && each.runId === brief.runId && each.data.row === "forgotten";
+      await until("they are told again", () => seen.some(isRestored), 30_000);
+      const gaps = seen.flatMap((each, at) => (each.type === "gap" ? [at] : []));
+      expect(gaps).toHaveLength(1);
+      expect(seen.findIndex(isRestored)).toBeGreaterThan(gaps[0] ?? Infinity);
+      expect(await client.events({ query: { after: 100_000 } })).toMatchObject({ gap: true, events: [] });
+      const metrics = await fetchMetrics(address);
+      expect(metrics).toMatch(/holdfast_run_restore_total [1-9]/);
+    },
+  );
+});

@@ -1,0 +1,59 @@
+import type { Store } from "../../../src/store/store.js";
+import { newGateway } from "../gateway-contract.js";
+import { newApproval, newMessage, newSession } from "../session-samples.js";
+import { event, exited, gated, LEASE_MS, newRun, running } from "../samples.js";
+
+export const EVENTS = 1_200;
+
+/** Records of every kind: runs that go on and that have ended, a session with its tokens, questions and messages, and more events than are read at a time, the newest of them gone. */
+export async function fill(store: Store): Promise<void> {
+  await store.introduceHost({ hostId: "host", name: "ada", platform: "linux" });
+  await store.announceGateway(newGateway({ instanceId: "owner-a" }));
+  const open = await store.insertRun(newRun({ runId: "run_open" }), LEASE_MS);
+  await store.saveRun(open, gated);
+  await store.saveRun(open, running);
+  const ended = await store.insertRun(newRun({ runId: "run_ended", command: "printf 'a\0b' \u{1F600}" }), 0);
+  await store.saveRun(ended, exited);
+  await store.hideRuns(["run_ended"], 7);
+  await store.insertCommand(
+    {
+      id: "cmd_1",
+      runId: "run_open",
+      target: "state",
+      kind: "stop",
+      actor: "ada",
+      graceMs: null,
+      handedOverBy: "owner-a",
+    },
+    [],
+  );
+  const { session } = await store.createSession(newSession({ id: "ses_1", key: "key" }));
+  await store.issueToken(session.id, "hash", 1);
+  await store.insertApproval(newApproval(session.id, { id: "apr_1" }));
+  await store.insertApproval(newApproval(session.id, { id: "apr_2" }));
+  await store.decideApproval("apr_2", { verdict: "allow", actor: "ada", at: 2 });
+  const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
+  await store.appendMessage(newMessage(session.id, { id: "msg_1", text: "a\0b \u{1F600}" }), bounds);
+  await store.appendMessage(newMessage(session.id, { id: "msg_2", deliveredAt: 5 }), bounds);
+  await store.setAgentSession(session.id, "own");
+  await store.appendEvents(Array.from({ length: EVENTS }, (_, at) => event("run_open", at)));
+  const gone = await store.insertRun(newRun({ runId: "run_gone" }), 0, [event("run_gone")]);
+  await store.saveRun(gone, exited);
+  await store.deleteRuns(["run_gone"]);
+}
+
+/** All that a store says, but for when leases end: that is another clock's. */
+export async function allOf(store: Store): Promise<unknown> {
+  const runs = await store.listRuns({});
+  const gateways = await store.listGateways();
+  return {
+    runs: runs.map((run) => ({ ...run, leaseExpiresAt: null })),
+    gateways: gateways.map((gateway) => ({ ...gateway, heartbeatAt: null })),
+    hosts: await store.listHosts(),
+    events: await store.listEvents({}),
+    sessions: await store.listSessions({}),
+    messages: await store.listMessages("ses_1", { limit: 100 }),
+    approvals: await store.listApprovals({}),
+    acts: (await store.resolveToken("hash"))?.id,
+  };
+}

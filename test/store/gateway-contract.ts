@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { NewGateway } from "../../src/store/gateway-record.js";
+import type { Store } from "../../src/store/store.js";
+import { exited, LEASE_MS, newRun } from "./samples.js";
+import type { TestSessionDatabase } from "./session-contract.js";
+
+/** Every field filled in, so that a column that gets lost is noticed. */
+export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
+  return {
+    instanceId: "gw_one",
+    hostId: "host",
+    hostName: "the höst",
+    bootId: "boot",
+    pidNamespace: "pid:[1]",
+    stateId: "state",
+    version: "1.2.3",
+    capabilities: {
+      platform: "linux",
+      arch: "x64",
+      tier: "cgroup",
+      pty: true,
+      limits: ["memory", "pids"],
+      anchorProtocol: 2,
+    },
+    address: { host: "10.0.0.1", port: 4711 },
+    peerKey: "c2VjcmV0",
+    startedAt: 1_700_000_000_000,
+    ...change,
+  };
+}
+
+/** What every store promises of hosts and gateways, whatever the database. */
+export function gatewayContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+  describe(`${name} store`, () => {
+    let database: TestSessionDatabase;
+    let store: Store;
+    let other: Store;
+
+    beforeEach(async () => {
+      database = await createDatabase();
+      store = await database.open();
+      other = await database.open();
+    });
+
+    afterEach(async () => {
+      await store[Symbol.asyncDispose]();
+      await other[Symbol.asyncDispose]();
+      await database[Symbol.asyncDispose]();
+    });
+
+    test("a gateway is there, complete, as soon as it has announced itself; lists keep its key back", async () => {
+      const gateway = newGateway();
+      const before = await store.now();
+      expect(await store.announceGateway(gateway)).toBe(true);
+      const { heartbeatAt, ...rest } = (await other.getGateway("gw_one")) ?? expect.fail("no gateway");
+      expect(rest).toEqual({ ...gateway, stoppedAt: null });
+      expect(heartbeatAt).toBeGreaterThanOrEqual(before);
+      expect(heartbeatAt).toBeLessThanOrEqual(await store.now());
+      const { peerKey: _, ...shown } = rest;
+      expect(await other.listGateways()).toEqual([{ ...shown, heartbeatAt }]);
+      expect(await other.getGateway("gw_two")).toBeNull();
+    });
+
+    test("it beats while it is there, and its next life replaces the former", async () => {
+      await store.announceGateway(newGateway());
+      const first = (await other.getGateway("gw_one"))?.heartbeatAt ?? 0;
+      while ((await store.now()) <= first);
+      expect(await store.beatGateway("gw_one")).toBe(true);
+      expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(first);
+      expect(await store.beatGateway("gw_unknown")).toBe(false);
+      await store.retireGateway("gw_one");
+      expect(await store.beatGateway("gw_one")).toBe(false);
+      // Nobody is to be told where it was.
+      const gone = { stoppedAt: expect.any(Number) as number, address: null, peerKey: null };
+      expect(await other.getGateway("gw_one")).toMatchObject(gone);
+      const next = newGateway({ bootId: "next", version: "2.0.0", address: null, peerKey: null });
+      expect(await other.announceGateway(next)).toBe(true);
+      expect(await store.getGateway("gw_one")).toMatchObject({ ...next, stoppedAt: null });
+      expect(await store.listGateways()).toHaveLength(1);
+      expect(await store.listGateways({ stateId: "state" })).toHaveLength(1);
+      expect(await store.listGateways({ stateId: "another" })).toEqual([]);
+    });
+
+    test("a copy of a state directory on another host does not pass for the original while that one is heard of", async () => {
+      await store.announceGateway(newGateway());
+      const copy = newGateway({ hostId: "another", hostName: "another" });
+      // Nobody shares a file with another host: there it has moved.
+      expect(await other.announceGateway(copy)).toBe(!store.shared);
+      expect((await store.getGateway("gw_one"))?.hostId).toBe(store.shared ? "host" : "another");
+      expect(await store.listHosts()).toHaveLength(store.shared ? 1 : 2);
+      await store.retireGateway("gw_one");
+      expect(await other.announceGateway(copy)).toBe(true);
+    });
+
+    test("a gateway is forgotten once", async () => {
+      await store.announceGateway(newGateway());
+      expect(await other.forgetGateway("gw_one")).toBe(true);
+      expect(await other.forgetGateway("gw_one")).toBe(false);
+      expect(await store.listGateways()).toEqual([]);
+    });
+
+    test("hosts are known by those who introduce them and by their gateways, under their newest name", async () => {
+      await store.introduceHost({ hostId: "b", name: "beta", platform: "linux" });
+      await store.announceGateway(newGateway({ hostId: "a", hostName: "alpha" }));
+      const named = async (): Promise<string[]> =>
+        (await other.listHosts()).map((host) => `${host.hostId} ${host.name} ${host.platform}`);
+      expect(await named()).toEqual(["a alpha linux", "b beta linux"]);
+      const [, before] = await other.listHosts();
+      await store.introduceHost({ hostId: "b", name: "beta", platform: "linux" });
+      expect((await other.listHosts())[1]).toEqual(before);
+      await store.introduceHost({ hostId: "b", name: "aardvark", platform: "linux" });
+      expect(await named()).toEqual(["b aardvark linux", "a alpha linux"]);
+      expect((await other.listHosts())[0]?.firstSeenAt).toBe(before?.firstSeenAt);
+    });
+
+    test("open runs are counted by who holds them", async () => {
+      for (const ownerInstanceId of ["in_a", "in_a", "in_b"])
+        await store.insertRun(newRun({ ownerInstanceId }), LEASE_MS);
+      const ended = await store.insertRun(newRun({ ownerInstanceId: "in_c" }), LEASE_MS);
+      await store.saveRun(ended, exited);
+      expect(await other.countHeld()).toEqual(
+        new Map([
+          ["in_a", 2],
+          ["in_b", 1],
+        ]),
+      );
+    });
+  });
+}

@@ -1,0 +1,123 @@
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { LeaseLost, StoreAway } from "../../src/errors.js";
+import { FileLedger } from "../../src/store/ledger/file-ledger.js";
+import type { RunRecord } from "../../src/store/run-record.js";
+import { temporaryDirectory } from "../store/temporary-directory.js";
+import { fakeWorld, start, until, type FakeWorld } from "./fake-supervisor.js";
+
+async function ledgeredWorld(): Promise<FakeWorld & { readonly ledger: FileLedger; readonly path: string }> {
+  const directory = await temporaryDirectory();
+  onTestFinished(() => directory[Symbol.asyncDispose]());
+  const path = join(directory.path, "ledger");
+  const ledger = new FileLedger(path);
+  return { ...fakeWorld({ ledger }), ledger, path };
+}
+
+const rows = ({ store }: FakeWorld, type: string): string[] =>
+  store.events.flatMap((event) => (event.type === type ? [event.runId] : []));
+
+/** What the store makes of a run's record, and whether that is forgetting. */
+const pasts: readonly [string, (record: RunRecord) => RunRecord | null, boolean][] = [
+  ["does not know it", () => null, true],
+  ["knows an earlier epoch of ours", (record) => ({ ...record, leaseEpoch: 0 }), true],
+  [
+    "knows an earlier epoch of another's",
+    (record) => ({ ...record, leaseEpoch: 0, ownerInstanceId: "in_other" }),
+    true,
+  ],
+  ["knows it by another, later owner", (r) => ({ ...r, leaseEpoch: 9, ownerInstanceId: "in_other" }), false],
+];
+
+for (const [what, past, forgotten] of pasts)
+  test(`a run whose store ${what} is ${forgotten ? "put back, and goes on" : "let go of: it was taken over"}`, async () => {
+    const world = await ledgeredWorld();
+    const { store, host } = world;
+    const run = await start(world);
+    await until(() => store.runs.get(run.runId)?.state === "running");
+    const record = store.runs.get(run.runId) ?? expect.fail("no record");
+    const before = past(record);
+    if (before === null) store.runs.delete(run.runId);
+    else store.runs.set(run.runId, before);
+    host.last.exit({ leader: { code: 5, signal: null } });
+    if (!forgotten) {
+      await expect(run.wait()).rejects.toBeInstanceOf(LeaseLost);
+      expect(store.runs.get(run.runId)).toEqual(before);
+      return expect(rows(world, "reconcile")).toEqual([]);
+    }
+    expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 5 }, command: record.command });
+    expect(rows(world, "reconcile")).toEqual([run.runId]);
+    expect(rows(world, "exit")).toEqual([run.runId]);
+  });
+
+test("a look at everything puts back what is held, and does not take it up anew", async () => {
+  const world = await ledgeredWorld();
+  const run = await start(world);
+  await until(() => world.store.runs.get(run.runId)?.state === "running");
+  world.store.runs.clear();
+  await world.supervisor.reconcile();
+  expect(world.store.runs.get(run.runId)).toMatchObject({ state: "running", leaseEpoch: 1 });
+  expect(world.supervisor.run(run.runId)).not.toBeNull();
+});
+
+test("an end that the store forgot is told again as it was, by whoever comes next; one that was forgotten on purpose is not", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const ended = async (code: number): Promise<string> => {
+    const run = await start(world);
+    host.last.exit({ leader: { code, signal: null } });
+    host.last.answers = false;
+    await run.wait();
+    return run.runId;
+  };
+  const kept = await ended(7);
+  const reopened = await ended(8);
+  const removed = await ended(9);
+  await supervisor.close();
+  await store.deleteRuns([removed]);
+  await new FileLedger(path).forget([removed]);
+  store.failing = null;
+  store.runs.delete(kept);
+  const record = store.runs.get(reopened) ?? expect.fail("no record");
+  store.runs.set(reopened, { ...record, state: "running", exit: null, endedAt: null, emptiness: null });
+  store.events.length = 0;
+
+  const next = fakeWorld({ store, host, ledger: new FileLedger(path) });
+  host.anchors.clear();
+  for (let times = 0; times < 2; times += 1) await next.supervisor.reconcile();
+  expect(store.runs.get(kept)).toMatchObject({ state: "exited", exit: { code: 7, source: "anchor" } });
+  expect(store.runs.get(reopened)).toMatchObject({ state: "exited", exit: { code: 8 } });
+  expect(store.runs.has(removed)).toBe(false);
+  expect(rows(next, "exit").toSorted()).toEqual([kept, reopened].toSorted());
+});
+
+test("a connection that is lost while the store is away is made again as the owner's, and steers after the next claim", async () => {
+  const world = await ledgeredWorld();
+  const { store, host } = world;
+  const run = await start(world);
+  await until(() => store.runs.get(run.runId)?.state === "running");
+  store.failing = new StoreAway("", "it is away");
+  host.last.hangUp();
+  await until(() => host.attached.includes(2));
+  // Again and again, each time above what its anchor has heard from here.
+  await until(() => host.attached.includes(3));
+  store.failing = null;
+  const committed = (): number => store.runs.get(run.runId)?.leaseEpoch ?? 0;
+  await until(() => committed() > 3 && host.last.welcome.highestEpoch === committed());
+  host.last.exit({ leader: { code: 0, signal: null } });
+  expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
+});
+
+test("a run whose anchor has heard of somebody else is observed, not held", async () => {
+  const world = await ledgeredWorld();
+  const { store, host } = world;
+  const run = await start(world);
+  await until(() => store.runs.get(run.runId)?.state === "running");
+  store.failing = new StoreAway("", "it is away");
+  host.last.welcome = { ...host.last.welcome, highestEpoch: 5 };
+  host.last.hangUp();
+  await until(() => host.attached.length > 3);
+  expect(new Set(host.attached)).toEqual(new Set([0]));
+  await run.cancel();
+  expect(host.last.stops).toHaveLength(1);
+});
