@@ -31,6 +31,7 @@ export type GatewayNews =
       readonly outputs: number;
       readonly sessions: number;
       readonly approvals: number;
+      readonly updates: number;
     }
   | {
       readonly type: "problem";
@@ -103,6 +104,7 @@ export async function openGateway({
   const reconcile = async (): Promise<void> => {
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
+    if (looked) await Promise.all(runs.map((run) => office.acp.takeUp(run)));
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
@@ -119,7 +121,10 @@ export async function openGateway({
   let stopped = false;
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
-    .then(() => {
+    .then(async () => {
+      await office.acp.reapStartupOrphans().catch((cause: unknown) => {
+        problem({ runId: null, message: "sessions of agents could not be taken up", cause });
+      });
       looked = true;
       return rounds.begin("forgetting old runs", defaults.retainMs, retain);
     })

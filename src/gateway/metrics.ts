@@ -118,6 +118,8 @@ export class Metrics implements AsyncDisposable {
       case "output":
       case "ready":
       case "adopt":
+      case "permission":
+      case "turn":
       case "attach":
         return;
     }

@@ -4,6 +4,8 @@ import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
+import { AcpController } from "../acp/controller.js";
+import { agentsOf } from "../agents/catalogue.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { Sessions } from "../sessions/sessions.js";
 import { observeMachineIdentity } from "../store/machine.js";
@@ -13,6 +15,7 @@ import { deferred } from "../supervisor/deferred.js";
 import type { Callers } from "./callers.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
+import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
 import type { Sees } from "./handlers/visible.js";
 import { SupervisorClosed } from "../errors.js";
@@ -44,8 +47,9 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
+  readonly acp: AcpController;
   /** Forget sessions that were closed, and questions that were answered, long ago. */
-  retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
+  retain(): Promise<{ readonly sessions: number; readonly approvals: number; readonly updates: number }>;
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
@@ -73,12 +77,22 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   };
   const sees = seesRuns(sessions);
   const screens = new Screens(supervisor);
+  const acp = new AcpController({
+    supervisor,
+    store,
+    sessions,
+    agents: agentsOf(),
+    onProblem: (message, cause) => problem({ runId: null, message, cause }),
+  });
+  const gate = { sessions, approvals };
+  const acpDesk = { acp, store, sessions, gate, sees, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
     callers,
     screens,
     sees,
-    gate: { sessions, approvals },
+    gate,
+    acp: createAcpHandlers(acpDesk),
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
@@ -109,7 +123,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const app = (served: Served | null): RequestListener =>
     createApp({
       handlers,
-      special: serveSpecial(supervisor, events, sees, metrics, approvals),
+      special: serveSpecial(supervisor, events, sees, metrics, approvals, acpDesk),
       authenticate,
       served,
       stopping: () => stopping,
@@ -137,9 +151,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   return {
     asked: asked.promise,
     settling,
+    acp,
     retain: async () => ({
       approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
       sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),
+      updates: await store.forgetAcpUpdates(Date.now() - defaults.acpUpdatesKeptMs),
     }),
     async [Symbol.asyncDispose]() {
       stopping = true;
@@ -148,6 +164,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
+      await acp[Symbol.asyncDispose]();
       await listening[Symbol.asyncDispose]();
       await screens[Symbol.asyncDispose]();
       await tcp?.[Symbol.asyncDispose]();

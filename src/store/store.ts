@@ -13,6 +13,7 @@ import type {
   RunUsage,
   ServiceFacts,
 } from "./run-record.js";
+import type { AcpStore } from "./acp-store.js";
 import type { SessionStore } from "./session-store.js";
 
 /** The right to write one run's record. A newer epoch ends it. */
@@ -167,7 +168,7 @@ export interface RunStore extends AsyncDisposable {
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore;
+export type Store = RunStore & SessionStore & AcpStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<

@@ -20,6 +20,10 @@ export function eventText(event: RunEvent): string {
       return `listens on port ${event.data.port}`;
     case "adopt":
       return adoptText(event.data);
+    case "permission":
+      return `${event.data.verdict} by ${event.data.actor}: ${event.data.title} (${event.data.kind})`;
+    case "turn":
+      return `${event.data.turnId} ${event.data.outcome ?? "began"}, by ${event.data.actor}`;
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
     case "reconcile":

@@ -1,3 +1,15 @@
+import {
+  acpAnswer,
+  acpCancel,
+  acpClose,
+  acpHistory,
+  acpList,
+  acpPermissions,
+  acpPrompt,
+  acpShow,
+  acpSpawn,
+  acpWatch,
+} from "./acp.js";
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
 import {
@@ -45,6 +57,16 @@ export const contract = {
   closeSession,
   listApprovals,
   decideApproval,
+  acpSpawn,
+  acpList,
+  acpShow,
+  acpPrompt,
+  acpCancel,
+  acpClose,
+  acpHistory,
+  acpWatch,
+  acpPermissions,
+  acpAnswer,
 } as const;
 
 export type Contract = typeof contract;

@@ -7,6 +7,7 @@ import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { execFor, type ExecDefaults } from "./exec.js";
+import type { AcpVerb } from "./acp.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
 import { filterOf } from "./run-reader.js";
@@ -17,6 +18,7 @@ import { once, visibleRun, type Sees } from "./visible.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
+  readonly acp: Pick<Handlers, AcpVerb>;
   readonly supervisor: Supervisor;
   readonly sees: Sees;
   readonly gate: ExecGate;
@@ -48,6 +50,8 @@ export function createHandlers(desk: Desk): Handlers {
   const { sessions, approvals } = desk.gate;
   const visible = (requester: Requester, runId: string) => visibleRun(supervisor, sees, requester, runId);
   return {
+    ...desk.acp,
+
     status: () => desk.about(),
     stop: ({ body }) => desk.stop(body),
 

@@ -2,6 +2,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
+  AcpClosed,
+  AcpTimeout,
   BadInput,
   NotFound,
   SupervisorClosed,
@@ -58,12 +60,17 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
       // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
       const broken =
         request.errored !== null || gone.signal.reason === GATEWAY_STOPS || error instanceof SupervisorClosed;
-      if (statusFor(error) >= 500 && !broken)
+      if (statusFor(error) >= 500 && !ofTheAgent(error) && !broken)
         options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();
       else sendJson(response, statusFor(error), answerFor(error));
     });
   };
+}
+
+/** What an agent does wrong is told to whoever asked; it is no failure of the gateway. */
+function ofTheAgent(error: unknown): boolean {
+  return error instanceof AcpClosed || error instanceof AcpTimeout;
 }
 
 async function answer(

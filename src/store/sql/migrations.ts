@@ -6,6 +6,7 @@ import * as sessions from "./migrations/0004-sessions.js";
 import * as limits from "./migrations/0005-limits.js";
 import * as services from "./migrations/0006-services.js";
 import * as sessionOfRun from "./migrations/0007-session-of-run.js";
+import * as acp from "./migrations/0012-acp.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations = [
@@ -16,6 +17,7 @@ export const migrations = [
   { id: 5, name: "limits", sql: limits.sql },
   { id: 6, name: "services", sql: services.sql },
   { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
+  { id: 12, name: "acp", sql: acp.sql },
 ] as const;
 
 export type Migration = (typeof migrations)[number];

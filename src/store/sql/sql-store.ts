@@ -19,7 +19,7 @@ import type {
 import { appendEvents } from "./append-events.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read.js";
-import { SqlSessionStore } from "./sql-session-store.js";
+import { SqlAcpStore } from "./sql-acp-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
@@ -29,13 +29,13 @@ const notExited = sql<boolean>`state <> 'exited'`;
 const NAMED_AT_ONCE = 100;
 
 /** The store on any database that an engine drives. */
-export class SqlStore extends SqlSessionStore implements Store {
+export class SqlStore extends SqlAcpStore implements Store {
   readonly shared: boolean;
   readonly #engine: Engine;
   readonly #eventsKept: number;
 
   constructor(engine: Engine, eventsKept: number) {
-    super(engine);
+    super(engine, eventsKept);
     this.shared = engine.words.shared;
     this.#engine = engine;
     this.#eventsKept = eventsKept;
