@@ -302,6 +302,8 @@ export class AcpController implements AsyncDisposable {
     const { sessionId } = session;
     const row = await sessions.get(sessionId);
     if (row === null) throw new NotFound(`session ${sessionId}`);
+    const already = this.#held.get(sessionId);
+    if (already !== undefined) return already;
     const clock = this.#clock;
     const onWritten = (id: string): void => this.tail.wake(id);
     const kept = new KeptSession(session, { store, clock, onWritten, onProblem });

@@ -214,6 +214,7 @@ export class HeldSession {
         if (this.#kicked && !this.#left) this.kick();
       },
       (cause: unknown) => {
+        if (this.#left) return;
         onProblem("the next prompt could not be looked for; trying again", cause);
         clock.after(AGAIN_MS, () => {
           this.#busy = false;

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { storeContract, type TestDatabase } from "../contract.js";
+import { acpContract } from "../acp-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
@@ -24,4 +25,5 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   };
   storeContract("PostgreSQL", schema);
   sessionContract("PostgreSQL", schema);
+  acpContract("PostgreSQL", schema);
 });

@@ -1,5 +1,6 @@
 import { storeContract } from "../contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { acpContract } from "../acp-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
@@ -14,3 +15,4 @@ const database = async () => {
 
 storeContract("SQLite", database);
 sessionContract("SQLite", database);
+acpContract("SQLite", database);

@@ -1,0 +1,87 @@
+import { expect, test } from "vitest";
+import { Controlled, shellAgent } from "./controlled.js";
+
+async function killed(house: Controlled, session: string): Promise<void> {
+  // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
+  process.kill(await house.pid(session), "SIGKILL");
+}
+
+test.each([
+  [
+    "resume",
+    ["resume", "load"],
+    "session/new\nprompt echo one\nprompt echo lost\nsession/resume\nprompt echo two\n",
+    false,
+  ],
+  [
+    "load",
+    ["load"],
+    "session/new\nprompt echo one\nprompt echo lost\nsession/load\nprompt echo two\n",
+    false,
+  ],
+  ["neither", [], "session/new\nprompt echo one\nprompt echo lost\nsession/new\nprompt echo two\n", true],
+  [
+    "both, and can do neither",
+    ["resume", "load", "lies"],
+    "session/new\nprompt echo one\nprompt echo lost\nsession/resume\nsession/load\nsession/new\nprompt echo two\n",
+    true,
+  ],
+] as const)(
+  "an agent that dies in mid-turn and offers %s: interrupted, never sent again, and the session goes on",
+  async (_, offers, log, contextLost) => {
+    const house = await Controlled.open();
+    const session = await house.spawn(shellAgent(...offers));
+    expect(await house.turn(session, "echo one")).toMatchObject({ text: "one\n", contextLost: false });
+    const lost = await house.ask(session, "echo lost; sleep 3106");
+    await house.said(lost, "lost");
+    await killed(house, session);
+    expect(await house.ended(lost)).toMatchObject({
+      outcome: "interrupted",
+      text: "lost\n",
+      problem: { code: "ACP_CLOSED" },
+    });
+    expect(await house.session(session)).toMatchObject({ state: "down", tmpdir: null });
+    const next = await house.turn(session, "echo two");
+    // What `session/load` tells again is no output of the turn.
+    expect(next).toMatchObject({ outcome: "completed", text: "two\n", contextLost });
+    expect(house.log).toBe(log);
+    const updates = await house.store.listAcpUpdates({ sessionId: session });
+    expect(JSON.stringify(updates)).not.toContain("told again");
+    expect(updates.filter(({ type }) => type === "context-lost")).toHaveLength(contextLost ? 1 : 0);
+    expect(await house.turn(session, "echo three")).toMatchObject({ contextLost: false });
+    await house.acp.closeSession(session, { actor: "test" });
+    await house.gone(session);
+  },
+);
+
+test("a session is closed with what the agent offers, and its own state goes when that is asked for", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent("close", "delete"));
+  await house.acp.closeSession(session, { actor: "test", discardPersistentState: true });
+  expect(house.log).toBe("session/new\nsession/close\nsession/delete\n");
+  await house.gone(session);
+  // Again, and by a second: the same answer.
+  expect(await house.acp.closeSession(session, { actor: "test" })).toMatchObject({ state: "closed" });
+});
+
+test("closing in mid-turn, and while prompts wait, ends all of it", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent("deaf"), {});
+  const running = await house.ask(session, "echo on; sleep 3106");
+  const queued = await house.ask(session, "echo never");
+  await house.said(running, "on");
+  const short = await house.restart({ cancelMs: 300 });
+  await short.acp.closeSession(session, { actor: "test" });
+  expect(await short.ended(running)).toMatchObject({ outcome: "cancel-unconfirmed" });
+  expect(await short.ended(queued)).toMatchObject({ outcome: "cancelled", startedAt: null });
+  expect(house.log).not.toContain("never");
+  await short.gone(session);
+});
+
+test("mode run: one prompt, and the session closes itself", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent(), { mode: "run" });
+  expect(await house.turn(session, "echo once")).toMatchObject({ outcome: "completed", text: "once\n" });
+  await house.until(session, async () => (await house.session(session)).state === "closed");
+  await house.gone(session);
+});
