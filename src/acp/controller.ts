@@ -207,6 +207,7 @@ export class AcpController implements AsyncDisposable {
       sending: null,
       pending: [],
       seq: 0,
+      version: 0,
       problem: null,
       createdAt: at,
       updatedAt: at,
