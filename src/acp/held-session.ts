@@ -88,6 +88,11 @@ export class HeldSession {
     return this.#agent?.run ?? null;
   }
 
+  /** Of its agent's stderr, the newest, secrets hidden. */
+  get stderr(): string {
+    return this.#agent?.adapter.stderr.text ?? "";
+  }
+
   /** Null: it has none now. */
   get questions() {
     return this.#agent?.questions ?? null;

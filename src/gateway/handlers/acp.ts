@@ -97,6 +97,7 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
         turns: [...open, ...last].map(turnOf),
         permissions: (await store.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
         capabilities: session.capabilities,
+        stderr: acp.stderrOf(sessionId),
         tree: {
           verified,
           why,
