@@ -1,8 +1,14 @@
 import { AcpNotRestartable } from "../errors.js";
-import type { AcpTurn } from "../store/acp-record.js";
+import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { Run } from "../supervisor/api.js";
-import { type AgentCommand, type AgentOwner, type AgentParts, AgentProcess } from "./agent-process.js";
+import {
+  type AgentCommand,
+  type AgentOwner,
+  type AgentParts,
+  AgentProcess,
+  removeTmpdir,
+} from "./agent-process.js";
 import { problemOf, wayOut } from "./problem.js";
 
 export interface SeatParts extends AgentParts {
@@ -51,6 +57,18 @@ export class AgentSeat {
     await agent.resume(run, running);
     void this.#adopt(agent);
     return agent;
+  }
+
+  /** Its agent ended while nobody listened: what it still said is heard, and its end written down. */
+  async lost(): Promise<void> {
+    const { kept, store } = this.#parts;
+    const { sessionId, tmpdir, runId } = kept.row;
+    await removeTmpdir(tmpdir);
+    const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
+    const agent = new AgentProcess(this.#parts);
+    await agent.hearOut(runId, running);
+    const message = "the agent's process ended while no gateway was there";
+    await this.#noteEnd(agent, { code: "ACP_CLOSED", message });
   }
 
   /** None is started from here on. Of one that is being started there is nothing to be kept. */
@@ -117,27 +135,34 @@ export class AgentSeat {
 
   async #noteGone(agent: AgentProcess): Promise<void> {
     const end = await agent.ended();
-    if (end === null) {
-      this.#left = true;
-      this.#parts.onLeft();
-      return;
+    if (end !== null) {
+      const problem = wayOut(end.closed, agent.adapter.stderr.text);
+      return this.#noteEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
     }
-    const { kept } = this.#parts;
+    this.#left = true;
+    this.#parts.onLeft();
+  }
+
+  /** Of the turn, and of the session. */
+  async #noteEnd(
+    agent: AgentProcess,
+    problem: KeptProblem,
+    ofSession: KeptProblem | null = problem,
+  ): Promise<void> {
     const { turn } = agent.exchange;
-    const problem = wayOut(end.closed, agent.adapter.stderr.text);
     const change = (): AcpChange => ({
       session: {
         state: this.#state("down"),
         tmpdir: null,
         sending: null,
         pending: [],
-        problem: end.closed.reason === "closed" ? null : problem,
+        problem: ofSession,
       },
       ...agent.questions.gone("the agent has ended"),
     });
     const outcome = turn === null || turn.cancel === null ? "interrupted" : "cancelled";
     if (turn === null || !(await agent.exchange.end(turn, { outcome, problem }, change)))
-      await kept.commit(change);
+      await this.#parts.kept.commit(change);
     agent.questions.forget();
     if (this.#agent === agent) this.#agent = null;
     turn?.audited.resolve();

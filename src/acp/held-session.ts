@@ -7,7 +7,6 @@ import { AgentSeat, type SeatParts } from "./agent-seat.js";
 import type { RunningTurn } from "./exchange.js";
 import { sayGoodbye } from "./goodbye.js";
 import type { KeptSession } from "./kept-session.js";
-import { noteLostAgent } from "./lost-agent.js";
 import { problemOf } from "./problem.js";
 import { PromptQueue, type PromptRequest } from "./prompt-queue.js";
 import { auditTurn } from "./turn-audit.js";
@@ -128,9 +127,8 @@ export class HeldSession {
 
   /** No agent of it lives. */
   async found(): Promise<void> {
-    const closing = this.#parts.kept.row.state === "closing";
-    await noteLostAgent(this.#parts, closing ? "closing" : "down");
-    if (closing) await this.close({ actor: "gateway restarted" });
+    await this.#seat.lost();
+    if (this.#parts.kept.row.state === "closing") await this.close({ actor: "gateway restarted" });
     else this.kick();
   }
 
