@@ -352,6 +352,7 @@ static void owner_says(struct connection *connection, const struct frame *frame)
       return;
     case F_POLICY: change_policy(frame); return;
     case F_ADOPT: adopt_asked(connection, frame); return;
+    case F_SIGNAL: signal_asked(connection, frame); return;
     default: run.output_at = os_now_ms(); return; /* HEARTBEAT */
   }
 }
@@ -364,6 +365,7 @@ static bool handle(struct connection *connection, const struct frame *frame) {
     case F_STATUS: tell_welcome(connection); break;
     case F_ABANDON: abandon_asked(connection, frame); break;
     case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT: case F_ADOPT:
+    case F_SIGNAL:
       owner_says(connection, frame);
       break;
     default: refuse(connection, "unknown-frame", "this anchor does not know that frame");

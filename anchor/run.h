@@ -179,6 +179,7 @@ extern const char *cgroups_of_runs;
 
 /* adopt.c */
 void adopt_asked(struct connection *connection, const struct frame *frame);
+void signal_asked(struct connection *connection, const struct frame *frame);
 
 /* ending.c */
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);

@@ -206,6 +206,20 @@ export const defaults = {
   acpToolCalls: 1_000,
   acpPlanEntries: 100,
   acpRawUpdates: 32,
+  /** Of a turn's updates, kept in the store: a long day's work with its tools is a few megabytes; a flood is no work. */
+  acpTurnBytes: 16 * 1024 * 1024,
+  /** Updates of turns that ended longer ago are forgotten; what came of the turns stays with the session. */
+  acpUpdatesKeptMs: 7 * 86_400_000,
+  /** Prompts of one session that wait for their turn: more than a person or an agent loses count of. */
+  acpQueued: 32,
+  /** A cancel is answered within 306 ms by those that answer it; this is one that tidies up first, on a loaded machine. */
+  acpCancelMs: 10_000,
+  /** Tools that are told to leave have this long. */
+  acpToolGraceMs: 2_000,
+  /** `session/close` and `session/delete`: a courtesy; what counts is the end of the processes. */
+  acpCloseMs: 5_000,
+  /** How long a prompt may be: what a request to the gateway holds. */
+  acpPromptChars: 1_000_000,
   acpRawUpdateBytes: 64 * 1024,
 } as const;
 

@@ -376,6 +376,52 @@ export class AcpTimeout extends HoldfastError {
   }
 }
 
+/** Another gateway has the session, or is the last that had it. */
+export class AcpNotHeld extends HoldfastError {
+  readonly sessionId: string;
+  readonly heldBy: string;
+  constructor(sessionId: string, heldBy: string) {
+    super(
+      "ACP_NOT_HELD",
+      `the ACP session ${sessionId} is gateway ${heldBy}'s; neither it nor its processes were touched`,
+    );
+    this.sessionId = sessionId;
+    this.heldBy = heldBy;
+  }
+}
+
+/** Nothing more is said in a session that is closed, or being closed. */
+export class AcpSessionClosed extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string) {
+    super("ACP_SESSION_CLOSED", `the ACP session ${sessionId} is closed; nothing was sent to its agent`);
+    this.sessionId = sessionId;
+  }
+}
+
+export class AcpQueueFull extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string, limit: number) {
+    super(
+      "ACP_QUEUE_FULL",
+      `${limit} prompts already wait in the ACP session ${sessionId}; this one was not taken`,
+    );
+    this.sessionId = sessionId;
+  }
+}
+
+/** The agent's process is gone, and what started it was not kept. */
+export class AcpNotRestartable extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string) {
+    super(
+      "ACP_NOT_RESTARTABLE",
+      `the agent of the ACP session ${sessionId} is gone, and its command line held what looks like a secret, so it was not kept; close the session and open another`,
+    );
+    this.sessionId = sessionId;
+  }
+}
+
 /** An ACP agent answered with an error. Its codes vary from agent to agent, also for the same thing. */
 export class AcpRefused extends HoldfastError {
   readonly method: string;

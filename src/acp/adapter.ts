@@ -20,7 +20,9 @@ export interface AdapterOptions extends Pick<
   | "labels"
   | "graceMs"
   | "ownerLossMs"
+  | "runId"
   | "sessionKey"
+  | "sessionId"
   | "agentId"
   | "backendId"
 > {

@@ -1,14 +1,5 @@
-import type { PermissionOption, RequestPermissionOutcome, ToolKind } from "@agentclientprotocol/sdk";
-
-export type PermissionEffect = "allow" | "reject" | "ask";
-
-/** All parts that are there must match. */
-export interface PermissionRule {
-  readonly effect: PermissionEffect;
-  readonly kind?: ToolKind;
-  /** The tool call's title; `*` stands for any text. */
-  readonly title?: string;
-}
+import type { PermissionOption, RequestPermissionOutcome } from "@agentclientprotocol/sdk";
+import type { PermissionRule } from "../store/acp-record.js";
 
 /** What is known of the tool call: from the question and from the updates before it. */
 export interface AskedTool {

@@ -40,6 +40,8 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
       return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
     case "adopted":
       return { type: "adopted", runId: message.runId };
+    case "signalled":
+      return { type: "signalled", count: message.count };
     case "welcome":
       return { type: "status", welcome: toWelcome(message) };
     // Between supervisor and launcher only.
@@ -61,6 +63,7 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "status":
     case "abandon":
     case "adopt":
+    case "signal":
       return null;
   }
 }

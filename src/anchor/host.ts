@@ -197,12 +197,17 @@ export type AnchorEvent =
       readonly epoch: number | null;
     }
   | { readonly type: "adopted"; readonly runId: string }
+  /** How many processes were signalled. */
+  | { readonly type: "signalled"; readonly count: number }
   /** The answer to `status()`. */
   | { readonly type: "status"; readonly welcome: Welcome }
   /** The connection is gone. Always the last event. */
   | { readonly type: "closed" };
 
 /** One connection to one anchor. Sending on a closed link is a no-op: `closed` has been or will be reported. */
+/** What processes of a run that goes on can be sent. */
+export type MemberSignal = "SIGTERM" | "SIGKILL" | "SIGSTOP" | "SIGCONT";
+
 export interface AnchorLink {
   readonly welcome: Welcome;
   /** Events that came before this call are delivered to the listener first, in order. One listener. */
@@ -217,6 +222,8 @@ export interface AnchorLink {
   heartbeat(): void;
   /** Make a run of its own of a process of this run and all below it. Answered with `adopted`, or refused (`adopt-…`). */
   adopt(runId: string, root: ProcessIdentity, graceMs: number): void;
+  /** Signal some of its processes. Answered with `signalled`, or refused (`signal-…`). */
+  signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void;
   /** Ask how things stand; the answer comes as an event, after all that was said before it was obeyed. */
   status(): void;
   /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */

@@ -7,13 +7,14 @@ import type {
   AnchorExit,
   AnchorLink,
   AnchorPolicy,
+  MemberSignal,
   StopRequest,
   StreamName,
   TerminalSize,
   Welcome,
 } from "./host.js";
 import { encodeMessage, type Message } from "./message.js";
-import { abandonFrame, adoptFrame, newKey, policyFrame, stopFrame } from "./start-message.js";
+import { abandonFrame, adoptFrame, newKey, policyFrame, signalFrame, stopFrame } from "./start-message.js";
 import type { Wire, WireListener } from "./wire.js";
 
 /** Well below the frame limit; a pipe takes 64 KiB at once anyway. */
@@ -93,6 +94,10 @@ export class NativeLink implements AnchorLink, WireListener {
 
   adopt(runId: string, root: ProcessIdentity, graceMs: number): void {
     this.#wire.send(adoptFrame(runId, newKey(), root, graceMs));
+  }
+
+  signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void {
+    this.#wire.send(signalFrame(processes, signal));
   }
 
   status(): void {

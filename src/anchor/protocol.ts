@@ -131,6 +131,7 @@ export const messages = {
   status: { type: 12, fields: {} },
   abandon: { type: 13, fields: { actor, requestId } },
   adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs } },
+  signal: { type: 15, fields: { signal, members: list(one("bytes", 87)) } },
 
   welcome: {
     type: 64,
@@ -197,6 +198,7 @@ export const messages = {
   },
   anchorLost: { type: 75, fields: { runId, anchorPid, ...status } },
   adopted: { type: 76, fields: { runId } },
+  signalled: { type: 77, fields: { count: one("int", 88) } },
 } as const satisfies Record<string, { type: number; fields: Readonly<Record<string, Field>> }>;
 
 export function maxFrameBytes(type: number): number {

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../errors.js";
-import type { AnchorLink, AnchorPolicy, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
+import type { AnchorLink, AnchorPolicy, MemberSignal, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { encodeMessage } from "./message.js";
 
@@ -107,6 +108,18 @@ export function adoptFrame(
     rootUnique: uniqueId,
     graceMs: wholeMs(graceMs),
   });
+}
+
+export function signalFrame(processes: readonly ProcessIdentity[], signal: MemberSignal): Buffer {
+  return encodeMessage("signal", { signal: constants.signals[signal], members: processes.map(packed) });
+}
+
+/** Its three numbers; 0 where there is no unique id. */
+function packed({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
+  const bytes = Buffer.alloc(24);
+  for (const [at, number] of [pid, startTime, uniqueId ?? 0].entries())
+    bytes.writeBigUInt64LE(BigInt(number), 8 * at);
+  return bytes;
 }
 
 /** What is not in `change` stays as it is. Settle, drain, report and backstop times are fixed at START. */

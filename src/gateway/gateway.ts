@@ -34,6 +34,7 @@ export type GatewayNews =
       readonly sessions: number;
       readonly approvals: number;
       readonly messages: number;
+      readonly updates: number;
     }
   | {
       readonly type: "problem";
@@ -133,6 +134,7 @@ export async function openGateway({
   const reconcile = async (): Promise<void> => {
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
+    if (looked) await Promise.all(runs.map((run) => office.acp.takeUp(run)));
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
@@ -154,7 +156,11 @@ export async function openGateway({
   void rounds.begin("saying that this gateway is there", defaults.renewMs, () => office.beat());
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
-    .then(() => {
+    .then(async () => {
+      if (stopped) return;
+      await office.acp.reapStartupOrphans().catch((cause: unknown) => {
+        if (!stopped) problem({ runId: null, message: "sessions of agents could not be taken up", cause });
+      });
       looked = true;
       return rounds.begin("taking up what was handed over", defaults.commandLookMs, () => office.takeUp());
     })

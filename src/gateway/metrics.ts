@@ -150,6 +150,8 @@ export class Metrics implements AsyncDisposable {
       case "output":
       case "ready":
       case "adopt":
+      case "permission":
+      case "turn":
       case "attach":
       case "command":
         return;

@@ -6,6 +6,7 @@ import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
+import { AcpController } from "../acp/controller.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { History } from "../sessions/history.js";
 import { Sessions } from "../sessions/sessions.js";
@@ -22,6 +23,7 @@ import type { Callers } from "./callers.js";
 import { capabilitiesHere } from "./capabilities.js";
 import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
+import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
@@ -62,6 +64,7 @@ export interface OfficeParts {
 export interface Office extends AsyncDisposable {
   readonly asked: Promise<void>;
   readonly settling: Settling;
+  readonly acp: AcpController;
   /** Say that it is still there. */
   beat(): Promise<void>;
   /** Take up what other gateways have handed over. */
@@ -72,7 +75,12 @@ export interface Office extends AsyncDisposable {
    * Forget sessions that were closed, questions that were answered, and what was said or handed over, long ago; end those
    * of commands that nobody went on with.
    */
-  retain(): Promise<{ readonly sessions: number; readonly approvals: number; readonly messages: number }>;
+  retain(): Promise<{
+    readonly sessions: number;
+    readonly approvals: number;
+    readonly messages: number;
+    readonly updates: number;
+  }>;
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
@@ -123,20 +131,36 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let doors: Doors | null = null;
-  const settling = new Settling(supervisor, callers);
   const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
   };
   const sights = new Sights(sessions, denied);
   const screens = new Screens(supervisor);
+  const acp = new AcpController({
+    supervisor,
+    store,
+    sessions,
+    agents: agents.all,
+    onProblem: (message, cause) => problem({ runId: null, message, cause }),
+  });
+  const settling = new Settling(supervisor, callers, (enough) => acp.quiet(enough));
+  const gate = { sessions, approvals };
+  const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
     stops: new Stops({ supervisor, store, whereabouts }),
     callers,
     screens,
     sights,
-    gate: { sessions, approvals },
+    gate,
+    acp: createAcpHandlers(acpDesk),
+    closeAgent: async (sessionId, actor) => {
+      const session = await store.getAcpSession(sessionId);
+      if (session === null || session.state === "closed") return false;
+      await acp.closeSession(sessionId, { actor });
+      return true;
+    },
     history,
     agents,
     agentRuns,
@@ -186,7 +210,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const special = serveSpecial(supervisor, events, sights, metrics, approvals);
+  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk);
   const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,
@@ -223,6 +247,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   return {
     asked: asked.promise,
     settling,
+    acp,
     look: () => agentRuns.look(),
     beat: () => presence.beat(),
     takeUp: () => errands.look(),
@@ -231,6 +256,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return {
         approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
         messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),
+        updates: await store.forgetAcpUpdates(Date.now() - defaults.acpUpdatesKeptMs),
         sessions:
           (await endIdle(sessions, instanceId)) +
           (await store.forgetSessions(Date.now() - defaults.sessionsKeptMs)),
@@ -243,6 +269,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
+      await acp[Symbol.asyncDispose]();
       await doors?.[Symbol.asyncDispose]();
       await screens[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();

@@ -68,6 +68,22 @@ export type NewRunEvent = EventFacts &
           readonly error: string | null;
         };
       }
+    /** An agent asked leave to use a tool: what was decided, by which rule or whom. */
+    | {
+        readonly type: "permission";
+        readonly data: {
+          readonly permissionId: string;
+          readonly title: string;
+          readonly kind: string;
+          readonly verdict: string;
+          readonly actor: string;
+        };
+      }
+    /** A turn of an agent has begun, or ended. */
+    | {
+        readonly type: "turn";
+        readonly data: { readonly turnId: string; readonly outcome: string | null; readonly actor: string };
+      }
     /** Its supervisor lost the connection and has it again. */
     | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
     /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */

@@ -4,6 +4,15 @@ import type { CommandOutcome, CommandRecord } from "./command-record.js";
 import type { MessageRole } from "./message-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
+import type {
+  AcpMode,
+  AcpOutcome,
+  AcpState,
+  AcpTurnState,
+  AcpUpdateType,
+  PermissionVerdict,
+  ReapPolicy,
+} from "./acp-record.js";
 import type { InteractionMode, Visibility } from "./session-record.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
@@ -17,6 +26,10 @@ export interface Schema {
   readonly gateways: GatewayTable;
   readonly commands: CommandTable;
   readonly session_messages: MessageTable;
+  readonly acp_sessions: AcpSessionTable;
+  readonly acp_turns: AcpTurnTable;
+  readonly acp_updates: AcpUpdateTable;
+  readonly acp_permissions: AcpPermissionTable;
 }
 
 export interface RunRow {
@@ -196,4 +209,96 @@ export interface MessageTable {
   cause: string | null;
   at: number;
   delivered_at: number | null;
+}
+
+export interface AcpSessionTable {
+  session_id: string;
+  gateway_instance_id: string;
+  agent: string | null;
+  /** JSON */
+  argv: string | null;
+  command: string;
+  cwd: string;
+  mode: AcpMode;
+  /** JSON */
+  rules: string;
+  reap: ReapPolicy;
+  state: AcpState;
+  run_id: string | null;
+  tmpdir: string | null;
+  agent_session_id: string | null;
+  /** JSON */
+  capabilities: string | null;
+  kept_end: number;
+  /** JSON */
+  sending: string | null;
+  /** JSON */
+  pending: string;
+  last_seq: number;
+  version: number;
+  /** JSON */
+  problem: string | null;
+  created_at: number;
+  updated_at: number;
+  closed_at: number | null;
+}
+
+export interface AcpTurnTable {
+  turn_id: string;
+  session_id: string;
+  ordinal: number;
+  state: AcpTurnState;
+  prompt: string;
+  asked_by: string;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  request_id: number | null;
+  /** JSON */
+  before: string | null;
+  /** JSON */
+  cancel: string | null;
+  outcome: AcpOutcome | null;
+  stop_reason: string | null;
+  /** JSON */
+  problem: string | null;
+  result: string;
+  /** JSON */
+  tool_calls: string;
+  /** JSON */
+  audit: string | null;
+  context_lost: 0 | 1;
+  kept_bytes: number;
+  dropped_updates: number;
+}
+
+export interface AcpUpdateTable {
+  session_id: string;
+  seq: number;
+  turn_id: string | null;
+  type: AcpUpdateType;
+  at: number;
+  /** JSON */
+  data: string;
+}
+
+export interface AcpPermissionTable {
+  id: string;
+  session_id: string;
+  turn_id: string | null;
+  /** JSON */
+  rpc_id: string;
+  tool_call_id: string;
+  kind: string | null;
+  title: string | null;
+  /** JSON */
+  options: string;
+  rule: number | null;
+  asked_at: number;
+  expires_at: number;
+  verdict: PermissionVerdict | null;
+  option_id: string | null;
+  actor: string | null;
+  decided_at: number | null;
+  answered: 0 | 1;
 }

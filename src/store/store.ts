@@ -15,6 +15,7 @@ import type {
   RunUsage,
   ServiceFacts,
 } from "./run-record.js";
+import type { AcpStore } from "./acp-store.js";
 import type { MessageStore } from "./message-store.js";
 import type { SessionStore } from "./session-store.js";
 
@@ -190,7 +191,7 @@ export interface RunStore extends AsyncDisposable {
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore & MessageStore & GatewayStore & CommandStore;
+export type Store = RunStore & SessionStore & MessageStore & AcpStore & GatewayStore & CommandStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<

@@ -1,6 +1,6 @@
 import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { LeaseLost, NotAdopted } from "../errors.js";
+import { LeaseLost, NotAdopted, NotSteering } from "../errors.js";
 import { heardKind } from "./adopt-run.js";
 import { noteStop } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
@@ -48,6 +48,8 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return onRefused(live, event);
     case "adopted":
       return live.adopting?.resolve();
+    case "signalled":
+      return live.signalling?.resolve(event.count);
     case "status":
       return heardKind(live, event.welcome);
     case "closed":
@@ -55,6 +57,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       live.stdin.detach();
       // Whether it was heard is seen when the new run is asked for.
       live.adopting?.resolve();
+      live.signalling?.reject(new NotSteering(live.facts.runId, "its anchor does not answer now"));
       if (!live.regaining) live.context.track(live.facts.runId, regain(live));
       return;
   }
@@ -86,6 +89,8 @@ function onRefused(live: LiveRun, { code, message }: Extract<AnchorEvent, { type
   const { runId } = live.facts;
   if (live.adopting !== null && (code.startsWith("adopt-") || code === "unknown-frame"))
     return live.adopting.reject(new NotAdopted(runId, message));
+  if (live.signalling !== null && (code.startsWith("signal-") || code === "unknown-frame"))
+    return live.signalling.reject(new NotSteering(runId, message));
   switch (code) {
     case "stale-epoch":
     case "not-owner":

@@ -1,10 +1,19 @@
-import type { FirstStop, SpoolSpec, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import type {
+  FirstStop,
+  MemberSignal,
+  SpoolSpec,
+  StreamName,
+  Survivor,
+  TerminalSize,
+} from "../anchor/host.js";
+import type { LiveProcesses } from "../anchor/live-trees.js";
 import type { StoreAway } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type {
   EndReason,
   OnEscape,
   OnOrphan,
+  ProcessIdentity,
   RunKind,
   RunLimits,
   RunRecord,
@@ -160,6 +169,13 @@ export interface Run {
   /** Live output until the run's streams end. Two followers see the same bytes. */
   follow(options?: FollowOptions): AsyncIterable<OutputChunk>;
   ack(stream: StreamName, offset: number): void;
+  /** Who lives in it now, its first process included. */
+  members(): Promise<LiveProcesses>;
+  /**
+   * Signal processes of it, and nobody else; the run goes on. Its first process is left alone, and so is everybody who
+   * is no member when the anchor looks. Resolves with how many were signalled.
+   */
+  signal(processes: readonly ProcessIdentity[], signal: MemberSignal): Promise<number>;
 }
 
 export interface SupervisorOptions {

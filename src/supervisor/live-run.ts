@@ -66,6 +66,8 @@ export interface LiveRun {
   toldService: Deferred<void> | null;
   /** Set while a process of it is to become a run of its own. */
   adopting: Deferred<void> | null;
+  /** Set while some of its processes are to be signalled. */
+  signalling: Deferred<number> | null;
   /** What is known of the run's processes, should their anchor fall silent. */
   traces: Traces;
   firstStop: FirstStop | null;

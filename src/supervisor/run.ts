@@ -1,10 +1,19 @@
 import { BadInput } from "../errors.js";
-import type { AnchorLink, FirstStop, StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import type {
+  AnchorLink,
+  FirstStop,
+  MemberSignal,
+  StreamName,
+  Survivor,
+  TerminalSize,
+} from "../anchor/host.js";
+import type { LiveProcesses } from "../anchor/live-trees.js";
 import { NotSteering } from "../errors.js";
-import type { RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
+import type { ProcessIdentity, RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run } from "./api.js";
 import { cancel } from "./cancel.js";
 import type { LiveRun } from "./live-run.js";
+import { liveMembers, signalMembers } from "./members.js";
 import { ackOutput, followOutput, readOutput } from "./output.js";
 import { releaseOutput } from "./release-output.js";
 import { terminalSize } from "./spawn-options.js";
@@ -115,6 +124,15 @@ class SupervisedRun implements Run {
 
   ack(stream: StreamName, offset: number): void {
     ackOutput(this.#live, stream, offset);
+  }
+
+  members(): Promise<LiveProcesses> {
+    return liveMembers(this.#live);
+  }
+
+  async signal(processes: readonly ProcessIdentity[], signal: MemberSignal): Promise<number> {
+    maySteer(this.#live);
+    return signalMembers(this.#live, processes, signal);
   }
 }
 

@@ -45,6 +45,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     service: facts.service,
     toldService: null,
     adopting: null,
+    signalling: null,
     traces: {
       run: facts.address,
       leaseId: facts.leaseId,

@@ -2,7 +2,8 @@ import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { readPermission } from "../../src/acp/permission-request.js";
-import { decidePermission, type PermissionRule, pick } from "../../src/acp/permission.js";
+import { decidePermission, pick } from "../../src/acp/permission.js";
+import type { PermissionRule } from "../../src/store/acp-record.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
 const kind = fc.constantFrom(...KINDS);

@@ -143,6 +143,8 @@ class Link implements AnchorLink {
 
   adopt(): void {}
 
+  signal(): void {}
+
   /** Nobody asks: no run of a simulation becomes a service. */
   status(): void {}
 

@@ -177,6 +177,10 @@ export class FakeLink implements AnchorLink {
     this.sent.push("policy");
   }
 
+  signal(): void {
+    this.sent.push("signal");
+  }
+
   adopt(runId: string): void {
     this.sent.push(`adopt ${runId}`);
   }

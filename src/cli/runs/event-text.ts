@@ -22,6 +22,10 @@ export function eventText(event: RunEvent): string {
       return adoptText(event.data);
     case "command":
       return commandText(event.data);
+    case "permission":
+      return `${event.data.verdict} by ${event.data.actor}: ${event.data.title} (${event.data.kind})`;
+    case "turn":
+      return `${event.data.turnId} ${event.data.outcome ?? "began"}, by ${event.data.actor}`;
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
     case "reconcile":

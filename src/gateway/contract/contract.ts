@@ -1,3 +1,15 @@
+import {
+  acpAnswer,
+  acpCancel,
+  acpClose,
+  acpHistory,
+  acpList,
+  acpPermissions,
+  acpPrompt,
+  acpShow,
+  acpSpawn,
+  acpWatch,
+} from "./acp.js";
 import { agentResult, checkAgent, listAgents, runAgent } from "./agents.js";
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
@@ -64,6 +76,16 @@ export const contract = {
   agentResult,
   listApprovals,
   decideApproval,
+  acpSpawn,
+  acpList,
+  acpShow,
+  acpPrompt,
+  acpCancel,
+  acpClose,
+  acpHistory,
+  acpWatch,
+  acpPermissions,
+  acpAnswer,
 } as const;
 
 export type Contract = typeof contract;

@@ -13,6 +13,7 @@ import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { defined } from "./defined.js";
 import { execFor, type ExecDefaults } from "./exec.js";
+import type { AcpVerb } from "./acp.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
 import { filterOf } from "./run-reader.js";
@@ -26,6 +27,9 @@ import { sessionHandlers } from "./sessions.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
+  readonly acp: Pick<Handlers, AcpVerb>;
+  /** False: the session has no agent over ACP, or that is closed already. */
+  readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
   readonly supervisor: Supervisor;
   readonly stops: Stops;
   readonly sights: Sights;
@@ -204,6 +208,7 @@ export function createHandlers(desk: Desk): Handlers {
       return { run: record, from, warnings: [...warnings] };
     },
 
+    ...desk.acp,
     ...sessionHandlers(desk),
     ...agentHandlers(desk),
 

@@ -15,8 +15,9 @@ export function sessionHandlers({
   supervisor,
   sights,
   history,
+  closeAgent,
   gate: { sessions },
-}: Pick<Desk, "supervisor" | "sights" | "history" | "gate">): Pick<Handlers, SessionVerb> {
+}: Pick<Desk, "supervisor" | "sights" | "history" | "closeAgent" | "gate">): Pick<Handlers, SessionVerb> {
   return {
     openSession: async ({ body: { key, ...options } }) => {
       const { session, created } = await sessions.open(key, defined(options));
@@ -46,9 +47,11 @@ export function sessionHandlers({
       return { message: await history.send(id, "user", { text, actor: requester.actor, ...from }) };
     },
 
-    closeSession: async ({ params }, { requester }) => ({
-      closed: await sessions.close(params.id, requester.actor),
-    }),
+    closeSession: async ({ params }, { requester }) => {
+      // Its agent must not go on without it.
+      const agents = await closeAgent(params.id, requester.actor);
+      return { closed: (await sessions.close(params.id, requester.actor)) || agents };
+    },
   };
 }
 

@@ -2,6 +2,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
+  AcpClosed,
+  AcpTimeout,
   BadInput,
   NotFound,
   PeerUnreachable,
@@ -62,13 +64,19 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
         gone.signal.reason === GATEWAY_STOPS ||
         error instanceof SupervisorClosed ||
         // Nor is another host that is away.
-        error instanceof PeerUnreachable;
+        error instanceof PeerUnreachable ||
+        ofTheAgent(error);
       if (statusFor(error) >= 500 && !broken)
         options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();
       else sendJson(response, statusFor(error), answerFor(error));
     });
   };
+}
+
+/** What an agent does wrong is told to whoever asked; it is no failure of the gateway. */
+function ofTheAgent(error: unknown): boolean {
+  return error instanceof AcpClosed || error instanceof AcpTimeout;
 }
 
 async function answer(

@@ -4,10 +4,12 @@ import type { Approvals } from "../../sessions/approvals.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
 import type { EventTail } from "../event-tail.js";
+import { updateOf, visibleAcp, type AcpDesk } from "../handlers/acp.js";
 import type { Metrics } from "../metrics.js";
 import type { Sights } from "../sights.js";
 import type { Asking, Special } from "./app.js";
 import { parse, sendJson } from "./app.js";
+import { matchPath } from "./match-path.js";
 import { openApi } from "./openapi.js";
 
 /** What is no question with one answer: streams, and the description of everything. */
@@ -17,6 +19,7 @@ export function serveSpecial(
   sights: Sights,
   metrics: Metrics,
   approvals: Approvals,
+  acp: AcpDesk,
 ): Special {
   return async (request, response, url, asking) => {
     if (request.method !== "GET") return false;
@@ -42,6 +45,11 @@ export function serveSpecial(
       if (follow === true) await followApprovals(approvals, response, asking.gone);
       return follow === true;
     }
+    const watched = matchPath(contract.acpWatch.path, url.pathname);
+    if (watched !== null && ["1", "true"].includes(url.searchParams.get("follow") ?? "")) {
+      await followAcp(acp, watched["id"] ?? "", response, url, asking);
+      return true;
+    }
     if (
       url.pathname === contract.events.path &&
       ["1", "true"].includes(url.searchParams.get("follow") ?? "")
@@ -64,6 +72,26 @@ async function followApprovals(
   for await (const approval of approvals.follow(gone))
     if (!response.write(`${JSON.stringify(approval)}\n`))
       await once(response, "drain", { signal: gone }).catch(() => undefined);
+  response.end();
+}
+
+/** From a number on, for as long as the session is open and the caller reads. */
+async function followAcp(
+  desk: AcpDesk,
+  id: string,
+  response: ServerResponse,
+  url: URL,
+  { requester, gone }: Asking,
+): Promise<void> {
+  const { after } = parse(contract.acpWatch.query, Object.fromEntries(url.searchParams), "the query");
+  const { sessionId } = await visibleAcp(desk, requester, id);
+  response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
+  response.flushHeaders();
+  for await (const update of desk.acp.tail.follow(sessionId, after, gone)) {
+    if (!(await desk.sights.acts(requester))) break;
+    if (!response.write(`${JSON.stringify(updateOf(update))}\n`))
+      await once(response, "drain", { signal: gone }).catch(() => undefined);
+  }
   response.end();
 }
 

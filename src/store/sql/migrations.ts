@@ -9,6 +9,7 @@ import * as sessionOfRun from "./migrations/0007-session-of-run.js";
 import * as gateways from "./migrations/0008-gateways.js";
 import * as commands from "./migrations/0009-commands.js";
 import * as sessionMessages from "./migrations/0011-session-messages.js";
+import * as acp from "./migrations/0012-acp.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations = [
@@ -22,6 +23,7 @@ export const migrations = [
   { id: 8, name: "gateways", sql: gateways.sql },
   { id: 9, name: "commands", sql: commands.sql },
   { id: 11, name: "session-messages", sql: sessionMessages.sql },
+  { id: 12, name: "acp", sql: acp.sql },
 ] as const;
 
 export type Migration = (typeof migrations)[number];

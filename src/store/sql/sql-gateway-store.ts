@@ -12,14 +12,14 @@ import type {
 import type { GatewayFilter, GatewayStore } from "../gateway-store.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read-gateways.js";
-import { SqlMessageStore } from "./sql-message-store.js";
+import { SqlAcpStore } from "./sql-acp-store.js";
 import { countOf, type Steps } from "./steps.js";
 
-export class SqlGatewayStore extends SqlMessageStore implements GatewayStore {
+export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
   readonly #engine: Engine;
 
-  constructor(engine: Engine) {
-    super(engine);
+  constructor(engine: Engine, eventsKept: number) {
+    super(engine, eventsKept);
     this.#engine = engine;
   }
 

@@ -37,7 +37,7 @@ export class SqlStore extends SqlGatewayStore implements Store {
   readonly #eventsKept: number;
 
   constructor(engine: Engine, eventsKept: number) {
-    super(engine);
+    super(engine, eventsKept);
     this.shared = engine.words.shared;
     this.#engine = engine;
     this.#eventsKept = eventsKept;

@@ -1,11 +1,12 @@
 import type { Store } from "../../../src/store/store.js";
+import { newAcpPermission, newAcpSession, newAcpTurn } from "../acp-samples.js";
 import { newGateway } from "../gateway-contract.js";
 import { newApproval, newMessage, newSession } from "../session-samples.js";
 import { event, exited, gated, LEASE_MS, newRun, running } from "../samples.js";
 
 export const EVENTS = 1_200;
 
-/** Records of every kind: runs that go on and that have ended, a session with its tokens, questions and messages, and more events than are read at a time, the newest of them gone. */
+/** Records of every kind: runs that go on and that have ended, a session with its tokens, questions, messages and turns, and more events than are read at a time, the newest of them gone. */
 export async function fill(store: Store): Promise<void> {
   await store.introduceHost({ hostId: "host", name: "ada", platform: "linux" });
   await store.announceGateway(newGateway({ instanceId: "owner-a" }));
@@ -36,6 +37,12 @@ export async function fill(store: Store): Promise<void> {
   await store.appendMessage(newMessage(session.id, { id: "msg_1", text: "a\0b \u{1F600}" }), bounds);
   await store.appendMessage(newMessage(session.id, { id: "msg_2", deliveredAt: 5 }), bounds);
   await store.setAgentSession(session.id, "own");
+  await store.insertAcpSession(newAcpSession(session.id));
+  await store.commitAcp(session.id, "in_1", {
+    newTurn: newAcpTurn("turn_1"),
+    updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "a\0b \u{1F600}" } }],
+    newPermission: newAcpPermission(session.id, "prm_1"),
+  });
   await store.appendEvents(Array.from({ length: EVENTS }, (_, at) => event("run_open", at)));
   const gone = await store.insertRun(newRun({ runId: "run_gone" }), 0, [event("run_gone")]);
   await store.saveRun(gone, exited);
@@ -53,6 +60,10 @@ export async function allOf(store: Store): Promise<unknown> {
     events: await store.listEvents({}),
     sessions: await store.listSessions({}),
     messages: await store.listMessages("ses_1", { limit: 100 }),
+    acp: await store.listAcpSessions({}),
+    turns: await store.listAcpTurns({ sessionId: "ses_1" }),
+    updates: await store.listAcpUpdates({ sessionId: "ses_1" }),
+    permissions: await store.listAcpPermissions({ sessionId: "ses_1" }),
     approvals: await store.listApprovals({}),
     acts: (await store.resolveToken("hash"))?.id,
   };

@@ -6,6 +6,7 @@ import { newRecord } from "../../../src/store/apply-change.js";
 import { clientTimeout } from "../../../src/store/postgres/pool.js";
 import type { Store } from "../../../src/store/store.js";
 import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
+import { newAcpSession } from "../acp-samples.js";
 import { newCommand } from "../command-contract.js";
 import { newGateway } from "../gateway-contract.js";
 import { AT, newApproval, newMessage, newSession } from "../session-samples.js";
@@ -139,6 +140,25 @@ const scenes: Readonly<Record<string, Scene>> = {
       (await direct.listMessages(session.id, { limit: 9 })).map(({ deliveredAt }) => deliveredAt !== null);
     return { call: () => store.deliverMessages(session.id, ids, AT), halves };
   },
+  insertAcpSession: async (store, direct) => {
+    const session = newSession();
+    await direct.createSession(session);
+    return { call: () => store.insertAcpSession(newAcpSession(session.id)) };
+  },
+  commitAcp: async (store, direct) => {
+    const session = newSession();
+    const runId = randomUUID();
+    await direct.createSession(session);
+    await direct.insertAcpSession(newAcpSession(session.id));
+    const halves = async () => [
+      (await direct.getAcpSession(session.id))?.end === 99,
+      (await direct.listAcpUpdates({ sessionId: session.id })).length > 0,
+      await toldOf(direct, runId),
+    ];
+    const updates = [{ turnId: null, at: AT, type: "update", data: {} }] as const;
+    const change = { session: { end: 99 }, updates, events: [event(runId)] };
+    return { call: () => store.commitAcp(session.id, "in_1", change), halves };
+  },
   createSession: async (store) => ({ call: () => store.createSession(newSession()) }),
   insertApproval: async (store, direct) => {
     const session = newSession();
@@ -184,6 +204,14 @@ const scenes: Readonly<Record<string, Scene>> = {
       countMessages: (store: Store) => store.countMessages("s"),
       listUnanswered: (store: Store) => store.listUnanswered("g", 1),
       forgetMessages: (store: Store) => store.forgetMessages(0),
+      getAcpSession: (store: Store) => store.getAcpSession("s"),
+      listAcpSessions: (store: Store) => store.listAcpSessions({ limit: 1 }),
+      getAcpTurn: (store: Store) => store.getAcpTurn("t"),
+      listAcpTurns: (store: Store) => store.listAcpTurns({ sessionId: "s", limit: 1 }),
+      listAcpUpdates: (store: Store) => store.listAcpUpdates({ sessionId: "s", limit: 1 }),
+      getAcpPermission: (store: Store) => store.getAcpPermission("p"),
+      listAcpPermissions: (store: Store) => store.listAcpPermissions({ limit: 1 }),
+      forgetAcpUpdates: (store: Store) => store.forgetAcpUpdates(0),
       forgetSessions: (store: Store) => store.forgetSessions(0),
       resolveToken: (store: Store) => store.resolveToken("t"),
       revokeToken: (store: Store) => store.revokeToken("t"),

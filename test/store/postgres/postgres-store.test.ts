@@ -3,6 +3,7 @@ import { storeContract, type TestDatabase } from "../contract.js";
 import { messageContract } from "../message-contract.js";
 import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
+import { acpContract } from "../acp-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
@@ -30,4 +31,5 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   gatewayContract("PostgreSQL", schema);
   commandContract("PostgreSQL", schema);
   messageContract("PostgreSQL", schema);
+  acpContract("PostgreSQL", schema);
 });

@@ -3,6 +3,7 @@ import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { messageContract } from "../message-contract.js";
 import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
+import { acpContract } from "../acp-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
@@ -20,3 +21,4 @@ sessionContract("SQLite", database);
 gatewayContract("SQLite", database);
 commandContract("SQLite", database);
 messageContract("SQLite", database);
+acpContract("SQLite", database);

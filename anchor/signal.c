@@ -1,0 +1,63 @@
+/* Some of a run's processes are signalled, and the run goes on. */
+#include "run.h"
+#include "tree.h"
+
+#include <signal.h>
+#include <string.h>
+
+#define NAMED_MAX 512
+
+/* Copied: the look for the processes may tell of a death, and drop the connection that the frame is in. */
+static struct identity named[NAMED_MAX];
+
+/* How many; -1 when one of them is no identity, or there are too many. */
+static long read_named(const struct frame *frame) {
+  struct field field;
+  size_t at = 0;
+  long count = 0;
+  while (field_next(frame, &at, &field) > 0) {
+    if (field.tag != T_MEMBER) continue;
+    uint64_t pid, start, unique;
+    struct field part = {.data = field.data, .length = 8};
+    if (field.length != 24 || count == NAMED_MAX || !field_number(&part, &pid)) return -1;
+    part.data += 8, field_number(&part, &start);
+    part.data += 8, field_number(&part, &unique);
+    named[count++] = (struct identity){.pid = (pid_t)pid, .start = start, .unique = unique};
+  }
+  return count;
+}
+
+static bool is_named(const struct identity *id, long count) {
+  for (long i = 0; i < count; i++)
+    if (named[i].pid == id->pid && named[i].start == id->start && (named[i].unique == id->unique || named[i].unique == 0 || id->unique == 0))
+      return true;
+  return false;
+}
+
+static bool is_allowed(uint64_t signal) { return signal == SIGTERM || signal == SIGKILL || signal == SIGSTOP || signal == SIGCONT; }
+
+/* Once the run is being stopped or swept, how is for the ending to say. */
+static bool ends(void) { return run.phase != RUNNING || run.stop.set || run.leader_done; }
+
+void signal_asked(struct connection *connection, const struct frame *frame) {
+  uint64_t signal = 0, sent = 0;
+  long wanted = read_named(frame);
+  if (!frame_number(frame, T_SIGNAL, &signal) || !is_allowed(signal) || wanted < 0) {
+    refuse(connection, "signal-bad", "SIGNAL needs TERM, KILL, STOP or CONT, and at most 512 processes");
+    return;
+  }
+  long count = ends() ? 0 : collect(0);
+  bool over = ends(); /* the look may have told */
+  for (long i = 0; i < count && !over; i++)
+    if (members[i].id.pid != run.child.id.pid && !tree_dead(&members[i]) && is_named(&members[i].id, wanted) &&
+        os_signal(&members[i], (int)signal) == 0)
+      sent++;
+  tree_release(count);
+  if (over) {
+    refuse(connection, "signal-phase", "the run is not running, or is about to end");
+    return;
+  }
+  struct out out = connection_out(connection, F_SIGNALLED);
+  out_number(&out, T_COUNT, sent);
+  connection_send(connection, &out);
+}

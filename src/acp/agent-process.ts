@@ -1,0 +1,205 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { packageVersion } from "../anchor/package-version.js";
+import { defaults } from "../defaults.js";
+import { StdinClosed } from "../errors.js";
+import type { AcpTurn } from "../store/acp-record.js";
+import type { AcpStore } from "../store/acp-store.js";
+import type { OutputChunk, Run, Supervisor } from "../supervisor/api.js";
+import type { Clock } from "../supervisor/clock.js";
+import { newRunId } from "../supervisor/ids.js";
+import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
+import { beginSession } from "./begin-session.js";
+import { Conversation } from "./conversation.js";
+import { Exchange } from "./exchange.js";
+import type { KeptSession } from "./kept-session.js";
+import type { AcpLimits } from "./limits.js";
+import { Questions } from "./questions.js";
+import { Connection } from "./wire/connection.js";
+import { initialize } from "./wire/initialize.js";
+
+/** What an agent is started with. None of it is stored. */
+export interface AgentCommand {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Left out: the gateway's own. */
+  readonly inherit?: Readonly<Record<string, string>>;
+}
+
+export interface AgentParts {
+  readonly supervisor: Supervisor;
+  readonly store: AcpStore;
+  readonly clock: Clock;
+  readonly kept: KeptSession;
+  readonly limits: AcpLimits;
+}
+
+/** Whose process it is. */
+export interface AgentOwner {
+  readonly sessionKey: string;
+  readonly agentId: string | null;
+}
+
+/** An agent's process, and what is said with it. */
+export class AgentProcess {
+  readonly #parts: AgentParts;
+  readonly questions: Questions;
+  readonly exchange: Exchange;
+  #adapter: Adapter | null = null;
+  #connection: Connection | null = null;
+
+  constructor(parts: AgentParts) {
+    this.#parts = parts;
+    const { kept, clock, limits } = parts;
+    this.questions = new Questions({
+      kept,
+      clock,
+      waitMs: limits.permissionMs,
+      connection: () => this.#connection ?? this.adapter.connection,
+      turn: () => this.#askingTurn(),
+    });
+    this.exchange = new Exchange({
+      kept,
+      clock,
+      questions: this.questions,
+      alive: () => this.#adapter?.run.state === "running",
+      accepted: () => this.#adapter?.run.stdinAccepted ?? 0,
+    });
+  }
+
+  get adapter(): Adapter {
+    if (this.#adapter === null) throw new Error("the agent has not been started");
+    return this.#adapter;
+  }
+
+  get run(): Run {
+    return this.adapter.run;
+  }
+
+  /** It was told to stop and never said that it has: another prompt would meet the one before. */
+  get stuck(): boolean {
+    return (
+      this.exchange.turn === null &&
+      this.adapter.connection.state.pending.some(({ method }) => method === "session/prompt")
+    );
+  }
+
+  /** Recorded before it exists: whichever process comes next finds it, or that it never was. */
+  async start(command: AgentCommand, { sessionKey, agentId }: AgentOwner): Promise<void> {
+    const { supervisor, kept, limits } = this.#parts;
+    const { cwd, sessionId } = kept.row;
+    const runId = newRunId();
+    const tmp = await mkdtemp(join(tmpdir(), "hf-acp-"));
+    await kept.commit(() => ({
+      session: { state: "starting", runId, tmpdir: tmp, end: 0, sending: null, pending: [], problem: null },
+    }));
+    this.#adapter = await startAdapter(supervisor, {
+      ...command,
+      cwd,
+      runId,
+      sessionId,
+      sessionKey,
+      ...(agentId === null ? {} : { agentId }),
+      backendId: "acp",
+      graceMs: limits.graceMs,
+      leaveMs: limits.leaveMs,
+      tmpdir: tmp,
+      handlers: this.exchange,
+    });
+  }
+
+  /** Ready for a prompt. Rejects when it does not come to that: then it is on its way out. */
+  async greet(): Promise<{ readonly contextLost: boolean }> {
+    const { kept, limits } = this.#parts;
+    const { connection } = this.adapter;
+    const { agentSessionId: former, cwd } = kept.row;
+    try {
+      const info = { name: "holdfast", version: packageVersion() };
+      const capabilities = await initialize(connection, info, { deadlineMs: limits.initializeMs });
+      const { exchange } = this;
+      const deadlineMs = limits.newSessionMs;
+      return await beginSession({ connection, exchange, capabilities, cwd, deadlineMs, former });
+    } catch (error) {
+      connection.close("closed", error instanceof Error ? error.message : String(error));
+      throw error;
+    }
+  }
+
+  /** The one an earlier process has left, as the store has it. */
+  async resume(run: Run, running: AcpTurn | null): Promise<void> {
+    const { kept, limits } = this.#parts;
+    const { end, tmpdir: tmp } = kept.row;
+    const { state, open } = await this.#restore(running);
+    const parts = { handlers: this.exchange, leaveMs: limits.leaveMs };
+    this.#adapter = resumeAdapter(run, parts, { state, startAt: end, tmpdir: tmp ?? "" });
+    this.#connection = this.#adapter.connection;
+    this.questions.restore(open);
+  }
+
+  /** One that has ended while nobody listened: what it still said is kept. */
+  async hearOut(runId: string | null, running: AcpTurn | null): Promise<void> {
+    const { kept, supervisor } = this.#parts;
+    const { state, open } = await this.#restore(running);
+    this.questions.remember(open);
+    if (runId === null || (await supervisor.getRun(runId)) === null) return;
+    this.#connection = new Connection({
+      source: () => rest(supervisor, runId, kept.row.end),
+      startAt: kept.row.end,
+      write: () => Promise.reject(new StdinClosed(runId, "it has ended")),
+      ack: () => undefined,
+      handlers: this.exchange,
+      restored: { ...state, outgoing: null },
+    });
+    await this.#connection.closed;
+  }
+
+  async #restore(running: AcpTurn | null) {
+    const { store, kept } = this.#parts;
+    const { sessionId, agentSessionId, sending, pending } = kept.row;
+    const open = await store.listAcpPermissions({ sessionId, answered: false });
+    this.exchange.conversation = new Conversation(agentSessionId ?? "");
+    if (running !== null) {
+      const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId });
+      const said = updates.filter(({ type }) => type === "update");
+      this.exchange.restore(running, said);
+    }
+    const questions = open.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" }));
+    return { open, state: { pending, questions, outgoing: sending } };
+  }
+
+  /** Resolves when its processes are gone; null: it was let go of, and lives on elsewhere. */
+  async ended(): Promise<AdapterEnd | null> {
+    return this.adapter.ended.catch(() => null);
+  }
+
+  #askingTurn() {
+    const { turn } = this.exchange;
+    if (turn === null) return null;
+    return {
+      turnId: turn.turnId,
+      cancelled: turn.cancel !== null,
+      tool: (id: string) => turn.summary.tools.find((each) => each.id === id) ?? null,
+    };
+  }
+}
+
+/** Of a run that has ended: from an offset on, whatever is kept. */
+async function* rest(
+  supervisor: Supervisor,
+  runId: string,
+  from: number,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  for (let offset = from; ;) {
+    const chunk = await supervisor.readOutput(runId, "stdout", { offset, maxBytes: defaults.followBytes });
+    if (chunk.bytes.length === 0) return;
+    yield chunk;
+    offset = chunk.offset + chunk.bytes.length;
+  }
+}
+
+/** Of a run that ended while nobody looked. */
+export async function removeTmpdir(path: string | null): Promise<void> {
+  if (path !== null && path.includes("/hf-acp-"))
+    await rm(path, { recursive: true, force: true, maxRetries: 3 });
+}

@@ -1,0 +1,429 @@
+import { resolve } from "node:path";
+import type { Survivor } from "../anchor/host.js";
+import type { AgentEntry } from "../agents/entry.js";
+import {
+  AcpNotHeld,
+  AcpSessionClosed,
+  BadInput,
+  NotFound,
+  SessionTaken,
+  SupervisorClosed,
+} from "../errors.js";
+import type { SessionOptions, Sessions } from "../sessions/sessions.js";
+import type {
+  AcpMode,
+  AcpPermission,
+  AcpSession,
+  AcpTurn,
+  PermissionRule,
+  ReapPolicy,
+} from "../store/acp-record.js";
+import type { AcpStore } from "../store/acp-store.js";
+import { isSame, OPEN_STATES } from "../store/run-record.js";
+import type { SessionRow } from "../store/session-record.js";
+import type { Run, Supervisor } from "../supervisor/api.js";
+import type { Clock } from "../supervisor/clock.js";
+import { deferred } from "../supervisor/deferred.js";
+import { displayCommand, redactArguments } from "../supervisor/redact.js";
+import type { AgentCommand } from "./agent-process.js";
+import { HeldSession, type CancelRequest, type CloseRequest } from "./held-session.js";
+import type { PromptRequest } from "./prompt-queue.js";
+import { KeptSession } from "./kept-session.js";
+import { acpLimits, type AcpLimits } from "./limits.js";
+import { UpdateTail } from "./update-tail.js";
+import { hostClock } from "./wire/host-clock.js";
+
+export interface AcpControllerParts {
+  readonly supervisor: Supervisor;
+  readonly store: AcpStore;
+  readonly sessions: Pick<Sessions, "open" | "openFor" | "close" | "get" | "getByKey" | "issueToken">;
+  readonly agents: ReadonlyMap<string, AgentEntry>;
+  readonly limits?: Partial<AcpLimits>;
+  readonly onProblem: (message: string, cause: unknown) => void;
+}
+
+export interface EnsureRequest {
+  readonly key: string;
+  /** Of the catalogue; or `argv`, any command that speaks ACP. */
+  readonly agent?: string | undefined;
+  readonly argv?: readonly string[] | undefined;
+  readonly cwd: string;
+  /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly mode?: AcpMode;
+  readonly rules?: readonly PermissionRule[];
+  readonly reap?: ReapPolicy;
+  /** The session on whose behalf: the new one is its child. */
+  readonly requester?: SessionRow | null;
+  readonly session?: SessionOptions;
+}
+
+export interface Ensured {
+  readonly row: SessionRow;
+  readonly session: AcpSession;
+  readonly created: boolean;
+}
+
+export interface Closed {
+  readonly session: AcpSession;
+  readonly survivors: readonly Survivor[];
+}
+
+/** What is known of the processes of a session. */
+export interface OwnedTree {
+  readonly runId: string | null;
+  /** The agent's own process is the recorded one, and below the recorded anchor. */
+  readonly verified: boolean;
+  readonly why: string;
+  readonly processes: Awaited<ReturnType<Run["members"]>>;
+}
+
+export interface StartupOrphans {
+  /** Sessions whose agents go on. */
+  readonly resumed: number;
+  /** Sessions whose agents had ended. */
+  readonly down: number;
+  /** Agents of no open session, which were ended. */
+  readonly reaped: number;
+}
+
+/** Reads and searches are let through, everything else is asked about. */
+const DEFAULT_RULES: readonly PermissionRule[] = [
+  { effect: "allow", kind: "read" },
+  { effect: "allow", kind: "search" },
+  { effect: "ask" },
+];
+
+/** One owner of the life of every ACP session of a gateway. */
+export class AcpController implements AsyncDisposable {
+  readonly tail: UpdateTail;
+  readonly #parts: AcpControllerParts;
+  readonly #clock: Clock = hostClock;
+  readonly #limits: AcpLimits;
+  readonly #held = new Map<string, HeldSession>();
+  readonly #commands = new Map<string, AgentCommand>();
+  readonly #ensuring = new Map<string, Promise<void>>();
+  readonly #begun = deferred<void>();
+  #left = false;
+
+  constructor(parts: AcpControllerParts) {
+    this.#parts = parts;
+    this.#limits = { ...acpLimits, ...parts.limits };
+    this.tail = new UpdateTail(parts.store);
+  }
+
+  /**
+   * Once, when the runs that a former process left have been looked at: its sessions go on here; agents that belong to
+   * no open session are ended. Everything else waits for it.
+   */
+  async reapStartupOrphans(): Promise<StartupOrphans> {
+    const { store, supervisor, onProblem } = this.#parts;
+    const { instanceId: gatewayInstanceId } = supervisor;
+    const counts = { resumed: 0, down: 0, reaped: 0 };
+    try {
+      for (const row of await store.listAcpSessions({ open: true, gatewayInstanceId })) {
+        try {
+          const run = row.runId === null ? null : supervisor.run(row.runId);
+          const record = row.runId === null ? null : await supervisor.getRun(row.runId);
+          if (run === null && record !== null && record.state !== "exited") continue;
+          const held = await this.#hold(row);
+          await (run === null ? held.found() : held.takeUp(run));
+          counts[run === null ? "down" : "resumed"]++;
+        } catch (cause) {
+          if (!this.#left) onProblem(`the ACP session ${row.sessionId} could not be taken up`, cause);
+        }
+      }
+    } finally {
+      this.#begun.resolve();
+    }
+    const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_STATES });
+    for (const { runId, backendId } of runs) {
+      if (backendId !== "acp" || (await this.#belongs(runId))) continue;
+      await supervisor.stop(runId, { actor: "acp: its session is closed" });
+      counts.reaped++;
+    }
+    return counts;
+  }
+
+  /** A run that this supervisor has got since. */
+  async takeUp(run: Run): Promise<void> {
+    const { store, supervisor } = this.#parts;
+    const [row] = await store.listAcpSessions({ runId: run.runId, open: true, limit: 1 });
+    if (row === undefined || this.#held.has(row.sessionId)) return;
+    const gatewayInstanceId = supervisor.instanceId;
+    // Who has the agent's process has the session.
+    if (row.gatewayInstanceId !== gatewayInstanceId) {
+      const session = { gatewayInstanceId };
+      if ((await store.commitAcp(row.sessionId, row.gatewayInstanceId, { session })) === null) return;
+    }
+    const held = await this.#hold({ ...row, gatewayInstanceId });
+    await held.takeUp(run);
+  }
+
+  /** The open session of that key, with an agent that waits for a prompt; made if there is none. */
+  async ensureSession(request: EnsureRequest): Promise<Ensured> {
+    await this.#begun.promise;
+    // Who asks for the same at the same time gets the same.
+    const before = this.#ensuring.get(request.key) ?? Promise.resolve();
+    const ensured = before.then(() => this.#ensure(request));
+    const done = ensured.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#ensuring.set(request.key, done);
+    try {
+      return await ensured;
+    } finally {
+      if (this.#ensuring.get(request.key) === done) this.#ensuring.delete(request.key);
+    }
+  }
+
+  async #ensure(request: EnsureRequest): Promise<Ensured> {
+    const command = this.#commandFor(request);
+    const { store, sessions, supervisor } = this.#parts;
+    const { agent = null, mode = "session" } = request;
+    const options: SessionOptions = {
+      ...request.session,
+      backend: "acp",
+      interactionMode: mode === "run" ? "run" : "interactive",
+      ...(agent === null ? {} : { agentId: request.session?.agentId ?? agent }),
+    };
+    const { requester = null } = request;
+    const { session: row } = await (requester === null
+      ? sessions.open(request.key, options)
+      : sessions.openFor(requester, request.key, options));
+    const known = await store.getAcpSession(row.id);
+    if (known !== null) return this.#again(row, known, command);
+    const at = this.#clock.wall();
+    const session: AcpSession = {
+      sessionId: row.id,
+      gatewayInstanceId: supervisor.instanceId,
+      agent,
+      argv: keepable(command.argv),
+      command: displayCommand(command.argv),
+      cwd: resolve(request.cwd),
+      mode,
+      rules: request.rules ?? DEFAULT_RULES,
+      reap: request.reap ?? "asked",
+      state: "down",
+      runId: null,
+      tmpdir: null,
+      agentSessionId: null,
+      capabilities: null,
+      end: 0,
+      sending: null,
+      pending: [],
+      seq: 0,
+      version: 0,
+      problem: null,
+      createdAt: at,
+      updatedAt: at,
+      closedAt: null,
+    };
+    // Another gateway of the same store was asked for it, too, and was faster.
+    if (!(await store.insertAcpSession(session))) return this.#again(row, await this.#get(row.id), command);
+    this.#commands.set(row.id, command);
+    const held = await this.#hold(session);
+    try {
+      await held.up();
+    } catch (error) {
+      // Nobody could use it.
+      await held.close({ actor: "acp: its agent did not start" }).catch(() => undefined);
+      throw error;
+    }
+    return { row, session: held.kept.row, created: true };
+  }
+
+  /** What would be started; rejects when it is not known. */
+  argvFor(request: Pick<EnsureRequest, "agent" | "argv">): readonly string[] {
+    return this.#commandFor(request).argv;
+  }
+
+  /** Queued: one is in flight at a time. Resolves when it is kept, not when it has ended. */
+  async prompt(sessionId: string, request: PromptRequest): Promise<AcpTurn> {
+    const turnId = await (await this.#holding(sessionId)).prompt(request);
+    return this.#turn(turnId);
+  }
+
+  /** Null: there was none. A turn's cancel is no reap: the agent stays. */
+  async cancelTurn(sessionId: string, request: CancelRequest): Promise<AcpTurn | null> {
+    const turnId = await (await this.#holding(sessionId)).cancel(request);
+    return turnId === null ? null : this.#turn(turnId);
+  }
+
+  /**
+   * Until every process of it is proven to be gone, or is known to survive its KILL. One of another gateway is not
+   * touched.
+   */
+  async closeSession(sessionId: string, request: CloseRequest): Promise<Closed> {
+    await this.#begun.promise;
+    const row = await this.#get(sessionId);
+    if (row.state === "closed") return { session: row, survivors: [] };
+    const held = await this.#holding(sessionId);
+    const survivors = await held.close(request);
+    return { session: held.kept.row, survivors };
+  }
+
+  async verifyOwnedTree(sessionId: string): Promise<OwnedTree> {
+    const { runId } = await this.#get(sessionId);
+    const nobody = (why: string): OwnedTree => ({ runId, verified: false, why, processes: [] });
+    if (runId === null) return nobody("it has no agent process");
+    const record = await this.#parts.supervisor.getRun(runId);
+    if (record === null || record.state === "exited") return nobody("its agent's process has ended");
+    const run = this.#parts.supervisor.run(runId);
+    if (run === null) return nobody(`${record.ownerInstanceId} holds its agent's process, not this gateway`);
+    const processes = await run.members();
+    const verified = processes.some(({ identity }) => isSame(identity, record.root));
+    const why = verified
+      ? "its agent's process is the recorded one, below its anchor"
+      : "its agent's own process is gone; the rest is its run's to end";
+    return { runId, verified, why, processes };
+  }
+
+  /** Of a session's agent, if one runs here. */
+  stderrOf(sessionId: string): string {
+    return this.#held.get(sessionId)?.stderr ?? "";
+  }
+
+  /** Resolves when no turn runs and none waits, or when `enough` aborts. */
+  async quiet(enough: AbortSignal): Promise<void> {
+    const states = ["queued", "running"] as const;
+    for (const sessionId of this.#held.keys())
+      await this.tail.until(
+        sessionId,
+        async () =>
+          (await this.#parts.store.listAcpTurns({ sessionId, states, limit: 1 })).length === 0 || null,
+        enough,
+      );
+  }
+
+  /** Null: no such question. Not decided: it was before, or nobody waits for it any more. */
+  async answerPermission(
+    id: string,
+    verdict: "allow" | "deny",
+    actor: string,
+  ): Promise<{ readonly permission: AcpPermission; readonly decided: boolean } | null> {
+    await this.#begun.promise;
+    const { store } = this.#parts;
+    const asked = await store.getAcpPermission(id);
+    if (asked === null) return null;
+    const questions = this.#held.get(asked.sessionId)?.questions;
+    const decided = (await questions?.decide(id, verdict, actor)) ?? false;
+    return { permission: (await store.getAcpPermission(id)) ?? asked, decided };
+  }
+
+  /** Left to the next process, as they are. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#left = true;
+    await Promise.all([...this.#held.values()].map((held) => held.leave()));
+  }
+
+  async #turn(turnId: string): Promise<AcpTurn> {
+    const turn = await this.#parts.store.getAcpTurn(turnId);
+    if (turn === null) throw new NotFound(`turn ${turnId}`);
+    return turn;
+  }
+
+  async #get(sessionId: string): Promise<AcpSession> {
+    const row = await this.#parts.store.getAcpSession(sessionId);
+    if (row === null) throw new NotFound(`ACP session ${sessionId}`);
+    return row;
+  }
+
+  async #holding(sessionId: string): Promise<HeldSession> {
+    await this.#begun.promise;
+    const held = this.#held.get(sessionId);
+    if (held !== undefined) return held;
+    const row = await this.#get(sessionId);
+    if (row.gatewayInstanceId !== this.#parts.supervisor.instanceId)
+      throw new AcpNotHeld(sessionId, row.gatewayInstanceId);
+    if (row.state === "closed") throw new AcpSessionClosed(sessionId);
+    return this.#hold(row);
+  }
+
+  async #hold(session: AcpSession): Promise<HeldSession> {
+    const { store, supervisor, sessions, onProblem } = this.#parts;
+    const { sessionId } = session;
+    const row = await sessions.get(sessionId);
+    if (row === null) throw new NotFound(`session ${sessionId}`);
+    const already = this.#held.get(sessionId);
+    if (already !== undefined) return already;
+    if (this.#left) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
+    const clock = this.#clock;
+    const onWritten = (id: string): void => this.tail.wake(id);
+    const kept = new KeptSession(session, { store, clock, onWritten, onProblem });
+    const held: HeldSession = new HeldSession({
+      supervisor,
+      store,
+      clock,
+      limits: this.#limits,
+      kept,
+      owner: { sessionKey: row.key, agentId: row.agentId },
+      command: () => this.#command(kept.row),
+      onClosed: async (actor) => {
+        this.#commands.delete(sessionId);
+        await sessions.close(sessionId, actor);
+        if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
+        this.tail.wake(sessionId);
+      },
+      onProblem,
+      onLeft: () => {
+        if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
+      },
+    });
+    this.#held.set(sessionId, held);
+    return held;
+  }
+
+  async #belongs(runId: string): Promise<boolean> {
+    const [row] = await this.#parts.store.listAcpSessions({ runId, open: true, limit: 1 });
+    return row !== undefined && row.state !== "down";
+  }
+
+  async #again(row: SessionRow, known: AcpSession, command: AgentCommand): Promise<Ensured> {
+    if (known.command !== displayCommand(command.argv))
+      throw new SessionTaken(row.key, `its agent is another: ${known.command}`);
+    const held = await this.#holding(row.id);
+    if (!this.#commands.has(row.id)) this.#commands.set(row.id, command);
+    await held.up();
+    return { row, session: held.kept.row, created: false };
+  }
+
+  #commandFor({
+    agent,
+    argv,
+    environment,
+  }: Pick<EnsureRequest, "agent" | "argv" | "environment">): AgentCommand {
+    const inherit = environment === undefined ? {} : { inherit: environment };
+    if ((agent === undefined) === (argv === undefined))
+      throw new BadInput("agent", "say which agent: by its name, or by its command; nothing was started");
+    if (argv !== undefined) return { argv, env: {}, ...inherit };
+    const entry = this.#parts.agents.get(agent ?? "");
+    if (entry?.acp === undefined)
+      throw new BadInput(
+        "agent",
+        `no agent ${JSON.stringify(agent)} that speaks ACP is known; nothing was started`,
+      );
+    return { argv: entry.acp.argv, env: entry.env, ...inherit };
+  }
+
+  /** With a token of its session: what the agent starts can ask the gateway as that session. */
+  async #command({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
+    const entry = agent === null ? undefined : this.#parts.agents.get(agent);
+    const known =
+      this.#commands.get(sessionId) ??
+      (entry?.acp === undefined
+        ? argv === null
+          ? null
+          : { argv, env: {} }
+        : { argv: entry.acp.argv, env: entry.env });
+    if (known === null) return null;
+    const token = await this.#parts.sessions.issueToken(sessionId);
+    return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
+  }
+}
+
+/** Null: something in it looks like a secret. */
+function keepable(argv: readonly string[]): readonly string[] | null {
+  return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;
+}

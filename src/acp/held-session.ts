@@ -1,0 +1,306 @@
+import type { Survivor } from "../anchor/host.js";
+import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../errors.js";
+import type { AcpTurn } from "../store/acp-record.js";
+import type { Run } from "../supervisor/api.js";
+import type { AgentProcess } from "./agent-process.js";
+import { AgentSeat, type SeatParts } from "./agent-seat.js";
+import type { RunningTurn } from "./exchange.js";
+import { sayGoodbye } from "./goodbye.js";
+import type { KeptSession } from "./kept-session.js";
+import { problemOf } from "./problem.js";
+import { PromptQueue, type PromptRequest } from "./prompt-queue.js";
+import { auditTurn } from "./turn-audit.js";
+import { whoLives } from "./turn-tree.js";
+
+export interface HeldParts extends SeatParts {
+  /** Closed for good: its tokens, its row. */
+  readonly onClosed: (actor: string) => Promise<void>;
+  readonly onProblem: (message: string, cause: unknown) => void;
+}
+
+export interface CancelRequest {
+  readonly actor: string;
+  readonly reapTools?: boolean;
+  /** Left out: the one that runs, or else the next. */
+  readonly turnId?: string;
+}
+
+export interface CloseRequest {
+  readonly actor: string;
+  /** Also what the agent keeps of it, where the agent offers that. */
+  readonly discardPersistentState?: boolean;
+}
+
+/** A store that could not be read is asked again. */
+const AGAIN_MS = 1_000;
+/** Survivors of a KILL are no event of a run. */
+const LOOK_MS = 500;
+
+/** An ACP session that this gateway has: its prompts, one after the other, and its agent for as long as there is one. */
+export class HeldSession {
+  readonly #parts: HeldParts;
+  readonly #seat: AgentSeat;
+  readonly #queue: PromptQueue;
+  #busy = false;
+  #kicked = false;
+  #closing: Promise<void> | null = null;
+  #leaving = false;
+
+  constructor(parts: HeldParts) {
+    this.#parts = parts;
+    this.#seat = new AgentSeat(parts);
+    this.#queue = new PromptQueue(parts);
+  }
+
+  get kept(): KeptSession {
+    return this.#parts.kept;
+  }
+
+  /** Of its agent's stderr, the newest, secrets hidden. */
+  get stderr(): string {
+    return this.#seat.agent?.adapter.stderr.text ?? "";
+  }
+
+  /** Null: it has none now. */
+  get questions() {
+    return this.#seat.agent?.questions ?? null;
+  }
+
+  /** There is an agent that waits for a prompt. */
+  async up(): Promise<void> {
+    this.#mustBeOpen();
+    await this.#seat.ready();
+  }
+
+  /** Its turn's id, once it is in the queue. */
+  async prompt(request: PromptRequest): Promise<string> {
+    this.#mustBeOpen();
+    const turnId = await this.#queue.add(request);
+    this.kick();
+    return turnId;
+  }
+
+  /** See whether there is something to be done. */
+  kick(): void {
+    this.#kicked = true;
+    if (!this.#busy) this.#occupy(() => this.#pump());
+  }
+
+  /** The turn, when it is over and what it left has been seen to; null: there is none to cancel. */
+  async cancel(request: CancelRequest): Promise<string | null> {
+    const running = this.#sent();
+    const { turnId } = request;
+    if (running === null || (turnId ?? running.turnId) !== running.turnId) return this.#queue.cancel(turnId);
+    await this.#cancelRunning(running, request);
+    return running.turnId;
+  }
+
+  /**
+   * Idempotent. Resolves when every process is proven to be gone; or with those that survive their KILL: then the
+   * session stays `closing`, and is closed when they are gone.
+   */
+  async close(request: CloseRequest): Promise<readonly Survivor[]> {
+    this.#closing ??= this.#close(request).catch((error: unknown) => {
+      this.#closing = null;
+      throw error;
+    });
+    return Promise.race([this.#closing.then(() => []), this.#survivors(this.#closing)]);
+  }
+
+  /** An earlier process's agent, found alive. */
+  async takeUp(run: Run): Promise<void> {
+    const { store, kept, supervisor } = this.#parts;
+    const { state, sessionId } = kept.row;
+    if (state !== "ready") {
+      // It was being started, and what it knows of us is not known; or it was being ended.
+      await supervisor.stop(run.runId, { actor: `acp: it was ${state} when its gateway ended` });
+      return this.found();
+    }
+    const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
+    const agent = await this.#seat.resume(run, running);
+    this.#kicked = true;
+    const turn = this.#sent();
+    if (turn === null || turn.requestId === null) return this.#occupy(() => this.#auditLast(agent));
+    const answer = agent.adapter.connection.answerTo(turn.requestId);
+    this.#occupy(() => this.#goOn(agent, turn, answer));
+  }
+
+  /** No agent of it lives. */
+  async found(): Promise<void> {
+    await this.#seat.lost();
+    if (this.#parts.kept.row.state === "closing") await this.close({ actor: "gateway restarted" });
+    else this.kick();
+  }
+
+  /** The next process goes on with it. */
+  async leave(): Promise<void> {
+    this.#leaving = true;
+    this.questions?.forget();
+    await this.#parts.kept.leave();
+  }
+
+  /** Nothing is to be done here any more. */
+  get #left(): boolean {
+    return this.#leaving || this.#seat.left;
+  }
+
+  #mustBeOpen(): void {
+    const { state, sessionId } = this.#parts.kept.row;
+    if (this.#closing !== null || state === "closing" || state === "closed")
+      throw new AcpSessionClosed(sessionId);
+  }
+
+  /** The turn that the agent works on. */
+  #sent(): RunningTurn | null {
+    const turn = this.#seat.agent?.exchange.turn ?? null;
+    return turn === null || turn.requestId === null ? null : turn;
+  }
+
+  /** One thing at a time; then whatever has come meanwhile. */
+  #occupy(work: () => Promise<void>): void {
+    const { clock, onProblem } = this.#parts;
+    this.#busy = true;
+    work().then(
+      () => {
+        this.#busy = false;
+        if (this.#kicked && !this.#left) this.kick();
+      },
+      (cause: unknown) => {
+        if (this.#left) return;
+        onProblem("the next prompt could not be looked for; trying again", cause);
+        clock.after(AGAIN_MS, () => {
+          this.#busy = false;
+          this.kick();
+        });
+      },
+    );
+  }
+
+  async #pump(): Promise<void> {
+    this.#kicked = false;
+    for (;;) {
+      const next = await this.#queue.next();
+      if (this.#left || this.#closing !== null) return;
+      if (next === null) break;
+      await this.#take(next);
+    }
+    if (this.#parts.kept.row.mode === "run" && (await this.#last())?.state === "ended")
+      void this.close({ actor: "acp: its one run is over" }).catch(() => undefined);
+  }
+
+  async #last(): Promise<AcpTurn | null> {
+    const { store, kept } = this.#parts;
+    const { sessionId } = kept.row;
+    const [last] = await store.listAcpTurns({ sessionId, newestFirst: true, limit: 1 });
+    return last ?? null;
+  }
+
+  /** One prompt, from its queue to its end. */
+  async #take(turn: AcpTurn): Promise<void> {
+    let agent: AgentProcess;
+    try {
+      agent = await this.#seat.ready();
+    } catch (error) {
+      await this.#queue.end(turn.turnId, "failed", problemOf(error));
+      return;
+    }
+    const before = await whoLives(agent.run).catch(() => null);
+    const running = agent.exchange.begin(turn, before, this.#seat.contextLost);
+    const sessionId = this.#parts.kept.row.agentSessionId ?? "";
+    const prompt = [{ type: "text" as const, text: turn.prompt }];
+    const answer = agent.adapter.connection.request(
+      "session/prompt",
+      { sessionId, prompt },
+      { deadlineMs: this.#queue.takeTimeout(turn.turnId), fatal: true },
+    );
+    await this.#goOn(agent, running, answer);
+  }
+
+  /** A turn until its end is kept, and what it left has been seen to. */
+  async #goOn(agent: AgentProcess, turn: RunningTurn, answer: Promise<unknown>): Promise<void> {
+    using _watch = agent.adapter.connection.watchTurn(this.#parts.limits.noFramesMs);
+    try {
+      await Promise.race([answer, turn.over.promise]);
+    } catch (error) {
+      await this.#failed(agent, turn, error);
+    }
+    if (this.#left) return;
+    if (turn.requestId !== null) this.#seat.contextLost = false;
+    await auditTurn(this.#parts, agent.run, turn);
+    turn.audited.resolve();
+  }
+
+  /** What the agent answers itself, an error too, is kept when it comes. */
+  async #failed(agent: AgentProcess, turn: RunningTurn, error: unknown): Promise<void> {
+    const end = { outcome: "failed", problem: problemOf(error) } as const;
+    if (error instanceof AcpTimeout) await agent.exchange.end(turn, end);
+    // The end of the connection is the end of the process, and that is where it is written down.
+    if (error instanceof AcpTimeout || error instanceof AcpClosed) return this.#seat.gone(agent);
+    if (turn.ended) return;
+    await agent.exchange.unsent(turn);
+    if (!(await agent.exchange.end(turn, end))) agent.exchange.drop(turn);
+  }
+
+  async #cancelRunning(turn: RunningTurn, { actor, reapTools = false }: CancelRequest): Promise<void> {
+    const { kept, clock, limits } = this.#parts;
+    const { agent } = this.#seat;
+    if (agent === null) return;
+    const { turnId } = turn;
+    const cancel = { actor, at: clock.wall(), reapTools: reapTools || turn.cancel?.reapTools === true };
+    await kept.commit(
+      () => (turn.ended ? null : { turns: [{ turnId, from: "running", set: { cancel } }] }),
+      () => (turn.cancel = cancel),
+    );
+    // Some never return while a question of theirs is open.
+    await agent.questions.cancelAll(actor);
+    const sessionId = kept.row.agentSessionId ?? "";
+    agent.adapter.connection.notify("session/cancel", { sessionId }).catch(() => undefined);
+    await clock.pause(limits.cancelMs, turn.over.promise);
+    if (!turn.ended) await agent.exchange.end(turn, { outcome: "cancel-unconfirmed" });
+    await turn.audited.promise;
+  }
+
+  /** The former process may have died before it had seen to what the last turn left. */
+  async #auditLast(agent: AgentProcess): Promise<void> {
+    const last = await this.#last();
+    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent.run, last);
+  }
+
+  async #close({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
+    const { kept, supervisor, clock, limits } = this.#parts;
+    if (kept.row.state === "closed") return;
+    await kept.commit(() => ({ session: { state: "closing" } }));
+    while ((await this.#queue.cancel()) !== null);
+    await this.#seat.close();
+    const running = this.#sent();
+    if (running !== null) await this.#cancelRunning(running, { actor });
+    const { agent } = this.#seat;
+    const { runId } = kept.row;
+    if (agent !== null) {
+      await sayGoodbye(agent, kept, { discard, deadlineMs: limits.closeMs });
+      await agent.adapter.close(actor);
+      await this.#seat.gone(agent);
+    } else if (runId !== null) {
+      await supervisor.stop(runId, { actor }).catch(() => undefined);
+    }
+    const at = clock.wall();
+    await kept.commit(() => ({
+      session: { state: "closed", closedAt: at, tmpdir: null, sending: null, pending: [] },
+      updates: [{ turnId: null, at, type: "session", data: { state: "closed", actor } }],
+    }));
+    await this.#parts.onClosed(actor);
+  }
+
+  /** Never resolves while none are known. */
+  async #survivors(closing: Promise<void>): Promise<readonly Survivor[]> {
+    let over = false;
+    const end = (): boolean => (over = true);
+    closing.then(end, end);
+    while (!over) {
+      await this.#parts.clock.pause(LOOK_MS, closing);
+      const survivors = this.#seat.agent?.run.survivors ?? [];
+      if (survivors.length > 0) return survivors;
+    }
+    return new Promise(() => undefined);
+  }
+}

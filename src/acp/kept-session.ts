@@ -1,0 +1,96 @@
+import { AcpNotHeld, StateUnusable } from "../errors.js";
+import type { AcpSession } from "../store/acp-record.js";
+import type { AcpChange, AcpStore } from "../store/acp-store.js";
+import type { Clock } from "../supervisor/clock.js";
+
+export interface KeptParts {
+  readonly store: AcpStore;
+  readonly clock: Clock;
+  /** Something was written. */
+  readonly onWritten: (sessionId: string) => void;
+  readonly onProblem: (message: string, cause: unknown) => void;
+}
+
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 1_000;
+
+/**
+ * A session's row, written by one after the other: what a change is made of is looked at when it is its turn. A store
+ * that fails is tried again for as long as it takes: meanwhile nothing is let go of, and the agent is held back.
+ */
+export class KeptSession {
+  readonly #parts: KeptParts;
+  #row: AcpSession;
+  #last: Promise<unknown> = Promise.resolve();
+  #left = false;
+
+  constructor(row: AcpSession, parts: KeptParts) {
+    this.#row = row;
+    this.#parts = parts;
+  }
+
+  /** As it was written last. */
+  get row(): AcpSession {
+    return this.#row;
+  }
+
+  /**
+   * `build` says what to write; null: nothing. `done` is called in the same breath. False: not written, because a turn
+   * or a question was not in the state that was thought. Rejects with AcpNotHeld when another gateway has the session.
+   * Once this process leaves the session to the next, it never resolves: whoever waits must not go on.
+   */
+  commit(build: () => AcpChange | null, done: () => void = () => undefined): Promise<boolean> {
+    const written = this.#last.then(() => this.#write(build, done));
+    this.#last = written.catch(() => undefined);
+    return written;
+  }
+
+  /** What is under way is finished; nothing is written after that. */
+  async leave(): Promise<void> {
+    this.#left = true;
+    await Promise.race([this.#last, this.#parts.clock.pause(LONGEST_PAUSE_MS)]);
+  }
+
+  async #write(build: () => AcpChange | null, done: () => void): Promise<boolean> {
+    const { store, clock, onWritten, onProblem } = this.#parts;
+    let change: AcpChange | null = null;
+    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+      if (this.#left) await new Promise<never>(() => undefined);
+      if (this.#row.state === "closed") return false;
+      change ??= build();
+      if (change === null) return false;
+      const { sessionId, gatewayInstanceId } = this.#row;
+      try {
+        // A connection may have broken with the answer on its way.
+        const applied = pause > FIRST_PAUSE_MS && (await this.#wasWritten());
+        const seq = applied ? this.#row.seq : await store.commitAcp(sessionId, gatewayInstanceId, change);
+        if (seq === null) return await this.#refused();
+        if (!applied) this.#row = { ...this.#row, ...change.session, seq, version: this.#row.version + 1 };
+        done();
+        onWritten(sessionId);
+        return true;
+      } catch (cause) {
+        if (!(cause instanceof StateUnusable)) throw cause;
+        if (pause === FIRST_PAUSE_MS)
+          onProblem(`the ACP session ${sessionId} could not be written; trying again`, cause);
+        await clock.pause(pause);
+      }
+    }
+  }
+
+  /** Nobody else writes it: one version more is the change that was not known to be written. */
+  async #wasWritten(): Promise<boolean> {
+    const { sessionId, gatewayInstanceId, version } = this.#row;
+    const found = await this.#parts.store.getAcpSession(sessionId);
+    if (found?.gatewayInstanceId !== gatewayInstanceId || found.version !== version + 1) return false;
+    this.#row = found;
+    return true;
+  }
+
+  async #refused(): Promise<false> {
+    const { sessionId, gatewayInstanceId } = this.#row;
+    const found = await this.#parts.store.getAcpSession(sessionId);
+    if (found?.gatewayInstanceId === gatewayInstanceId) return false;
+    throw new AcpNotHeld(sessionId, found?.gatewayInstanceId ?? "none");
+  }
+}

@@ -1,0 +1,251 @@
+import type {
+  AcpPermission,
+  AcpTurn,
+  PermissionChoice,
+  PermissionDecided,
+  PermissionVerdict,
+} from "../store/acp-record.js";
+import type { AcpChange } from "../store/acp-store.js";
+import type { NewRunEvent } from "../store/run-event.js";
+import type { Clock, Timer } from "../supervisor/clock.js";
+import { newPermissionId } from "./ids.js";
+import type { KeptSession } from "./kept-session.js";
+import { readPermission } from "./permission-request.js";
+import { decidePermission, type pick } from "./permission.js";
+import type { Connection } from "./wire/connection.js";
+import { excerpt } from "./wire/excerpt.js";
+import type { Question } from "./wire/handlers.js";
+import type { RpcId } from "./wire/message.js";
+
+/** What a question is judged by, of the turn it belongs to. */
+export interface AskingTurn extends Pick<AcpTurn, "turnId"> {
+  readonly cancelled: boolean;
+  /** What was said of the tool call before. */
+  tool(id: string): { readonly kind: string; readonly title: string } | null;
+}
+
+export interface QuestionsParts {
+  readonly kept: KeptSession;
+  readonly clock: Clock;
+  readonly waitMs: number;
+  readonly connection: () => Connection;
+  /** Null: there is none under way. */
+  readonly turn: () => AskingTurn | null;
+}
+
+const INVALID_PARAMS = -32_602;
+
+/**
+ * What an agent asks leave for.
+ *
+ *     asked ──rule──▶ decided ──▶ answered
+ *       └──▶ pending ──operator, time, cancel──▶ decided ──▶ answered
+ *
+ * Each step is kept before the next: a question outlives the gateway, and one that was decided is answered by whichever
+ * process comes next. The agent is never answered twice.
+ */
+export class Questions {
+  readonly #parts: QuestionsParts;
+  /** Not answered yet. */
+  readonly #open = new Map<RpcId, AcpPermission>();
+  readonly #timers = new Map<string, Timer>();
+
+  constructor(parts: QuestionsParts) {
+    this.#parts = parts;
+  }
+
+  get unanswered(): readonly AcpPermission[] {
+    return [...this.#open.values()];
+  }
+
+  /** Those that an earlier process was asked. */
+  restore(permissions: readonly AcpPermission[]): void {
+    this.remember(permissions);
+    for (const permission of permissions) {
+      if (permission.decision === null) this.#expireLater(permission);
+      else void this.#answer(permission, permission.decision);
+    }
+  }
+
+  /** The same of an agent that has ended: nobody is there to be answered. */
+  remember(permissions: readonly AcpPermission[]): void {
+    for (const permission of permissions) this.#open.set(permission.rpcId, permission);
+  }
+
+  async asked({ id, params, end }: Question): Promise<void> {
+    const { kept, clock, connection } = this.#parts;
+    const asked = readPermission(params);
+    if (asked === null) {
+      await kept.commit(() => ({ session: { end } }));
+      const error = { code: INVALID_PARAMS, message: "Not a request for permission" };
+      await this.#unlessClosed(connection().answer(id, { error }));
+      return;
+    }
+    const turn = this.#parts.turn();
+    const known = turn?.tool(asked.toolCallId) ?? null;
+    const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
+    const options: PermissionChoice[] = asked.options.map(({ optionId, name, kind }) => ({
+      optionId,
+      name,
+      kind,
+    }));
+    const judged = decidePermission(kept.row.rules, tool, asked.options, { canAsk: true });
+    const at = clock.wall();
+    const decision: PermissionDecided | null =
+      turn === null || turn.cancelled
+        ? { verdict: "cancelled", optionId: null, actor: "no turn is under way", at }
+        : judged.type === "ask"
+          ? null
+          : decidedBy(judged.outcome, judged.rule, options, at);
+    const permission: AcpPermission = {
+      id: newPermissionId(),
+      sessionId: kept.row.sessionId,
+      turnId: turn?.turnId ?? null,
+      rpcId: id,
+      toolCallId: asked.toolCallId,
+      ...tool,
+      options,
+      rule: judged.rule,
+      askedAt: at,
+      expiresAt: at + this.#parts.waitMs,
+      decision,
+      answered: false,
+    };
+    await kept.commit(
+      () => ({
+        session: { end },
+        newPermission: permission,
+        ...this.#news(permission, decision),
+      }),
+      () => this.#open.set(id, permission),
+    );
+    if (decision === null) this.#expireLater(permission);
+    else await this.#answer(permission, decision);
+  }
+
+  /** False: it is not pending any more. */
+  async decide(
+    id: string,
+    verdict: PermissionVerdict,
+    actor: string,
+    optionId: string | null = null,
+  ): Promise<boolean> {
+    const permission = this.unanswered.find((each) => each.id === id);
+    if (permission === undefined) return false;
+    const decision = {
+      verdict,
+      optionId: optionId ?? chosen(verdict, permission.options),
+      actor,
+      at: this.#parts.clock.wall(),
+    };
+    const decided = await this.#parts.kept.commit(
+      () => ({ decide: [{ id, decision }], ...this.#news(permission, decision) }),
+      () => {
+        this.#open.set(permission.rpcId, { ...permission, decision });
+        this.#forgetTimer(id);
+      },
+    );
+    if (decided) await this.#answer(permission, decision);
+    return decided;
+  }
+
+  async cancelAll(actor: string): Promise<void> {
+    for (const { id, decision } of this.unanswered)
+      if (decision === null) await this.decide(id, "cancelled", actor);
+  }
+
+  /** Marks the question that this frame answers. */
+  answeredBy(frame: string): readonly string[] {
+    const { id, method } = JSON.parse(frame) as { id?: RpcId; method?: string };
+    const permission = method === undefined && id !== undefined ? this.#open.get(id) : undefined;
+    return permission === undefined ? [] : [permission.id];
+  }
+
+  /** Its answer is on its way. */
+  close(ids: readonly string[]): void {
+    for (const { id, rpcId } of this.unanswered) if (ids.includes(id)) this.#open.delete(rpcId);
+  }
+
+  /** Nobody is there to be answered any more: what goes into the commit that says so. */
+  gone(actor: string): Pick<AcpChange, "decide" | "answered"> {
+    const at = this.#parts.clock.wall();
+    const all = this.unanswered;
+    return {
+      decide: all
+        .filter(({ decision }) => decision === null)
+        .map(({ id }) => ({ id, decision: { verdict: "expired", optionId: null, actor, at } as const })),
+      answered: all.map(({ id }) => id),
+    };
+  }
+
+  forget(): void {
+    for (const id of this.#timers.keys()) this.#forgetTimer(id);
+    this.#open.clear();
+  }
+
+  #news(permission: AcpPermission, decision: PermissionDecided | null): AcpChange {
+    const { runId } = this.#parts.kept.row;
+    const at = this.#parts.clock.wall();
+    const data = { ...permission, decision };
+    const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
+    if (decision === null || runId === null) return { updates };
+    const event: NewRunEvent = {
+      runId,
+      at,
+      rootPid: null,
+      descendants: 0,
+      type: "permission",
+      data: {
+        permissionId: permission.id,
+        title: excerpt(permission.title ?? ""),
+        kind: excerpt(permission.kind ?? "other"),
+        verdict: decision.verdict,
+        actor: decision.actor,
+      },
+    };
+    return { updates, events: [event] };
+  }
+
+  /** What fails here is answered by the next process, or by nobody when the agent is gone. */
+  async #answer({ rpcId }: AcpPermission, { optionId }: PermissionDecided): Promise<void> {
+    const outcome =
+      optionId === null ? { outcome: "cancelled" as const } : { outcome: "selected" as const, optionId };
+    await this.#unlessClosed(this.#parts.connection().answer(rpcId, { result: { outcome } }));
+  }
+
+  async #unlessClosed(written: Promise<unknown>): Promise<void> {
+    await Promise.race([written.catch(() => undefined), this.#parts.connection().closed]);
+  }
+
+  #expireLater({ id, expiresAt }: AcpPermission): void {
+    const { clock } = this.#parts;
+    const timer = clock.after(Math.max(0, expiresAt - clock.wall()), () => {
+      this.decide(id, "expired", "nobody answered in time").catch(() => undefined);
+    });
+    this.#timers.set(id, timer);
+  }
+
+  #forgetTimer(id: string): void {
+    this.#timers.get(id)?.cancel();
+    this.#timers.delete(id);
+  }
+}
+
+function decidedBy(
+  outcome: ReturnType<typeof pick>,
+  rule: number | null,
+  options: readonly PermissionChoice[],
+  at: number,
+): PermissionDecided {
+  const actor = rule === null ? "no rule allows it" : `rule ${rule + 1}`;
+  if (outcome.outcome === "cancelled") return { verdict: "cancelled", optionId: null, actor, at };
+  const { optionId } = outcome;
+  const kind = options.find((each) => each.optionId === optionId)?.kind;
+  return { verdict: kind === "allow_once" ? "allow" : "deny", optionId, actor, at };
+}
+
+function chosen(verdict: PermissionVerdict, options: readonly PermissionChoice[]): string | null {
+  if (verdict === "cancelled") return null;
+  const kind = verdict === "allow" ? "allow_once" : "reject_once";
+  return options.find((each) => each.kind === kind)?.optionId ?? null;
+}

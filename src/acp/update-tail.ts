@@ -1,0 +1,70 @@
+import type { AcpUpdate } from "../store/acp-record.js";
+import type { AcpStore } from "../store/acp-store.js";
+
+const PAGE = 100;
+
+/** What happens in sessions, as it is written. One for all who read. */
+export class UpdateTail {
+  readonly #store: AcpStore;
+  readonly #waiting = new Map<string, Set<() => void>>();
+
+  constructor(store: AcpStore) {
+    this.#store = store;
+  }
+
+  /** Something was written. */
+  wake(sessionId: string): void {
+    for (const go of this.#waiting.get(sessionId) ?? []) go();
+  }
+
+  /** From a number on. Ends with the session, and when `gone` aborts. */
+  async *follow(
+    sessionId: string,
+    after: number,
+    gone: AbortSignal,
+  ): AsyncGenerator<AcpUpdate, void, undefined> {
+    let last = after;
+    while (!gone.aborted) {
+      using woken = this.#listen(sessionId, gone);
+      const closed = (await this.#store.getAcpSession(sessionId))?.state === "closed";
+      const page = await this.#store.listAcpUpdates({ sessionId, after: last, limit: PAGE });
+      for (const update of page) {
+        last = update.seq;
+        yield update;
+      }
+      if (page.length === PAGE) continue;
+      if (closed) return;
+      await woken.promise;
+    }
+  }
+
+  /** Looks whenever something was written; null: `gone` came first. */
+  async until<T>(sessionId: string, look: () => Promise<T | null>, gone: AbortSignal): Promise<T | null> {
+    while (!gone.aborted) {
+      // Heard before the look: what is written during it may not be seen by it.
+      using woken = this.#listen(sessionId, gone);
+      const seen = await look();
+      if (seen !== null) return seen;
+      await woken.promise;
+    }
+    return null;
+  }
+
+  #listen(sessionId: string, gone: AbortSignal): Disposable & { readonly promise: Promise<void> } {
+    const here = this.#waiting.get(sessionId) ?? new Set<() => void>();
+    this.#waiting.set(sessionId, here);
+    let go = (): void => undefined;
+    const promise = new Promise<void>((resolve) => (go = resolve));
+    here.add(go);
+    gone.addEventListener("abort", go);
+    if (gone.aborted) go();
+    return {
+      promise,
+      [Symbol.dispose]: () => {
+        here.delete(go);
+        gone.removeEventListener("abort", go);
+        if (here.size === 0 && this.#waiting.get(sessionId) === here) this.#waiting.delete(sessionId);
+      },
+    };
+  }
+}

@@ -1,0 +1,295 @@
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import {
+  ACP_MODES,
+  ACP_OUTCOMES,
+  ACP_STATES,
+  ACP_TURN_STATES,
+  ACP_UPDATE_TYPES,
+  REAP_POLICIES,
+} from "../../store/acp-record.js";
+import { addresses } from "./addresses.js";
+import { count, flag, nothing, survivor } from "./common.js";
+import { route } from "./route.js";
+
+const key = z.string().min(1).max(200);
+/** A session's id or, while it is open, its key. */
+const sessionParams = z.object({ id: key });
+const problem = z.object({ code: z.string(), message: z.string() });
+
+const process = z.object({
+  pid: z.int(),
+  startTime: z.int(),
+  uniqueId: z.string().nullable(),
+  command: z.string(),
+});
+
+const rule = z.strictObject({
+  effect: z.enum(["allow", "reject", "ask"]),
+  /** The protocol's tool kind: read, edit, delete, move, search, execute, think, fetch, switch_mode, other. */
+  kind: z.string().min(1).max(100).optional(),
+  /** `*` stands for any text. */
+  title: z.string().min(1).max(1_000).optional(),
+});
+
+export const PERMISSION_PRESETS = ["approve-all", "approve-reads", "deny-all"] as const;
+
+export const acpSession = z.object({
+  sessionId: z.string(),
+  key: z.string(),
+  agentId: z.string().nullable(),
+  agent: z.string().nullable(),
+  command: z.string(),
+  cwd: z.string(),
+  mode: z.enum(ACP_MODES),
+  state: z.enum(ACP_STATES),
+  gatewayInstanceId: z.string(),
+  runId: z.string().nullable(),
+  agentSessionId: z.string().nullable(),
+  rules: z.array(rule),
+  reap: z.enum(REAP_POLICIES),
+  problem: problem.nullable(),
+  /** Of the newest update. */
+  seq: z.int(),
+  createdAt: z.number(),
+  updatedAt: z.number(),
+  closedAt: z.number().nullable(),
+});
+
+export const acpTurn = z.object({
+  turnId: z.string(),
+  sessionId: z.string(),
+  ordinal: z.int(),
+  state: z.enum(ACP_TURN_STATES),
+  prompt: z.string(),
+  askedBy: z.string(),
+  createdAt: z.number(),
+  startedAt: z.number().nullable(),
+  endedAt: z.number().nullable(),
+  cancel: z.object({ actor: z.string(), at: z.number(), reapTools: z.boolean() }).nullable(),
+  outcome: z.enum(ACP_OUTCOMES).nullable(),
+  stopReason: z.string().nullable(),
+  problem: problem.nullable(),
+  text: z.string(),
+  toolCalls: z.array(z.object({ id: z.string(), title: z.string(), kind: z.string(), status: z.string() })),
+  /** Born in the turn and alive when it had ended; null: not looked at. */
+  audit: z
+    .object({
+      at: z.number(),
+      left: z.array(process),
+      reaped: z.boolean(),
+      survivors: z.array(process),
+    })
+    .nullable(),
+  contextLost: z.boolean(),
+  keptBytes: z.number(),
+  droppedUpdates: z.int(),
+});
+
+export const acpUpdate = z.object({
+  seq: z.int(),
+  turnId: z.string().nullable(),
+  at: z.number(),
+  type: z.enum(ACP_UPDATE_TYPES),
+  /** Of an `update`: what the agent said, as it came. */
+  data: z.unknown(),
+});
+
+export const acpPermission = z.object({
+  id: z.string(),
+  sessionId: z.string(),
+  turnId: z.string().nullable(),
+  toolCallId: z.string(),
+  kind: z.string().nullable(),
+  title: z.string().nullable(),
+  options: z.array(z.object({ optionId: z.string(), name: z.string(), kind: z.string() })),
+  rule: z.int().nullable(),
+  askedAt: z.number(),
+  expiresAt: z.number(),
+  decision: z
+    .object({
+      verdict: z.enum(["allow", "deny", "cancelled", "expired"]),
+      optionId: z.string().nullable(),
+      actor: z.string(),
+      at: z.number(),
+    })
+    .nullable(),
+});
+
+const promptText = z
+  .string()
+  .min(1)
+  .max(defaults.acpPromptChars)
+  .refine((text) => text.trim() !== "", "must not be blank");
+const word = z
+  .string()
+  .max(65_536)
+  .refine((text) => !text.includes("\0"), "must not contain NUL");
+const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
+
+export const acpSpawn = route({
+  ...addresses.acpSpawn,
+  summary: "Open an ACP session and start its agent, or find the open one of that key",
+  audience: "session",
+  params: nothing,
+  query: nothing,
+  body: z
+    .strictObject({
+      /** Of the catalogue. */
+      agent: key.optional(),
+      /** Instead: any command that speaks ACP. */
+      argv: z.array(word).min(1).max(1_000).optional(),
+      /** Left out: a new one. */
+      key: key.optional(),
+      agentId: key.optional(),
+      parentSessionKey: key.optional(),
+      cwd: z.string().min(1).max(4_096),
+      /** The caller's, not stored. */
+      environment: z.record(z.string(), z.string()).optional(),
+      mode: z.enum(ACP_MODES).default("session"),
+      /** Left out, with `rules`: approve-reads, and the operator is asked about the rest. */
+      permissions: z.enum(PERMISSION_PRESETS).optional(),
+      rules: z.array(rule).max(1_000).optional(),
+      reap: z.enum(REAP_POLICIES).default("asked"),
+      prompt: promptText.optional(),
+      timeoutMs,
+      /** Answer when the prompt's turn has ended. */
+      wait: z.boolean().default(false),
+    })
+    .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
+      message: "say which agent: agent or argv",
+      path: ["agent"],
+    })
+    .refine(({ permissions, rules }) => permissions === undefined || rules === undefined, {
+      message: "say either permissions or rules",
+      path: ["rules"],
+    }),
+  answer: z.object({ session: acpSession, created: z.boolean(), turn: acpTurn.nullable() }),
+});
+
+export const acpList = route({
+  ...addresses.acpList,
+  summary: "ACP sessions that may be seen, newest first",
+  audience: "session",
+  params: nothing,
+  query: z.strictObject({
+    all: flag.optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
+  body: nothing,
+  answer: z.object({ sessions: z.array(acpSession) }),
+});
+
+export const acpShow = route({
+  ...addresses.acpShow,
+  summary: "An ACP session: its turn, its queue, its questions and its processes",
+  audience: "session",
+  params: sessionParams,
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    session: acpSession,
+    /** Running and queued, then the last that ended. */
+    turns: z.array(acpTurn),
+    permissions: z.array(acpPermission),
+    capabilities: z.unknown(),
+    /** Of the agent, the newest, secrets hidden. */
+    stderr: z.string(),
+    tree: z.object({
+      verified: z.boolean(),
+      why: z.string(),
+      processes: z.array(process),
+    }),
+  }),
+});
+
+export const acpPrompt = route({
+  ...addresses.acpPrompt,
+  summary: "A prompt for an ACP session; queued while another is in flight",
+  audience: "session",
+  params: sessionParams,
+  query: nothing,
+  body: z.strictObject({
+    text: promptText,
+    timeoutMs,
+    /** Answer when its turn has ended. Whoever leaves before does not end it. */
+    wait: z.boolean().default(true),
+  }),
+  answer: z.object({ turn: acpTurn }),
+});
+
+export const acpCancel = route({
+  ...addresses.acpCancel,
+  summary: "Cancel the turn that runs, or one that is queued; the agent stays",
+  audience: "session",
+  params: sessionParams,
+  query: nothing,
+  body: z.strictObject({
+    turnId: key.optional(),
+    /** End the processes that the turn has left. */
+    reapTools: z.boolean().default(false),
+  }),
+  /** Null: there was none to cancel. */
+  answer: z.object({ turn: acpTurn.nullable() }),
+});
+
+export const acpClose = route({
+  ...addresses.acpClose,
+  summary: "Close an ACP session; answers when every process of it is proven to be gone",
+  audience: "session",
+  params: sessionParams,
+  query: nothing,
+  body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
+  /** With survivors it is not closed yet, but will be when they are gone. */
+  answer: z.object({ session: acpSession, survivors: z.array(survivor) }),
+});
+
+export const acpHistory = route({
+  ...addresses.acpHistory,
+  summary: "The turns of an ACP session, newest first",
+  audience: "session",
+  params: sessionParams,
+  query: z.strictObject({ limit: z.coerce.number().int().min(1).max(1_000).default(100) }),
+  body: nothing,
+  answer: z.object({ turns: z.array(acpTurn) }),
+});
+
+/** Not followed: one page. Followed: the same objects, one per line, until the session is closed. */
+export const acpWatch = route({
+  ...addresses.acpWatch,
+  summary: "What happened in an ACP session, in order; replayable by number",
+  audience: "session",
+  params: sessionParams,
+  query: z.strictObject({
+    after: count.default(0),
+    limit: z.coerce.number().int().min(1).max(1_000).default(500),
+    follow: flag.optional(),
+  }),
+  body: nothing,
+  answer: z.object({ updates: z.array(acpUpdate), after: z.int() }),
+});
+
+export const acpPermissions = route({
+  ...addresses.acpPermissions,
+  summary: "What agents ask leave for",
+  audience: "session",
+  params: nothing,
+  query: z.strictObject({
+    session: key.optional(),
+    /** Those that were decided, too. */
+    all: flag.optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
+  body: nothing,
+  answer: z.object({ permissions: z.array(acpPermission) }),
+});
+
+export const acpAnswer = route({
+  ...addresses.acpAnswer,
+  summary: "Answer an agent's question, once",
+  audience: "operator",
+  params: z.object({ id: key }),
+  query: nothing,
+  body: z.strictObject({ verdict: z.enum(["allow", "deny"]) }),
+  answer: z.object({ permission: acpPermission, decided: z.boolean() }),
+});

@@ -1,0 +1,220 @@
+/** A rule on a tool call. All parts that are there must match; `*` in a title stands for any text. */
+export interface PermissionRule {
+  readonly effect: "allow" | "reject" | "ask";
+  readonly kind?: string | undefined;
+  readonly title?: string | undefined;
+}
+
+/** An error that a caller can be told, as it is kept. */
+export interface KeptProblem {
+  readonly code: string;
+  readonly message: string;
+}
+
+export const ACP_MODES = ["run", "session"] as const;
+export type AcpMode = (typeof ACP_MODES)[number];
+
+/** When processes that a turn has left are ended: only where somebody asks, when it is cancelled, at every end. */
+export const REAP_POLICIES = ["asked", "cancel", "always"] as const;
+export type ReapPolicy = (typeof REAP_POLICIES)[number];
+
+/**
+ *     starting ──▶ ready ──▶ closing ──▶ closed
+ *        │  ▲        │          ▲
+ *        ▼  └─prompt─┤          │
+ *       down ◀───────┘──────────┘
+ *
+ * `down`: there is no agent process; the next prompt starts one, which goes on with the agent's session where it can.
+ */
+export const ACP_STATES = ["starting", "ready", "down", "closing", "closed"] as const;
+export type AcpState = (typeof ACP_STATES)[number];
+
+/** An ACP session, and where the conversation with its agent stands. The row of `sessions` says whose it is. */
+export interface AcpSession {
+  readonly sessionId: string;
+  /** The only one that may write it. */
+  readonly gatewayInstanceId: string;
+  /** Of the catalogue; null: a command of the caller's. */
+  readonly agent: string | null;
+  /** Null: what looks like a secret is in it, and it was not kept. */
+  readonly argv: readonly string[] | null;
+  /** For display. */
+  readonly command: string;
+  readonly cwd: string;
+  readonly mode: AcpMode;
+  readonly rules: readonly PermissionRule[];
+  readonly reap: ReapPolicy;
+  readonly state: AcpState;
+  /** Of the agent's process, the last one there was. */
+  readonly runId: string | null;
+  /** To be removed when that run has ended. */
+  readonly tmpdir: string | null;
+  /** The agent's own name for the session. */
+  readonly agentSessionId: string | null;
+  /** As the agent answered `initialize`. */
+  readonly capabilities: unknown;
+  /** Of the agent's output, the offset up to which everything is kept here. */
+  readonly end: number;
+  /** The frame that was last on its way to the agent. */
+  readonly sending: { readonly at: number; readonly text: string } | null;
+  /** Requests that the agent has not answered. */
+  readonly pending: readonly AcpRequest[];
+  /** Of the newest update. */
+  readonly seq: number;
+  /** Counts the changes: so whoever does not know whether one was written can tell. */
+  readonly version: number;
+  /** Why there is no agent process, or none came up. */
+  readonly problem: KeptProblem | null;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+  readonly closedAt: number | null;
+}
+
+export interface AcpRequest {
+  readonly id: number;
+  readonly method: string;
+  readonly sentAt: number;
+  readonly deadline: number | null;
+  readonly fatal: boolean;
+}
+
+export const ACP_TURN_STATES = ["queued", "running", "ended"] as const;
+export type AcpTurnState = (typeof ACP_TURN_STATES)[number];
+
+/**
+ * `completed`: the agent said how it stopped. `interrupted`: its process ended on the way, and the prompt is never sent
+ * again. `cancel-unconfirmed`: it was told to stop and did not say that it has.
+ */
+export const ACP_OUTCOMES = [
+  "completed",
+  "cancelled",
+  "interrupted",
+  "cancel-unconfirmed",
+  "failed",
+] as const;
+export type AcpOutcome = (typeof ACP_OUTCOMES)[number];
+
+export interface AcpCancel {
+  readonly actor: string;
+  readonly at: number;
+  readonly reapTools: boolean;
+}
+
+/** A process that was born in a turn and lived when it had ended. */
+export interface LeftProcess {
+  readonly pid: number;
+  readonly startTime: number;
+  readonly uniqueId: string | null;
+  readonly command: string;
+}
+
+/** What a look at the agent's tree after a turn has found. */
+export interface TurnAudit {
+  readonly at: number;
+  readonly left: readonly LeftProcess[];
+  /** Whether those were ended. */
+  readonly reaped: boolean;
+  /** Of them, who would not go. */
+  readonly survivors: readonly LeftProcess[];
+}
+
+export interface AcpToolCall {
+  readonly id: string;
+  readonly title: string;
+  readonly kind: string;
+  readonly status: string;
+}
+
+export interface AcpTurn {
+  readonly turnId: string;
+  readonly sessionId: string;
+  /** First, second, … of its session. */
+  readonly ordinal: number;
+  readonly state: AcpTurnState;
+  readonly prompt: string;
+  readonly askedBy: string;
+  readonly createdAt: number;
+  readonly startedAt: number | null;
+  readonly endedAt: number | null;
+  /** Of the protocol's request. */
+  readonly requestId: number | null;
+  /** Who lived in the agent's tree when it began, as `pid:startTime`. */
+  readonly before: readonly string[] | null;
+  readonly cancel: AcpCancel | null;
+  readonly outcome: AcpOutcome | null;
+  readonly stopReason: string | null;
+  readonly problem: KeptProblem | null;
+  readonly text: string;
+  readonly toolCalls: readonly AcpToolCall[];
+  readonly audit: TurnAudit | null;
+  /** The agent knew nothing of what was said before. */
+  readonly contextLost: boolean;
+  /** Of its updates: kept, and those that came after that was enough. */
+  readonly keptBytes: number;
+  readonly droppedUpdates: number;
+}
+
+export type NewAcpTurn = Pick<AcpTurn, "turnId" | "prompt" | "askedBy" | "createdAt">;
+
+/**
+ * One thing that happened in a session, in order. `update`: the agent's `session/update`, as it came; `replay`: the
+ * same, told again by an agent that was started anew; the others are ours.
+ */
+export const ACP_UPDATE_TYPES = [
+  "update",
+  "replay",
+  "turn",
+  "permission",
+  "session",
+  "audit",
+  "late-answer",
+  "context-lost",
+] as const;
+export type AcpUpdateType = (typeof ACP_UPDATE_TYPES)[number];
+
+export interface AcpUpdate {
+  readonly sessionId: string;
+  readonly seq: number;
+  readonly turnId: string | null;
+  readonly at: number;
+  readonly type: AcpUpdateType;
+  readonly data: unknown;
+}
+
+export type NewAcpUpdate = Omit<AcpUpdate, "sessionId" | "seq">;
+
+export interface PermissionChoice {
+  readonly optionId: string;
+  readonly name: string;
+  readonly kind: string;
+}
+
+export type PermissionVerdict = "allow" | "deny" | "cancelled" | "expired";
+
+/** What an agent asked leave for. */
+export interface AcpPermission {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly turnId: string | null;
+  /** Of the agent's request. */
+  readonly rpcId: string | number | null;
+  readonly toolCallId: string;
+  readonly kind: string | null;
+  readonly title: string | null;
+  readonly options: readonly PermissionChoice[];
+  /** Which rule decided or asked; null: none matched. */
+  readonly rule: number | null;
+  readonly askedAt: number;
+  readonly expiresAt: number;
+  readonly decision: PermissionDecided | null;
+  /** The answer is on its way to the agent, or nobody waits for it any more. */
+  readonly answered: boolean;
+}
+
+export interface PermissionDecided {
+  readonly verdict: PermissionVerdict;
+  /** Null: none was chosen, the agent is told that its question was cancelled. */
+  readonly optionId: string | null;
+  readonly actor: string;
+  readonly at: number;
+}

@@ -1,0 +1,87 @@
+import type {
+  AcpPermission,
+  AcpSession,
+  AcpTurn,
+  AcpTurnState,
+  AcpUpdate,
+  NewAcpTurn,
+  NewAcpUpdate,
+  PermissionDecided,
+} from "./acp-record.js";
+import type { NewRunEvent } from "./run-event.js";
+
+export type SessionPatch = Partial<
+  Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">
+>;
+export type TurnPatch = Partial<Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "prompt" | "createdAt">>;
+
+/** Everything that is true from here on: all of it is written, or nothing. */
+export interface AcpChange {
+  readonly session?: SessionPatch;
+  readonly newTurn?: NewAcpTurn;
+  /** Of turns in that state only. */
+  readonly turns?: readonly {
+    readonly turnId: string;
+    readonly from: AcpTurnState;
+    readonly set: TurnPatch;
+  }[];
+  readonly updates?: readonly NewAcpUpdate[];
+  readonly newPermission?: AcpPermission;
+  /** Of one that is pending only. */
+  readonly decide?: readonly { readonly id: string; readonly decision: PermissionDecided }[];
+  /** Permissions whose answers are on their way. */
+  readonly answered?: readonly string[];
+  readonly events?: readonly NewRunEvent[];
+}
+
+export interface AcpSessionFilter {
+  readonly open?: boolean;
+  readonly gatewayInstanceId?: string;
+  readonly runId?: string;
+  /** Newest first. */
+  readonly limit?: number;
+}
+
+export interface AcpTurnFilter {
+  readonly sessionId: string;
+  readonly states?: readonly AcpTurnState[];
+  readonly newestFirst?: boolean;
+  readonly limit?: number;
+}
+
+export interface AcpUpdateFilter {
+  readonly sessionId: string;
+  readonly after?: number;
+  readonly turnId?: string;
+  readonly limit?: number;
+}
+
+export interface AcpPermissionFilter {
+  readonly sessionId?: string;
+  readonly pending?: boolean;
+  readonly answered?: boolean;
+  readonly limit?: number;
+}
+
+/** Conversations with agents over ACP. */
+export interface AcpStore {
+  /** False, and nothing written: it is there. */
+  insertAcpSession(session: AcpSession): Promise<boolean>;
+  /**
+   * Write a change in one transaction, as the gateway that has the session. Null, and nothing written: another has it,
+   * or one of the turns or questions is not in the state it was thought to be. Else the number of the newest update.
+   */
+  commitAcp(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
+  getAcpSession(sessionId: string): Promise<AcpSession | null>;
+  listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]>;
+  getAcpTurn(turnId: string): Promise<AcpTurn | null>;
+  /** Oldest first, unless told otherwise. */
+  listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]>;
+  /** In order. */
+  listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]>;
+  getAcpPermission(id: string): Promise<AcpPermission | null>;
+  /** Oldest first. */
+  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]>;
+  /** Forget the updates of turns that ended before; what came of the turns stays. Returns how many. */
+  forgetAcpUpdates(endedBefore: number): Promise<number>;
+}

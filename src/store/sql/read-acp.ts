@@ -1,0 +1,87 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { toAcpPermission, toAcpSession, toAcpTurn, toAcpUpdate } from "../acp-columns.js";
+import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
+import type { AcpPermissionFilter, AcpSessionFilter, AcpTurnFilter, AcpUpdateFilter } from "../acp-store.js";
+import type { Schema } from "../schema.js";
+
+/** Literals, not parameters: only so can the partial indexes serve. */
+const open = sql<boolean>`closed_at is null`;
+const closed = sql<boolean>`closed_at is not null`;
+const pending = sql<boolean>`verdict is null`;
+const decided = sql<boolean>`verdict is not null`;
+
+export async function getAcpSession(db: Kysely<Schema>, sessionId: string): Promise<AcpSession | null> {
+  const row = await db
+    .selectFrom("acp_sessions")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .executeTakeFirst();
+  return row === undefined ? null : toAcpSession(row);
+}
+
+export async function listAcpSessions(
+  db: Kysely<Schema>,
+  filter: AcpSessionFilter,
+): Promise<readonly AcpSession[]> {
+  let query = db
+    .selectFrom("acp_sessions")
+    .selectAll()
+    .orderBy("created_at", "desc")
+    .orderBy("session_id", "desc");
+  if (filter.open !== undefined) query = query.where(filter.open ? open : closed);
+  if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
+  if (filter.gatewayInstanceId !== undefined)
+    query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toAcpSession);
+}
+
+export async function getAcpTurn(db: Kysely<Schema>, turnId: string): Promise<AcpTurn | null> {
+  const row = await db.selectFrom("acp_turns").selectAll().where("turn_id", "=", turnId).executeTakeFirst();
+  return row === undefined ? null : toAcpTurn(row);
+}
+
+export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
+  const { sessionId, states, newestFirst = false, limit } = filter;
+  let query = db
+    .selectFrom("acp_turns")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .orderBy("ordinal", newestFirst ? "desc" : "asc");
+  if (states !== undefined) query = query.where("state", "in", states);
+  if (limit !== undefined) query = query.limit(limit);
+  return (await query.execute()).map(toAcpTurn);
+}
+
+export async function listAcpUpdates(
+  db: Kysely<Schema>,
+  { sessionId, after = 0, turnId, limit }: AcpUpdateFilter,
+): Promise<readonly AcpUpdate[]> {
+  let query = db
+    .selectFrom("acp_updates")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .where("seq", ">", after)
+    .orderBy("seq");
+  if (turnId !== undefined) query = query.where("turn_id", "=", turnId);
+  if (limit !== undefined) query = query.limit(limit);
+  return (await query.execute()).map(toAcpUpdate);
+}
+
+export async function getAcpPermission(db: Kysely<Schema>, id: string): Promise<AcpPermission | null> {
+  const row = await db.selectFrom("acp_permissions").selectAll().where("id", "=", id).executeTakeFirst();
+  return row === undefined ? null : toAcpPermission(row);
+}
+
+export async function listAcpPermissions(
+  db: Kysely<Schema>,
+  filter: AcpPermissionFilter,
+): Promise<readonly AcpPermission[]> {
+  let query = db.selectFrom("acp_permissions").selectAll().orderBy("asked_at").orderBy("id");
+  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
+  if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
+  if (filter.answered !== undefined) query = query.where("answered", "=", filter.answered ? 1 : 0);
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  return (await query.execute()).map(toAcpPermission);
+}

@@ -1,0 +1,188 @@
+import { sql } from "kysely";
+import {
+  toAcpPermissionColumns,
+  toAcpSessionColumns,
+  toAcpTurnColumns,
+  toDecisionColumns,
+} from "../acp-columns.js";
+import type {
+  AcpPermission,
+  AcpSession,
+  AcpTurn,
+  AcpUpdate,
+  NewAcpTurn,
+  NewAcpUpdate,
+} from "../acp-record.js";
+import type {
+  AcpChange,
+  AcpPermissionFilter,
+  AcpSessionFilter,
+  AcpStore,
+  AcpTurnFilter,
+  AcpUpdateFilter,
+} from "../acp-store.js";
+import { appendEvents } from "./append-events.js";
+import type { Engine } from "./engine.js";
+import * as read from "./read-acp.js";
+import { SqlMessageStore } from "./sql-message-store.js";
+import { countOf, rowsOf, type Steps } from "./steps.js";
+
+const pending = sql<boolean>`verdict is null`;
+
+/** A statement has room for 32,766 values. */
+const INSERTED_AT_ONCE = 100;
+
+/** Undoes the transaction it is thrown in. */
+class NotAsThought extends Error {}
+
+export class SqlAcpStore extends SqlMessageStore implements AcpStore {
+  readonly #engine: Engine;
+  readonly #eventsKept: number;
+
+  constructor(engine: Engine, eventsKept: number) {
+    super(engine);
+    this.#engine = engine;
+    this.#eventsKept = eventsKept;
+  }
+
+  async insertAcpSession(session: AcpSession): Promise<boolean> {
+    const insert = this.#engine.db.insertInto("acp_sessions").values(toAcpSessionColumns(session));
+    const once = insert.onConflict((conflict) => conflict.column("session_id").doNothing());
+    return (await this.#engine.perform(() => countOf(once))) > 0;
+  }
+
+  async commitAcp(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null> {
+    try {
+      const seq = await this.#engine.transact(() => this.#commit(sessionId, gatewayInstanceId, change));
+      if ((change.events?.length ?? 0) > 0) this.#engine.announce();
+      return seq;
+    } catch (error) {
+      if (error instanceof NotAsThought) return null;
+      throw error;
+    }
+  }
+
+  getAcpSession(sessionId: string): Promise<AcpSession | null> {
+    return read.getAcpSession(this.#engine.db, sessionId);
+  }
+
+  listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
+    return read.listAcpSessions(this.#engine.db, filter);
+  }
+
+  getAcpTurn(turnId: string): Promise<AcpTurn | null> {
+    return read.getAcpTurn(this.#engine.db, turnId);
+  }
+
+  listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
+    return read.listAcpTurns(this.#engine.db, filter);
+  }
+
+  listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]> {
+    return read.listAcpUpdates(this.#engine.db, filter);
+  }
+
+  getAcpPermission(id: string): Promise<AcpPermission | null> {
+    return read.getAcpPermission(this.#engine.db, id);
+  }
+
+  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
+    return read.listAcpPermissions(this.#engine.db, filter);
+  }
+
+  async forgetAcpUpdates(endedBefore: number): Promise<number> {
+    const { db } = this.#engine;
+    const old = db
+      .selectFrom("acp_turns")
+      .select("turn_id")
+      .where("state", "=", "ended")
+      .where("ended_at", "<", endedBefore);
+    return this.#engine.perform(() => countOf(db.deleteFrom("acp_updates").where("turn_id", "in", old)));
+  }
+
+  /** The session's own row first: whoever changes anything of a session waits for it. */
+  *#commit(sessionId: string, gatewayInstanceId: string, change: AcpChange): Steps<number> {
+    const { db } = this.#engine;
+    const { updates = [], turns = [], decide = [], answered = [] } = change;
+    const [row] = yield* rowsOf(
+      db
+        .updateTable("acp_sessions")
+        .set({ ...toAcpSessionColumns(change.session ?? {}), updated_at: Date.now() })
+        .set((column) => ({
+          last_seq: column("last_seq", "+", updates.length),
+          version: column("version", "+", 1),
+        }))
+        .where("session_id", "=", sessionId)
+        .where("gateway_instance_id", "=", gatewayInstanceId)
+        .returning("last_seq"),
+    );
+    if (row === undefined) throw new NotAsThought();
+    if (change.newTurn !== undefined) yield* this.#addTurn(sessionId, change.newTurn);
+    for (const { turnId, from, set } of turns)
+      yield* mustChange(
+        db
+          .updateTable("acp_turns")
+          .set(toAcpTurnColumns(set))
+          .where("turn_id", "=", turnId)
+          .where("state", "=", from),
+      );
+    if (change.newPermission !== undefined)
+      yield* countOf(db.insertInto("acp_permissions").values(toAcpPermissionColumns(change.newPermission)));
+    for (const { id, decision } of decide)
+      yield* mustChange(
+        db
+          .updateTable("acp_permissions")
+          .set(toDecisionColumns(decision))
+          .where("id", "=", id)
+          .where(pending),
+      );
+    for (const id of answered)
+      yield* countOf(db.updateTable("acp_permissions").set({ answered: 1 }).where("id", "=", id));
+    yield* this.#append(sessionId, row.last_seq - updates.length, updates);
+    yield* appendEvents(db, change.events ?? [], this.#eventsKept);
+    return row.last_seq;
+  }
+
+  *#addTurn(sessionId: string, turn: NewAcpTurn): Steps<void> {
+    const { db } = this.#engine;
+    const [last] = yield* rowsOf(
+      db
+        .selectFrom("acp_turns")
+        .select((column) => column.fn.max("ordinal").as("ordinal"))
+        .where("session_id", "=", sessionId),
+    );
+    const blank = { startedAt: null, endedAt: null, requestId: null, before: null, cancel: null } as const;
+    const unended = { outcome: null, stopReason: null, problem: null, audit: null, text: "" } as const;
+    const row: AcpTurn = {
+      ...turn,
+      ...blank,
+      ...unended,
+      sessionId,
+      ordinal: (last?.ordinal ?? 0) + 1,
+      state: "queued",
+      toolCalls: [],
+      contextLost: false,
+      keptBytes: 0,
+      droppedUpdates: 0,
+    };
+    yield* countOf(db.insertInto("acp_turns").values(toAcpTurnColumns(row)));
+  }
+
+  *#append(sessionId: string, after: number, updates: readonly NewAcpUpdate[]): Steps<void> {
+    for (let at = 0; at < updates.length; at += INSERTED_AT_ONCE) {
+      const rows = updates.slice(at, at + INSERTED_AT_ONCE).map((update, index) => ({
+        session_id: sessionId,
+        seq: after + at + index + 1,
+        turn_id: update.turnId,
+        type: update.type,
+        at: update.at,
+        data: JSON.stringify(update.data),
+      }));
+      yield* countOf(this.#engine.db.insertInto("acp_updates").values(rows));
+    }
+  }
+}
+
+function* mustChange(statement: Parameters<typeof countOf>[0]): Steps<void> {
+  if ((yield* countOf(statement)) === 0) throw new NotAsThought();
+}

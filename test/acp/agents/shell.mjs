@@ -1,0 +1,118 @@
+// An ACP agent whose model is obedience: a prompt is a shell command, run in a session of its own, as agents run their
+// tools; its output is the answer. shell.mjs [offer…]: resume, load, close, delete; `lies` offers and then refuses;
+// `deaf` does not hear a cancel. Prompts that begin with a word of `deeds` do that first.
+
+import { spawn } from "node:child_process";
+import { appendFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+const offers = new Set(process.argv.slice(2));
+const { AGENT_LOG: log } = process.env;
+const note = (line) => log !== undefined && appendFileSync(log, `${line}\n`);
+let nextId = 1;
+let running = null;
+const waiting = new Map();
+
+const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+const update = (news) => say({ method: "session/update", params: { sessionId: "shell-1", update: news } });
+const text = (said) =>
+  update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: said } });
+const offer = (name) => (offers.has(name) ? { [name]: {} } : {});
+
+/** True: it may. */
+async function mayI(title) {
+  const id = `ask-${nextId++}`;
+  say({
+    id,
+    method: "session/request_permission",
+    params: {
+      sessionId: "shell-1",
+      toolCall: { toolCallId: id, title, kind: "execute" },
+      options: [
+        { optionId: "always", name: "Always", kind: "allow_always" },
+        { optionId: "yes", name: "Yes", kind: "allow_once" },
+        { optionId: "no", name: "No", kind: "reject_once" },
+      ],
+    },
+  });
+  const { outcome } = await new Promise((resolve) => waiting.set(id, resolve));
+  text(`<${outcome.optionId ?? outcome.outcome}>`);
+  return outcome.optionId === "yes";
+}
+
+/** Speaks for the agent when that is dead. */
+function ghost(id) {
+  const answer = JSON.stringify({ jsonrpc: "2.0", id, result: { stopReason: "end_turn" } });
+  const watch = `const was = process.ppid; setInterval(() => { if (process.ppid !== was) {
+    process.stdout.write(${JSON.stringify(`${answer}\n`)}); process.exit() } }, 5); process.stderr.write("up\\n")`;
+  const helper = spawn(process.execPath, ["-e", watch], { stdio: ["ignore", "inherit", "pipe"] });
+  helper.stderr.once("data", () => text("the ghost is there"));
+}
+
+async function prompt(id, command) {
+  note(`prompt ${command.split(/[;\n]/)[0]}`);
+  if (command.startsWith("ask ") && !(await mayI(command.slice(4))))
+    return say({ id, result: { stopReason: "end_turn" } });
+  if (command === "ghost") return ghost(id);
+  const tool = spawn("sh", ["-c", command.replace(/^ask /, "")], {
+    detached: true,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let cancelled = false;
+  running = () => {
+    cancelled = true;
+    tool.kill("SIGKILL");
+  };
+  update({
+    sessionUpdate: "tool_call",
+    toolCallId: `t${id}`,
+    title: command,
+    kind: "execute",
+    status: "in_progress",
+  });
+  tool.stdout.on("data", (bytes) => text(bytes.toString()));
+  // The exit of the command, not the end of its output: what it left may hold on to that.
+  await new Promise((resolve) => tool.once("exit", resolve));
+  running = null;
+  say({ id, result: { stopReason: cancelled ? "cancelled" : "end_turn" } });
+}
+
+const methods = {
+  initialize: () => ({
+    protocolVersion: 1,
+    agentCapabilities: {
+      loadSession: offers.has("load"),
+      sessionCapabilities: { ...offer("resume"), ...offer("close"), ...offer("delete") },
+    },
+  }),
+  "session/new": () => ({ sessionId: "shell-1" }),
+  "session/resume": () => (offers.has("lies") ? null : {}),
+  "session/load": () => {
+    text("told again");
+    return offers.has("lies") ? null : {};
+  },
+  "session/close": () => ({}),
+  "session/delete": () => ({}),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method, params, result } = JSON.parse(line);
+  if (method === undefined) {
+    waiting.get(id)?.(result);
+    waiting.delete(id);
+  } else if (method === "session/cancel") {
+    note("cancel");
+    if (!offers.has("deaf")) running?.();
+  } else if (method === "session/prompt") {
+    void prompt(id, params.prompt[0].text);
+  } else {
+    if (method !== "initialize") note(method);
+    const answer = methods[method]?.() ?? null;
+    say(
+      answer === null
+        ? { id, error: { code: -32002, message: "Session not found" } }
+        : { id, result: answer },
+    );
+  }
+}
+process.exit(0);

@@ -1,0 +1,163 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished } from "vitest";
+import { AcpController, type EnsureRequest } from "../../src/acp/controller.js";
+import type { AcpLimits } from "../../src/acp/limits.js";
+import { agentsOf } from "../../src/agents/catalogue.js";
+import { Approvals } from "../../src/sessions/approvals.js";
+import { Sessions } from "../../src/sessions/sessions.js";
+import type { AcpTurn } from "../../src/store/acp-record.js";
+import { openStore } from "../../src/store/open.js";
+import { openStateDirectory } from "../../src/store/state-directory.js";
+import type { Store } from "../../src/store/store.js";
+import type { Supervisor } from "../../src/supervisor/api.js";
+import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
+
+export const shellAgent = (...offers: string[]): string[] => [
+  process.execPath,
+  fileURLToPath(new URL("agents/shell.mjs", import.meta.url)),
+  ...offers,
+];
+
+/** Short, but for what takes its time on a loaded machine. */
+const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+
+/** A controller over real processes and a real store, as a gateway has it. */
+export class Controlled {
+  readonly home: string;
+  readonly supervisor: Supervisor;
+  readonly store: Store;
+  readonly acp: AcpController;
+
+  constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController) {
+    this.home = home;
+    this.supervisor = supervisor;
+    this.store = store;
+    this.acp = acp;
+  }
+
+  static async open(
+    limits: Partial<AcpLimits> = {},
+    { home, instanceId = "in_acp" }: { readonly home?: string; readonly instanceId?: string } = {},
+  ): Promise<Controlled> {
+    const place = home ?? (await temporaryHome());
+    if (home === undefined) bystander("sleep", "3018");
+    const supervisor = await realSupervisor({ home: place, instanceId });
+    const { storePath } = await openStateDirectory(place);
+    const store = await openStore(storePath, instanceId);
+    const onProblem = (message: string, cause: unknown): void => {
+      throw new Error(message, { cause });
+    };
+    const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
+    const a2aPolicy = { enabled: false, allow: [] };
+    const sessions = new Sessions({ store, approvals, gatewayInstanceId: instanceId, a2aPolicy });
+    const acp = new AcpController({
+      supervisor,
+      store,
+      sessions,
+      agents: agentsOf(),
+      limits: { ...QUICK, ...limits },
+      onProblem,
+    });
+    const controlled = new Controlled(place, supervisor, store, acp);
+    onTestFinished(() => controlled.leave());
+    await supervisor.reconcile();
+    await acp.reapStartupOrphans();
+    return controlled;
+  }
+
+  get log(): string {
+    const path = join(this.home, "agent.log");
+    return existsSync(path) ? readFileSync(path, "utf8") : "";
+  }
+
+  /** The session's id. */
+  async spawn(argv: readonly string[], more: Partial<EnsureRequest> = {}): Promise<string> {
+    const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: join(this.home, "agent.log") };
+    const { session } = await this.acp.ensureSession({
+      key: "one",
+      argv,
+      cwd: this.home,
+      environment,
+      ...more,
+    });
+    return session.sessionId;
+  }
+
+  async pid(sessionId: string): Promise<number> {
+    const { runId } = await this.session(sessionId);
+    return this.supervisor.run(runId ?? "")?.rootPid ?? expect.fail("there is no agent");
+  }
+
+  async session(sessionId: string) {
+    return (await this.store.getAcpSession(sessionId)) ?? expect.fail("there is no such session");
+  }
+
+  ask(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
+    const timeout = timeoutMs === undefined ? {} : { timeoutMs };
+    return this.acp.prompt(sessionId, { text, askedBy: "test", ...timeout });
+  }
+
+  /** Asked and ended. */
+  async turn(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
+    return this.ended(await this.ask(sessionId, text, timeoutMs));
+  }
+
+  ended({ sessionId, turnId }: AcpTurn): Promise<AcpTurn> {
+    return this.until(sessionId, async () => {
+      const now = await this.store.getAcpTurn(turnId);
+      return now?.state === "ended" ? now : null;
+    });
+  }
+
+  /** Looks whenever something was written. */
+  async until<T>(sessionId: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
+    const patience = AbortSignal.timeout(20_000);
+    const seen = await this.acp.tail.until(sessionId, async () => (await look()) || null, patience);
+    return seen ?? expect.fail("it did not come to that");
+  }
+
+  /** Until the turn has said this. */
+  async said(turn: AcpTurn, text: string): Promise<void> {
+    const { sessionId, turnId } = turn;
+    await this.until(sessionId, async () => {
+      const updates = await this.store.listAcpUpdates({ sessionId, turnId });
+      return updates.some(({ data }) => {
+        const { sessionUpdate, content } = data as { sessionUpdate?: string; content?: { text: string } };
+        return sessionUpdate === "agent_message_chunk" && content?.text.includes(text) === true;
+      });
+    });
+  }
+
+  /** No process of any run of the session, and no directory of theirs, is left. */
+  async gone(sessionId: string): Promise<void> {
+    const runs = await this.supervisor.listRuns({ sessionId });
+    expect(runs.length).toBeGreaterThan(0);
+    for (const { runId } of runs) {
+      const record = await this.supervisor.run(runId)?.wait();
+      expect(record ?? (await this.supervisor.getRun(runId))).toMatchObject({
+        state: "exited",
+        emptiness: "proven",
+      });
+      expect(await processesOf(runId)).toEqual([]);
+    }
+    expect((await this.session(sessionId)).tmpdir).toBeNull();
+  }
+
+  /** As a gateway leaves: its agents go on. */
+  async leave(): Promise<void> {
+    if (this.#left) return;
+    this.#left = true;
+    await this.acp[Symbol.asyncDispose]();
+    await this.store[Symbol.asyncDispose]();
+  }
+
+  async restart(limits: Partial<AcpLimits> = {}): Promise<Controlled> {
+    await this.leave();
+    await this.supervisor.close({ leaveRuns: true });
+    return Controlled.open(limits, { home: this.home });
+  }
+
+  #left = false;
+}

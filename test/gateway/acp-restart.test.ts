@@ -1,0 +1,176 @@
+import { spawn } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import type { GatewayClient } from "../../src/gateway/client.js";
+import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { reach, startGateway } from "../../src/gateway/start.js";
+import { shellAgent } from "../acp/controlled.js";
+import { misbehaving } from "../acp/driven.js";
+import { removeHome } from "../remove-home.js";
+import { processesOf } from "../supervisor/real-supervisor.js";
+import { gone, until } from "./real-gateway.js";
+
+const main = join(process.cwd(), "dist/cli/main.js");
+const TURNS = process.env["HOLDFAST_SOAK"] === "1" ? 40 : 3;
+const UPDATES = 3_000;
+
+interface Live {
+  readonly client: GatewayClient;
+  readonly pid: number;
+}
+
+async function gateway(home: string): Promise<Live> {
+  await startGateway(home, main);
+  const reached = (await reach(home)) ?? expect.fail("it does not answer");
+  return { client: reached.client, pid: reached.status.pid };
+}
+
+async function place(): Promise<string> {
+  const home = await mkdtemp(join(tmpdir(), "hf-"));
+  onTestFinished(() => removeHome(home));
+  const bystander = spawn("sleep", ["3018"], { stdio: "ignore" });
+  onTestFinished(() => {
+    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
+    bystander.kill("SIGKILL");
+  });
+  onTestFinished(async () => {
+    const last = await reach(home).catch(() => null);
+    await last?.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
+    await left(home);
+  });
+  return home;
+}
+
+/** It has answered, and leaves. */
+async function left(home: string): Promise<void> {
+  while ((await reach(home).catch(() => null)) !== null) await sleep(20);
+}
+
+function kill(pid: number): void {
+  // oxlint-disable-next-line no-restricted-properties -- the gateway this test started, asked for its own number
+  process.kill(pid, "SIGKILL");
+}
+
+async function allUpdates(client: GatewayClient, id: string): Promise<AnswerOf<"acpWatch">["updates"]> {
+  const all = [];
+  for (let after = 0; ;) {
+    const page = await client.acpWatch({ params: { id }, query: { after, limit: 1_000 } });
+    if (page.updates.length === 0) return all;
+    all.push(...page.updates);
+    after = page.after;
+  }
+}
+
+test(
+  "a gateway killed at any moment of a turn, again and again: it completes once, no update lost or doubled",
+  { timeout: 600_000 },
+  async () => {
+    const home = await place();
+    let { client, pid } = await gateway(home);
+    const { session } = await client.acpSpawn({
+      body: { argv: misbehaving("long-turn"), cwd: home, key: "one" },
+    });
+    const params = { id: "one" };
+    for (let turn = 0; turn < TURNS; turn++) {
+      await client.acpPrompt({ params, body: { text: `turn ${turn}`, wait: false } });
+      for (let kills = 0; kills < 2; kills++) {
+        await sleep(Math.random() * (kills === 0 ? 400 : 60));
+        kill(pid);
+        ({ client, pid } = await gateway(home));
+      }
+      let [last] = (await client.acpHistory({ params })).turns;
+      while (last?.state !== "ended") {
+        await sleep(20);
+        [last] = (await client.acpHistory({ params })).turns;
+      }
+      expect(last).toMatchObject({ ordinal: turn + 1, outcome: "completed", stopReason: "end_turn" });
+    }
+    const updates = await allUpdates(client, "one");
+    expect(updates.map(({ seq }) => seq)).toEqual(updates.map((_, at) => at + 1));
+    const numbers = updates
+      .filter(({ type }) => type === "update")
+      .map(({ data }) => (data as { content: { text: string } }).content.text);
+    const once = Array.from({ length: UPDATES }, (_, at) => `${at}`);
+    expect(numbers).toEqual(Array.from({ length: TURNS }, () => once).flat());
+    const ends = updates.filter(
+      ({ type, data }) => type === "turn" && (data as { state: string }).state === "ended",
+    );
+    expect(ends).toHaveLength(TURNS);
+    const shown = await client.acpShow({ params });
+    // The same process all the time.
+    expect(shown.session.runId).toBe(session.runId);
+    await client.acpClose({ params });
+    expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+    expect(await processesOf(session.runId ?? "")).toEqual([]);
+  },
+);
+
+test(
+  "an agent that ends while no gateway is there: interrupted; the queue goes on; a closing is finished",
+  { timeout: 60_000 },
+  async () => {
+    const home = await place();
+    const first = await gateway(home);
+    const spawned = await first.client.acpSpawn({
+      body: { argv: shellAgent("resume"), cwd: home, key: "one", prompt: "echo on my way; sleep 3106" },
+    });
+    const running = spawned.turn ?? expect.fail("no turn");
+    const queued = await first.client.acpPrompt({
+      params: { id: "one" },
+      body: { text: "echo next", wait: false },
+    });
+    await until("it has begun", async () => {
+      const { updates } = await first.client.acpWatch({ params: { id: "one" } });
+      return updates.some(({ data }) => (data as { sessionUpdate?: string }).sessionUpdate === "tool_call");
+    });
+    const { tree } = await first.client.acpShow({ params: { id: "one" } });
+    const run = await first.client.getRun({ params: { runId: spawned.session.runId ?? "" } });
+    expect(tree.processes.map(({ pid }) => pid)).toContain(run.root?.pid);
+    kill(first.pid);
+    // oxlint-disable-next-line no-restricted-properties -- the agent of this test, by the number its run has
+    process.kill(run.root?.pid ?? 0, "SIGKILL");
+    const second = await gateway(home);
+    const ended = async (turnId: string) => {
+      for (;;) {
+        const { turns } = await second.client.acpHistory({ params: { id: "one" } });
+        const turn = turns.find((each) => each.turnId === turnId);
+        if (turn?.state === "ended") return turn;
+        await sleep(20);
+      }
+    };
+    expect(await ended(running.turnId)).toMatchObject({ outcome: "interrupted", text: "on my way\n" });
+    expect(await ended(queued.turn.turnId)).toMatchObject({ outcome: "completed", text: "next\n" });
+    await second.client.acpClose({ params: { id: "one" } });
+    for (const { runId } of (await second.client.listRuns({ query: { all: "1" } })).runs)
+      expect(await gone(second.client, runId)).toMatchObject({ emptiness: "proven" });
+  },
+);
+
+test(
+  "a gateway that drains waits for turns, not for agents; the next has them",
+  { timeout: 60_000 },
+  async () => {
+    const home = await place();
+    const first = await gateway(home);
+    const { session } = await first.client.acpSpawn({
+      body: { argv: shellAgent(), cwd: home, key: "one", prompt: "sleep 0.2; echo first" },
+    });
+    await first.client.acpPrompt({ params: { id: "one" }, body: { text: "echo second", wait: false } });
+    expect(await first.client.stop({ body: { runs: "drain", waitMs: 600_000 } })).toMatchObject({ left: 1 });
+    await left(home);
+    const second = await gateway(home);
+    const { turns } = await second.client.acpHistory({ params: { id: "one" } });
+    expect(turns.map(({ outcome, text }) => [outcome, text])).toEqual([
+      ["completed", "second\n"],
+      ["completed", "first\n"],
+    ]);
+    const { turn } = await second.client.acpPrompt({ params: { id: "one" }, body: { text: "echo third" } });
+    expect(turn).toMatchObject({ outcome: "completed", text: "third\n" });
+    const shown = await second.client.acpShow({ params: { id: "one" } });
+    expect(shown.session.runId).toBe(session.runId);
+    await second.client.acpClose({ params: { id: "one" } });
+  },
+);

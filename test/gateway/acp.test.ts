@@ -1,0 +1,125 @@
+import { expect, test } from "vitest";
+import { followLines } from "../../src/gateway/follow-lines.js";
+import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { shellAgent } from "../acp/controlled.js";
+import { misbehaving } from "../acp/driven.js";
+import { processesOf } from "../supervisor/real-supervisor.js";
+import { gone, oneGateway, refusal } from "./real-gateway.js";
+
+const stage = oneGateway();
+const cwd = process.cwd();
+type Update = AnswerOf<"acpWatch">["updates"][number];
+
+test("spawn, prompt, updates, end of the turn, close: through the gateway, and nothing is left", async () => {
+  const { client } = stage;
+  const argv = misbehaving("long-turn");
+  const { session, created } = await client.acpSpawn({ body: { argv, cwd, key: "first" } });
+  expect(created).toBe(true);
+  expect(session).toMatchObject({ state: "ready", key: "first", agentSessionId: "s", problem: null });
+  expect((await client.acpSpawn({ body: { argv, cwd, key: "first" } })).created).toBe(false);
+
+  const { turn } = await client.acpPrompt({ params: { id: "first" }, body: { text: "go" } });
+  expect(turn).toMatchObject({ state: "ended", outcome: "completed", stopReason: "end_turn" });
+  expect(turn.text).toBe(Array.from({ length: 3_000 }, (_, at) => `${at}`).join(""));
+
+  const updates: Update[] = [];
+  for (let after = 0; ;) {
+    const page = await client.acpWatch({ params: { id: "first" }, query: { after } });
+    updates.push(...page.updates);
+    if (page.after === after) break;
+    after = page.after;
+  }
+  expect(updates.map(({ seq }) => seq)).toEqual(updates.map((_, at) => at + 1));
+  const said = updates.filter(({ type }) => type === "update");
+  expect(said).toHaveLength(3_000);
+  expect(said[7]?.data).toMatchObject({ sessionUpdate: "agent_message_chunk" });
+
+  const shown = await client.acpShow({ params: { id: session.sessionId } });
+  expect(shown.tree.verified).toBe(true);
+  expect(shown.tree.processes.length).toBeGreaterThanOrEqual(2);
+
+  // Followed from the middle: the rest, then the end of the session.
+  const path = `/v1/acp/sessions/first/updates?follow=1&after=${updates.length - 1}`;
+  const heard: Update[] = [];
+  const following = (async () => {
+    for await (const update of followLines<Update>(stage, path)) heard.push(update);
+  })();
+  const closed = await client.acpClose({ params: { id: "first" } });
+  await following;
+  expect(heard.map(({ type }) => type)).toEqual(["audit", "session"].slice(-heard.length));
+  expect(closed.session).toMatchObject({ state: "closed" });
+  const record = await gone(client, session.runId ?? "");
+  expect(record).toMatchObject({ emptiness: "proven", backendId: "acp", sessionKey: "first" });
+  expect(await processesOf(record.runId)).toEqual([]);
+  expect(
+    await refusal(client.acpPrompt({ params: { id: session.sessionId }, body: { text: "x" } })),
+  ).toMatchObject({
+    code: "ACP_SESSION_CLOSED",
+  });
+});
+
+test("a session sees and steers what is below it, and nothing else; what it may not execute it may not spawn", async () => {
+  const { client } = stage;
+  const parent = await client.openSession({
+    body: {
+      key: "parent",
+      execRules: [{ effect: "allow", executable: process.execPath }, { effect: "deny" }],
+    },
+  });
+  const { token: strangers } = await client.openSession({
+    body: { key: "stranger", execRules: [{ effect: "allow" }] },
+  });
+  const self = stage.as(parent.token);
+  const argv = shellAgent();
+  const { session } = await self.acpSpawn({
+    body: { argv, cwd, key: "child", prompt: "echo hello", wait: true },
+  });
+  expect((await client.listSessions()).sessions.find(({ key }) => key === "child")).toMatchObject({
+    parentSessionKey: "parent",
+    lineage: [parent.session.id],
+    backend: "acp",
+  });
+  expect((await self.acpList()).sessions).toHaveLength(1);
+  const other = stage.as(strangers);
+  expect((await other.acpList()).sessions).toEqual([]);
+  const params = { id: "child" };
+  for (const act of [
+    other.acpShow({ params }),
+    other.acpPrompt({ params, body: { text: "echo mine" } }),
+    other.acpCancel({ params }),
+    other.acpClose({ params }),
+    other.acpHistory({ params }),
+    other.acpWatch({ params }),
+    other.acpPermissions({ query: { session: "child" } }),
+    self.acpAnswer({ params: { id: "prm_1" }, body: { verdict: "allow" } }),
+  ])
+    expect(await refusal(act)).toMatchObject({ code: "NOT_FOUND" });
+  const path = "/v1/acp/sessions/child/updates?follow=1";
+  expect((await stage.raw("GET", path, { token: strangers })).status).toBe(404);
+  expect(await refusal(self.acpSpawn({ body: { argv: ["/bin/sh"], cwd } }))).toMatchObject({
+    code: "EXEC_DENIED",
+  });
+  expect(await refusal(other.acpSpawn({ body: { argv, cwd, key: "child" } }))).toMatchObject({
+    code: "SESSION_TAKEN",
+  });
+  // A session that is closed takes its agent with it.
+  expect(await client.closeSession({ params: { id: session.sessionId } })).toEqual({ closed: true });
+  expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+});
+
+test("bad requests are refused before anything is recorded or started", async () => {
+  const { client } = stage;
+  const before = (await client.acpList({ query: { all: "1" } })).sessions.length;
+  for (const body of [
+    { cwd },
+    { cwd, agent: "nobody" },
+    { cwd, agent: "codex", argv: ["x"] },
+    { cwd, argv: ["x"], permissions: "approve-all", rules: [] },
+    { cwd, argv: ["x"], key: "ses_000000000000" },
+  ])
+    expect(await refusal(client.acpSpawn({ body: body as never }))).toMatchObject({ code: "BAD_INPUT" });
+  const missing = { argv: ["/nowhere/agent"], cwd, key: "missing" };
+  expect(await refusal(client.acpSpawn({ body: missing }))).toMatchObject({ code: "SPAWN_FAILED" });
+  expect((await client.acpList()).sessions).toEqual([]);
+  expect((await client.acpList({ query: { all: "1" } })).sessions.length).toBe(before + 1);
+});
