@@ -6,11 +6,14 @@ import { GatewayUnreachable } from "../errors.js";
 import { GatewayError, type ClientOptions } from "./client.js";
 import type { ErrorAnswer } from "./server/error-answer.js";
 
-/** What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. */
+/**
+ * What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. Returns whether it has
+ * said all it wanted to: one that is killed has not.
+ */
 export async function* followLines<Line>(
   { socketPath, token }: ClientOptions,
   path: string,
-): AsyncGenerator<Line, void, undefined> {
+): AsyncGenerator<Line, boolean, undefined> {
   const asking = httpRequest({ socketPath, path, headers: { authorization: `Bearer ${token}` } });
   asking.end();
   try {
@@ -25,6 +28,7 @@ export async function* followLines<Line>(
     // Nor is it an error when the caller has left: it hears what became of the response all the same.
     lines.on("error", () => undefined);
     for await (const line of lines) yield JSON.parse(line) as Line;
+    return response.complete;
   } finally {
     asking.on("error", () => undefined).destroy();
   }

@@ -182,6 +182,12 @@ export type ReadStore = Pick<
   | "listSessions"
   | "getApproval"
   | "listApprovals"
+  | "getAcpSession"
+  | "getAcpTurn"
+  | "listAcpSessions"
+  | "listAcpTurns"
+  | "listAcpUpdates"
+  | "listAcpPermissions"
   | "now"
   | typeof Symbol.asyncDispose
 >;

@@ -1,11 +1,15 @@
 import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
+import type { AcpReadingVerb } from "../../gateway/handlers/acp-reading.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { runningGateway, sessionToken } from "./connect.js";
 
 /** What can be asked without changing anything. */
-export type Looking = Pick<GatewayClient, "listRuns" | "poll" | "log" | "screen" | "listSessions">;
+export type Looking = Pick<
+  GatewayClient,
+  "listRuns" | "poll" | "log" | "screen" | "listSessions" | AcpReadingVerb
+>;
 
 export interface Look extends AsyncDisposable {
   readonly client: Looking;

@@ -14,6 +14,7 @@ import { readOutput } from "../../supervisor/output.js";
 import { addressOf } from "../../supervisor/reconcile/look.js";
 import { observe } from "../operator/observer.js";
 import type { Look } from "./look.js";
+import { readAcpLocally } from "./read-acp-locally.js";
 
 /** What a gateway would answer, from what lies in its state directory. */
 export async function readLocally(home: string): Promise<Look> {
@@ -58,6 +59,7 @@ export async function readLocally(home: string): Promise<Look> {
         const open = all === true ? {} : { open: true };
         return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
       },
+      ...readAcpLocally(store, asking),
     },
     async [Symbol.asyncDispose]() {
       await host?.[Symbol.asyncDispose]();

@@ -246,7 +246,11 @@ export const acpHistory = route({
   summary: "The turns of an ACP session, newest first",
   audience: "session",
   params: sessionParams,
-  query: z.strictObject({ limit: z.coerce.number().int().min(1).max(1_000).default(100) }),
+  query: z.strictObject({
+    /** Only that one. */
+    turn: key.optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
   body: nothing,
   answer: z.object({ turns: z.array(acpTurn) }),
 });

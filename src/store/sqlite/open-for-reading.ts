@@ -1,5 +1,7 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
+import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
+import type { AcpPermissionFilter, AcpSessionFilter, AcpTurnFilter, AcpUpdateFilter } from "../acp-store.js";
 import type { Approval } from "../approval-record.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
@@ -8,6 +10,7 @@ import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as read from "../sql/read.js";
+import * as readAcp from "../sql/read-acp.js";
 import * as readSessions from "../sql/read-sessions.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
@@ -75,6 +78,30 @@ class SqliteReader implements ReadStore {
 
   listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
     return this.#read((db) => readSessions.listApprovals(db, filter), []);
+  }
+
+  getAcpSession(sessionId: string): Promise<AcpSession | null> {
+    return this.#read((db) => readAcp.getAcpSession(db, sessionId), null);
+  }
+
+  getAcpTurn(turnId: string): Promise<AcpTurn | null> {
+    return this.#read((db) => readAcp.getAcpTurn(db, turnId), null);
+  }
+
+  listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
+    return this.#read((db) => readAcp.listAcpSessions(db, filter), []);
+  }
+
+  listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
+    return this.#read((db) => readAcp.listAcpTurns(db, filter), []);
+  }
+
+  listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]> {
+    return this.#read((db) => readAcp.listAcpUpdates(db, filter), []);
+  }
+
+  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
+    return this.#read((db) => readAcp.listAcpPermissions(db, filter), []);
   }
 
   async now(): Promise<number> {

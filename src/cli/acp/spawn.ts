@@ -1,0 +1,101 @@
+import { resolve } from "node:path";
+import { BadInput } from "../../errors.js";
+import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
+import { unmarkedEnvironment } from "../../gateway/start.js";
+import { newSessionId } from "../../sessions/ids.js";
+import { say } from "../complain.js";
+import { needGateway, type Connection } from "../gateway/connect.js";
+import { print } from "../runs/print.js";
+import { Interrupts } from "./interrupts.js";
+import { handedOver, promptOf, show, type Showing } from "./prompt.js";
+
+export interface SpawnRequest extends Showing {
+  /** Of the catalogue, or any command that speaks ACP. */
+  readonly agent: { readonly name: string } | { readonly command: string };
+  readonly name: string | null;
+  readonly mode: "run" | "session";
+  readonly cwd: string;
+  readonly background: boolean;
+  readonly permissions: "approve-all" | "approve-reads" | "deny-all" | null;
+  readonly reap: "asked" | "cancel" | "always";
+  readonly prompt: string | null;
+  readonly timeoutMs: number | null;
+}
+
+/** Open a session and start its agent; with a prompt, show what it answers. */
+export async function spawnSession(request: SpawnRequest): Promise<number> {
+  const { background, json, mode } = request;
+  if (mode === "run" && request.prompt === null)
+    throw new BadInput("mode", "a run is one prompt and its answer: say the prompt. Nothing was started");
+  const prompt = request.prompt === null ? null : await promptOf(request.prompt);
+  const body = bodyOf(request, prompt);
+  const connection = await needGateway();
+  using interrupts = new Interrupts(() =>
+    say("the agent is being started; then its session is closed. Ctrl-C again leaves that to you", "dim"),
+  );
+  const after = request.name === null ? 0 : await lastUpdate(connection, request.name);
+  const spawning = connection.client.acpSpawn({ body });
+  const answer = await Promise.race([spawning, interrupts.insisted.then(() => null)]);
+  if (answer === null) {
+    spawning.catch(() => undefined);
+    say(`left; the session comes up all the same: holdfast acp close ${body.key}`, "yellow");
+  } else if (interrupts.code !== null) await undo(connection, answer);
+  if (answer === null || interrupts.code !== null) return interrupts.code ?? 0;
+
+  const { session, created, turn } = answer;
+  if (!created && !json)
+    say(`${session.key} was open already: it goes on in its directory, with the rules that it has`, "dim");
+  if (turn === null) {
+    print(json ? `${JSON.stringify(answer)}\n` : `${session.sessionId}\n`);
+    if (!json) say(`say something to it: holdfast acp prompt ${session.key} "…"`, "dim");
+    return 0;
+  }
+  if (background) return handedOver(session, turn, json ? answer : null);
+  if (!json && mode === "session") say(`session ${session.key} (${session.sessionId})`, "dim");
+  return show(connection, session, turn, after, request, interrupts, (ended) => ({
+    session,
+    created,
+    turn: ended,
+  }));
+}
+
+/** Of the open session of that name: what comes after it is new. */
+async function lastUpdate({ client }: Connection, name: string): Promise<number> {
+  const { sessions } = await client.acpList({ query: { limit: 1_000 } });
+  return sessions.find(({ key }) => key === name)?.seq ?? 0;
+}
+
+/** What was begun before Ctrl-C came; what had been there before stays. */
+async function undo({ client }: Connection, { session, created, turn }: AnswerOf<"acpSpawn">): Promise<void> {
+  const params = { id: session.sessionId };
+  if (created) await client.acpClose({ params });
+  else if (turn !== null) await client.acpCancel({ params, body: { turnId: turn.turnId } });
+  say(`${session.key} is ${created ? "closed" : "as it was"}`, "dim");
+}
+
+function bodyOf(
+  request: SpawnRequest,
+  prompt: string | null,
+): AskedOf<"acpSpawn">["body"] & { readonly key: string } {
+  const { agent, mode, permissions, reap, timeoutMs } = request;
+  return {
+    // Verbatim to a shell, as it would be typed.
+    ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
+    key: request.name ?? newName("name" in agent ? agent.name : "acp"),
+    cwd: resolve(request.cwd),
+    environment: unmarkedEnvironment(),
+    mode,
+    ...(permissions === null ? {} : { permissions }),
+    reap,
+    ...(prompt === null ? {} : { prompt }),
+    ...(timeoutMs === null ? {} : { timeoutMs }),
+    wait: false,
+  };
+}
+
+const CHARACTERS = 6;
+
+/** Chosen here: it can be named even when nobody has answered yet. */
+function newName(agent: string): string {
+  return `${agent}-${newSessionId().slice(-CHARACTERS)}`;
+}
