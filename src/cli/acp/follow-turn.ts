@@ -65,7 +65,7 @@ async function showUntilEnd(updates: Updates, turnId: string, desk: Desk): Promi
       began ||= news.state === "running";
       if (news.state !== "ended") continue;
       if (!began || !isLookedAfter(news)) return;
-      void setTimeout(AUDIT_MS).then(late.resolve);
+      void setTimeout(AUDIT_MS).then(() => late.resolve());
     }
   })();
   await Promise.race([all, late.promise]);

@@ -39,7 +39,9 @@ export async function promptSession(request: PromptRequest): Promise<number> {
   });
   if (!wait) return handedOver(session, turn, json ? { turn } : null);
   if (!json) await sayQueue(connection, session, turn);
-  return show(connection, session, turn, session.seq, request, interrupts, (ended) => ({ turn: ended }));
+  return await show(connection, session, turn, session.seq, request, interrupts, (ended) => ({
+    turn: ended,
+  }));
 }
 
 /** Until the turn has ended, or the user leaves. */

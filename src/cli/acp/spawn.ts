@@ -52,7 +52,7 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
   }
   if (background) return handedOver(session, turn, json ? answer : null);
   if (!json && mode === "session") say(`session ${session.key} (${session.sessionId})`, "dim");
-  return show(connection, session, turn, after, request, interrupts, (ended) => ({
+  return await show(connection, session, turn, after, request, interrupts, (ended) => ({
     session,
     created,
     turn: ended,

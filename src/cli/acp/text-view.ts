@@ -226,8 +226,9 @@ export class TextView implements View {
 }
 
 function size(): Size {
-  const { columns = 80, rows = 24 } = process.stdout;
-  return { columns, rows };
+  const { columns, rows } = process.stdout;
+  // Some terminals do not know how large they are.
+  return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
 }
 
 /** One less than there is: a terminal may wrap when its last column is filled. */
