@@ -109,7 +109,7 @@ test("a cancel reports what the turn left, ends it only when asked to, and the s
   expect(living()).toBe("Fbnste");
   expect((await house.ended(first)).outcome).toBe("cancelled");
 
-  await house.ask(session, `${NASTY.replaceAll("310", "320")}`);
+  await house.ask(session, NASTY.replaceAll("310", "320"));
   await house.until(session, async () => (await house.acp.verifyOwnedTree(session)).processes.length >= 14);
   const reaped = await house.acp.cancelTurn(session, { actor: "test", reapTools: true });
   expect(reaped?.audit).toMatchObject({ reaped: true, survivors: [] });

@@ -21,7 +21,7 @@ test("an operator is asked, and the answer is chosen by option id, once; it is i
     house.acp.answerPermission(id, "allow", "ada"),
     house.acp.answerPermission(id, "deny", "bob"),
   ]);
-  expect(answers.map((each) => each?.decided).toSorted()).toEqual([false, true]);
+  expect(answers.filter((each) => each?.decided === true)).toHaveLength(1);
   const ended = await house.ended(turn);
   expect(ended.text).toMatch(/^<(yes|no)>/);
   const events = await house.supervisor.listEvents({});

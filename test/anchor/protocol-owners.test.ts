@@ -33,6 +33,7 @@ const steering: readonly (readonly [string, Buffer])[] = [
     }),
   ],
   ["HEARTBEAT", encodeMessage("heartbeat", {})],
+  ["SIGNAL", encodeMessage("signal", { signal: 9, members: [] })],
 ];
 
 async function exitOf(link: RawLink): Promise<Record<string, unknown>> {

@@ -14,7 +14,7 @@ let running = null;
 const waiting = new Map();
 
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
-const update = (update) => say({ method: "session/update", params: { sessionId: "shell-1", update } });
+const update = (news) => say({ method: "session/update", params: { sessionId: "shell-1", update: news } });
 const text = (said) =>
   update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: said } });
 const offer = (name) => (offers.has(name) ? { [name]: {} } : {});
