@@ -13,6 +13,7 @@ const parts = [
   ["store.mjs"],
   ["reconcile.mjs", "10000"],
   ["gateway.mjs", "200", "1000"],
+  ["acp.mjs", "200", "50000"],
 ];
 
 console.log(`Linux ${release()} ${arch()}, ${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);

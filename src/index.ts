@@ -23,7 +23,16 @@ export type {
 } from "./supervisor/api.js";
 export type { Action, Decision, Row } from "./supervisor/reconcile/decide.js";
 export type { Decided } from "./supervisor/reconcile/reconcile.js";
-export type { FirstStop, SpoolPolicy, SpoolSpec, StreamName, Survivor, TerminalSize } from "./anchor/host.js";
+export type { LiveProcesses } from "./anchor/live-trees.js";
+export type {
+  FirstStop,
+  MemberSignal,
+  SpoolPolicy,
+  SpoolSpec,
+  StreamName,
+  Survivor,
+  TerminalSize,
+} from "./anchor/host.js";
 export type { RunEvent, RunEventType } from "./store/run-event.js";
 export { END_REASONS } from "./store/run-record.js";
 export type {

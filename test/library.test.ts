@@ -54,7 +54,11 @@ test("the library exports what it promises, and nothing by accident", () => {
   expect(Object.keys(library).toSorted()).toMatchInlineSnapshot(`
     [
       "AcpClosed",
+      "AcpNotHeld",
+      "AcpNotRestartable",
+      "AcpQueueFull",
       "AcpRefused",
+      "AcpSessionClosed",
       "AcpTimeout",
       "AnchorUnusable",
       "BadInput",

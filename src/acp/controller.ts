@@ -1,6 +1,13 @@
 import { resolve } from "node:path";
 import type { AgentEntry } from "../agents/entry.js";
-import { AcpNotHeld, AcpSessionClosed, BadInput, NotFound, SessionTaken } from "../errors.js";
+import {
+  AcpNotHeld,
+  AcpSessionClosed,
+  BadInput,
+  NotFound,
+  SessionTaken,
+  SupervisorClosed,
+} from "../errors.js";
 import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type {
   AcpMode,
@@ -88,6 +95,7 @@ export class AcpController implements AsyncDisposable {
   readonly #commands = new Map<string, AgentCommand>();
   readonly #ensuring = new Map<string, Promise<void>>();
   readonly #begun = deferred<void>();
+  #left = false;
 
   constructor(parts: AcpControllerParts) {
     this.#parts = parts;
@@ -113,7 +121,7 @@ export class AcpController implements AsyncDisposable {
           await (run === null ? held.found() : held.takeUp(run));
           counts[run === null ? "down" : "resumed"]++;
         } catch (cause) {
-          onProblem(`the ACP session ${row.sessionId} could not be taken up`, cause);
+          if (!this.#left) onProblem(`the ACP session ${row.sessionId} could not be taken up`, cause);
         }
       }
     } finally {
@@ -271,6 +279,7 @@ export class AcpController implements AsyncDisposable {
 
   /** Left to the next process, as they are. */
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#left = true;
     await Promise.all([...this.#held.values()].map((held) => held.leave()));
   }
 
@@ -304,6 +313,7 @@ export class AcpController implements AsyncDisposable {
     if (row === null) throw new NotFound(`session ${sessionId}`);
     const already = this.#held.get(sessionId);
     if (already !== undefined) return already;
+    if (this.#left) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
     const clock = this.#clock;
     const onWritten = (id: string): void => this.tail.wake(id);
     const kept = new KeptSession(session, { store, clock, onWritten, onProblem });

@@ -122,8 +122,9 @@ export async function openGateway({
   const ready = rounds
     .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
     .then(async () => {
+      if (stopped) return;
       await office.acp.reapStartupOrphans().catch((cause: unknown) => {
-        problem({ runId: null, message: "sessions of agents could not be taken up", cause });
+        if (!stopped) problem({ runId: null, message: "sessions of agents could not be taken up", cause });
       });
       looked = true;
       return rounds.begin("forgetting old runs", defaults.retainMs, retain);

@@ -85,3 +85,59 @@ test("mode run: one prompt, and the session closes itself", async () => {
   await house.until(session, async () => (await house.session(session)).state === "closed");
   await house.gone(session);
 });
+
+test("a stale session of another gateway is not touched, nor are its processes", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const other = await Controlled.open({}, { home: house.home, instanceId: "in_else" });
+  const before = await house.session(session);
+  for (const act of [
+    other.acp.closeSession(session, { actor: "test" }),
+    other.acp.cancelTurn(session, { actor: "test" }),
+    other.ask(session, "echo mine"),
+  ])
+    await expect(act).rejects.toMatchObject({ code: "ACP_NOT_HELD", heldBy: "in_acp" });
+  expect(await other.acp.verifyOwnedTree(session)).toMatchObject({ verified: false, processes: [] });
+  expect(await house.session(session)).toEqual(before);
+  expect(await house.turn(session, "echo still here")).toMatchObject({ text: "still here\n" });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("an agent that nobody has a session for is ended at the next start; the others go on", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const stray = await house.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] }, { backendId: "acp" });
+  const kin = await house.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] });
+  const pid = await house.pid(session);
+  const second = await house.restart();
+  expect(await second.supervisor.getRun(stray.runId)).toMatchObject({
+    state: "exited",
+    exit: { actor: "acp: its session is closed" },
+  });
+  expect(second.supervisor.run(kin.runId)?.state).toBe("running");
+  expect(await second.acp.verifyOwnedTree(session)).toMatchObject({ verified: true });
+  expect(await second.pid(session)).toBe(pid);
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.supervisor.run(kin.runId)?.cancel({ graceMs: 0 });
+});
+
+test("what looks like a secret in a command line is not kept: without it, the agent is not started again", async () => {
+  const house = await Controlled.open();
+  const argv = [...shellAgent("resume"), "--api-key=sk-abcdefghijklmnop1234"];
+  const session = await house.spawn(argv);
+  expect(JSON.stringify(await house.session(session))).not.toContain("sk-abcdef");
+  await killed(house, session);
+  await house.until(session, async () => (await house.session(session)).state === "down");
+  // This process still knows it.
+  expect(await house.turn(session, "echo again")).toMatchObject({ text: "again\n" });
+  await killed(house, session);
+  await house.until(session, async () => (await house.session(session)).state === "down");
+  const second = await house.restart();
+  expect(await second.turn(session, "echo never")).toMatchObject({
+    outcome: "failed",
+    problem: { code: "ACP_NOT_RESTARTABLE" },
+  });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { followLines } from "../../src/gateway/follow-lines.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { shellAgent } from "../acp/controlled.js";
 import { misbehaving } from "../acp/driven.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { gone, oneGateway, refusal } from "./real-gateway.js";
@@ -55,4 +56,68 @@ test("spawn, prompt, updates, end of the turn, close: through the gateway, and n
   ).toMatchObject({
     code: "ACP_SESSION_CLOSED",
   });
+});
+
+test("a session sees and steers what is below it, and nothing else; what it may not execute it may not spawn", async () => {
+  const { client } = stage;
+  const parent = await client.openSession({
+    body: {
+      key: "parent",
+      execRules: [{ effect: "allow", executable: process.execPath }, { effect: "deny" }],
+    },
+  });
+  const { token: strangers } = await client.openSession({
+    body: { key: "stranger", execRules: [{ effect: "allow" }] },
+  });
+  const self = stage.as(parent.token);
+  const argv = shellAgent();
+  const { session } = await self.acpSpawn({
+    body: { argv, cwd, key: "child", prompt: "echo hello", wait: true },
+  });
+  expect((await client.listSessions()).sessions.find(({ key }) => key === "child")).toMatchObject({
+    parentSessionKey: "parent",
+    lineage: [parent.session.id],
+    backend: "acp",
+  });
+  expect((await self.acpList()).sessions).toHaveLength(1);
+  const other = stage.as(strangers);
+  expect((await other.acpList()).sessions).toEqual([]);
+  const params = { id: "child" };
+  for (const act of [
+    other.acpShow({ params }),
+    other.acpPrompt({ params, body: { text: "echo mine" } }),
+    other.acpCancel({ params }),
+    other.acpClose({ params }),
+    other.acpHistory({ params }),
+    other.acpWatch({ params }),
+    other.acpPermissions({ query: { session: "child" } }),
+    self.acpAnswer({ params: { id: "prm_1" }, body: { verdict: "allow" } }),
+  ])
+    expect(await refusal(act)).toMatchObject({ code: "NOT_FOUND" });
+  const path = "/v1/acp/sessions/child/updates?follow=1";
+  expect((await stage.raw("GET", path, { token: strangers })).status).toBe(404);
+  expect(await refusal(self.acpSpawn({ body: { argv: ["/bin/sh"], cwd } }))).toMatchObject({
+    code: "EXEC_DENIED",
+  });
+  expect(await refusal(other.acpSpawn({ body: { argv, cwd, key: "child" } }))).toMatchObject({
+    code: "SESSION_TAKEN",
+  });
+  await self.acpClose({ params: { id: session.sessionId } });
+});
+
+test("bad requests are refused before anything is recorded or started", async () => {
+  const { client } = stage;
+  const before = (await client.acpList({ query: { all: "1" } })).sessions.length;
+  for (const body of [
+    { cwd },
+    { cwd, agent: "nobody" },
+    { cwd, agent: "codex", argv: ["x"] },
+    { cwd, argv: ["x"], permissions: "approve-all", rules: [] },
+    { cwd, argv: ["x"], key: "ses_000000000000" },
+  ])
+    expect(await refusal(client.acpSpawn({ body: body as never }))).toMatchObject({ code: "BAD_INPUT" });
+  const missing = { argv: ["/nowhere/agent"], cwd, key: "missing" };
+  expect(await refusal(client.acpSpawn({ body: missing }))).toMatchObject({ code: "SPAWN_FAILED" });
+  expect((await client.acpList()).sessions).toEqual([]);
+  expect((await client.acpList({ query: { all: "1" } })).sessions.length).toBe(before + 1);
 });

@@ -29,7 +29,7 @@ test("a gateway forgets sessions that were closed, and questions that were answe
   onTestFinished(() => gateway.stop());
   await gateway.ready;
   expect(news.filter(({ type }) => type === "retained")).toEqual([
-    { type: "retained", records: 0, outputs: 0, sessions: 1, approvals: 1 },
+    { type: "retained", records: 0, outputs: 0, sessions: 1, approvals: 1, updates: 0 },
   ]);
   await using store = await openSqliteStore({ path });
   expect(new Set((await store.listSessions({})).map(({ id }) => id))).toEqual(new Set([young.id, open.id]));

@@ -6,6 +6,7 @@ import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
+import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
@@ -14,6 +15,8 @@ import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
 import { newApproval, newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
+
+const newest = Math.max(...migrations.map(({ id }) => id));
 
 let directory: TemporaryDirectory;
 let path: string;
@@ -143,9 +146,9 @@ test("sessions and their approvals are read as the store has them", async () => 
 
 test("what cannot be read is refused with a reason and left alone", async () => {
   const cases: Record<string, (db: DatabaseSyncInstance) => void> = {
-    "older Holdfast (schema 4, this one reads 7)": (db) =>
+    [`older Holdfast (schema 4, this one reads ${newest})`]: (db) =>
       db.exec("delete from holdfast_migrations where id >= 5"),
-    "newer Holdfast (schema 9999, this one knows 7)": (db) =>
+    [`newer Holdfast (schema 9999, this one knows ${newest})`]: (db) =>
       db.exec("insert into holdfast_migrations values (9999, 'x', 0)"),
     "some other program": (db) => db.exec("drop table holdfast_migrations"),
   };
