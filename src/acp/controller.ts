@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import type { AgentEntry } from "../agents/entry.js";
 import {
   AcpNotHeld,
@@ -281,6 +282,9 @@ export class AcpController implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#left = true;
     await Promise.all([...this.#held.values()].map((held) => held.leave()));
+    this.tail.end();
+    // So that they can still say so to whoever listens.
+    await setImmediate();
   }
 
   async #turn(turnId: string): Promise<AcpTurn> {

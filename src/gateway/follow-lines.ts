@@ -22,14 +22,27 @@ export async function* followLines<Line>(
     })) as [IncomingMessage];
     if (response.statusCode !== 200)
       throw new GatewayError((JSON.parse(await text(response)) as ErrorAnswer).error);
-    // One that breaks off ends it: there is nothing more to be heard.
+    // Not an error when the caller has left: it hears what became of the response all the same.
     response.on("error", () => undefined);
     const lines = createInterface({ input: response });
-    // Nor is it an error when the caller has left: it hears what became of the response all the same.
     lines.on("error", () => undefined);
-    for await (const line of lines) yield JSON.parse(line) as Line;
-    return response.complete;
+    const each = lines[Symbol.asyncIterator]();
+    for (;;) {
+      // One that breaks off ends it: there is nothing more to be heard. It may do so in the middle of a line.
+      const next = await each.next().catch(() => null);
+      const line = next === null || next.done === true ? null : parsed<Line>(next.value);
+      if (line === null) return response.complete;
+      yield line.value;
+    }
   } finally {
     asking.on("error", () => undefined).destroy();
+  }
+}
+
+function parsed<Line>(text: string): { readonly value: Line } | null {
+  try {
+    return { value: JSON.parse(text) as Line };
+  } catch {
+    return null;
   }
 }

@@ -2,6 +2,7 @@ import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
 import { auditRemark, endRemark } from "./ending.js";
 import { pickSession } from "./pick-session.js";
 
@@ -20,7 +21,7 @@ export async function cancelTurn({ session, turn: turnId, reapTools, json }: Can
     params: { id: sessionId },
     body: { reapTools, ...(turnId === null ? {} : { turnId }) },
   });
-  if (json) print(`${JSON.stringify({ turn })}\n`);
+  if (json) print(toJson({ turn }));
   else if (turn === null) say(`${key} has no ${turnId === null ? "turn" : "such turn"} to cancel`, "dim");
   else {
     const remark = turn.outcome === "cancelled" ? null : endRemark(turn);

@@ -1,5 +1,6 @@
 import { needGateway } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
 import { pickSession } from "./pick-session.js";
 
 /** Close a session; every process of it is gone when this says so. */
@@ -10,7 +11,7 @@ export async function closeSession(wanted: string, discard: boolean, json: boole
     params: { id: sessionId },
     body: { discardPersistentState: discard },
   });
-  if (json) print(`${JSON.stringify({ session })}\n`);
+  if (json) print(toJson({ session }));
   else print(`${key} (${sessionId}) is closed; none of its processes is left\n`);
   return 0;
 }

@@ -4,6 +4,7 @@ import { formatDuration } from "../duration.js";
 import { openLook } from "../gateway/look.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
 import { auditRemark, type Turn } from "./ending.js";
 import { pickSession } from "./pick-session.js";
 import { toolLine } from "./tool-line.js";
@@ -16,7 +17,7 @@ export async function showHistory(wanted: string, limit: number, json: boolean):
   const { sessionId } = await pickSession(look.client, wanted);
   const { turns } = await look.client.acpHistory({ params: { id: sessionId }, query: { limit } });
   const ordered = turns.toReversed();
-  if (json) print(`${JSON.stringify(ordered, null, 2)}\n`);
+  if (json) print(toJson(ordered, 2));
   else if (ordered.length === 0) say("nothing was asked in it", "dim");
   else print(ordered.map((turn) => turnText(turn, paletteFor(1))).join("\n"));
   return 0;

@@ -6,12 +6,13 @@ import { openLook } from "../gateway/look.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
+import { toJson } from "./json.js";
 import type { Session } from "./pick-session.js";
 
 export async function listSessions(all: boolean, limit: number, json: boolean): Promise<number> {
   await using look = await openLook();
   const { sessions } = await look.client.acpList({ query: { limit, ...(all ? { all: "1" } : {}) } });
-  if (json) print(`${JSON.stringify(sessions, null, 2)}\n`);
+  if (json) print(toJson(sessions, 2));
   else if (sessions.length === 0) say("there are no ACP sessions to be seen", "dim");
   else print(`${lines(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;

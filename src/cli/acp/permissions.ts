@@ -8,6 +8,7 @@ import { openLook } from "../gateway/look.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
+import { toJson } from "./json.js";
 import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
 import { pickSession } from "./pick-session.js";
 
@@ -22,7 +23,7 @@ export async function listPermissions({ session, all, json }: PermissionsRequest
   const of = session === null ? {} : { session: (await pickSession(look.client, session)).sessionId };
   const query = { ...of, ...(all ? { all: "1" as const } : {}), limit: 1_000 };
   const { permissions } = await look.client.acpPermissions({ query });
-  if (json) print(`${JSON.stringify(permissions, null, 2)}\n`);
+  if (json) print(toJson(permissions, 2));
   else if (permissions.length === 0) say("no agent asks for anything", "dim");
   else print(`${lines(permissions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
@@ -53,7 +54,7 @@ export async function answerPermission(
   if (connection === null)
     throw new GatewayUnreachable("no gateway is running that could answer an agent; nothing was done");
   const answer = await connection.client.acpAnswer({ params: { id }, body: { verdict } });
-  if (json) print(`${JSON.stringify(answer)}\n`);
+  if (json) print(toJson(answer));
   else if (answer.decided) print(`${id}: ${verdict}\n`);
   else print(`${id}: too late, ${stateOf(answer.permission, Date.now())}\n`);
   return answer.decided ? 0 : exitCodes.incomplete;

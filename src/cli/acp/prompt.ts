@@ -4,6 +4,7 @@ import { BadInput } from "../../errors.js";
 import { say } from "../complain.js";
 import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
 import { turnCode, type Turn } from "./ending.js";
 import type { Format } from "./formats.js";
 import { followedCode, followTurn } from "./follow-turn.js";
@@ -63,7 +64,7 @@ export async function show(
     return interrupts.code ?? turnCode(turn);
   }
   view.ended(ended);
-  if (json) print(`${JSON.stringify(record(ended))}\n`);
+  if (json) print(toJson(record(ended)));
   return followedCode(ended, interrupts);
 }
 
@@ -74,7 +75,7 @@ export function mayAnswer(): boolean {
 
 /** Nobody waits for the answer here. */
 export function handedOver(session: Session, turn: Turn, record: object | null): number {
-  if (record !== null) print(`${JSON.stringify(record)}\n`);
+  if (record !== null) print(toJson(record));
   else {
     print(`${turn.turnId}\n`);
     say(

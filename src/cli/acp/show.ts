@@ -3,6 +3,7 @@ import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { formatDuration } from "../duration.js";
 import { openLook } from "../gateway/look.js";
 import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
 import type { Turn } from "./ending.js";
 import { expiryOf, subjectOf } from "./permission-line.js";
 import { pickSession } from "./pick-session.js";
@@ -14,7 +15,7 @@ export async function showSession(wanted: string, json: boolean): Promise<number
   await using look = await openLook();
   const { sessionId } = await pickSession(look.client, wanted);
   const shown = await look.client.acpShow({ params: { id: sessionId } });
-  print(json ? `${JSON.stringify(shown, null, 2)}\n` : text(shown, Date.now()));
+  print(json ? toJson(shown, 2) : text(shown, Date.now()));
   return 0;
 }
 

@@ -6,6 +6,7 @@ import { newSessionId } from "../../sessions/ids.js";
 import { say } from "../complain.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
 import { Interrupts } from "./interrupts.js";
 import { handedOver, promptOf, show, type Showing } from "./prompt.js";
 
@@ -46,7 +47,7 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
   if (!created && !json)
     say(`${session.key} was open already: it goes on in its directory, with the rules that it has`, "dim");
   if (turn === null) {
-    print(json ? `${JSON.stringify(answer)}\n` : `${session.sessionId}\n`);
+    print(json ? toJson(answer) : `${session.sessionId}\n`);
     if (!json) say(`say something to it: holdfast acp prompt ${session.key} "…"`, "dim");
     return 0;
   }

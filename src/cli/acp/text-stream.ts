@@ -1,8 +1,10 @@
 import { sanitizeText } from "../../output/sanitize.js";
 
-/** What may be the beginning of something that the next piece ends: a line end, an escape sequence, a character. */
-const UNFINISHED = /(?:\r|\x1b[^\x07\x1b\n]{0,255}|[\ud800-\udbff])$/;
-const WHOLE_SEQUENCE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\^-~])/;
+/** The first half of a line end or of a character. */
+const HALF = /[\r\ud800-\udbff]$/;
+/** An escape sequence and what follows it. */
+const SEQUENCE = /\x1b[^\x07\x1b\n]{0,255}$/;
+const WHOLE = /^\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\^-~])/;
 
 /** An agent's text, in pieces, safe to show: a sequence that is cut in two is still taken out whole. */
 export class TextStream {
@@ -10,10 +12,8 @@ export class TextStream {
 
   push(piece: string): string {
     const text = this.#held + piece;
-    const [unfinished = ""] = UNFINISHED.exec(text) ?? [];
-    const held = WHOLE_SEQUENCE.test(unfinished) ? "" : unfinished;
-    this.#held = held;
-    return sanitizeText(text.slice(0, text.length - held.length));
+    this.#held = unfinished(text);
+    return sanitizeText(text.slice(0, text.length - this.#held.length));
   }
 
   /** What never was finished. */
@@ -22,4 +22,12 @@ export class TextStream {
     this.#held = "";
     return rest;
   }
+}
+
+/** What may be the beginning of something that the next piece ends. */
+function unfinished(text: string): string {
+  const [half] = HALF.exec(text) ?? [];
+  if (half !== undefined) return half;
+  const [sequence = ""] = SEQUENCE.exec(text) ?? [];
+  return WHOLE.test(sequence) ? "" : sequence;
 }

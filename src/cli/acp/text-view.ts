@@ -79,7 +79,8 @@ export class TextView implements View {
   /** Beside what the agent says. */
   remark(remark: Remark | null): void {
     if (remark === null) return;
-    this.settle();
+    // Elsewhere the two are apart, and what the agent says stays whole.
+    if (isatty(1)) this.settle();
     say(...remark);
   }
 

@@ -2,7 +2,7 @@ import { printOn } from "../runs/print.js";
 import { say } from "../complain.js";
 import { endRemark, type Remark, type Turn } from "./ending.js";
 import type { Format } from "./formats.js";
-import { jsonLine } from "./json-line.js";
+import { toJson } from "./json.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
 import type { Update } from "./updates.js";
 
@@ -26,7 +26,7 @@ export function viewOf(format: Format | "record", options: TextViewOptions): Vie
     case "text":
       return new TextView(options);
     case "json":
-      return { ...silent, show: (update) => printOn(jsonLine(update)) };
+      return { ...silent, show: (update) => printOn(toJson(update)) };
     case "quiet":
       return { ...silent, ended: ({ text }) => printOn(text === "" ? "" : `${text.trimEnd()}\n`) };
     case "record":
