@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import type { Survivor } from "../anchor/host.js";
 import type { AgentEntry } from "../agents/entry.js";
 import {
   AcpNotHeld,
@@ -59,6 +60,11 @@ export interface Ensured {
   readonly row: SessionRow;
   readonly session: AcpSession;
   readonly created: boolean;
+}
+
+export interface Closed {
+  readonly session: AcpSession;
+  readonly survivors: readonly Survivor[];
 }
 
 /** What is known of the processes of a session. */
@@ -237,14 +243,17 @@ export class AcpController implements AsyncDisposable {
     return turnId === null ? null : this.#turn(turnId);
   }
 
-  /** Until every process of it is proven to be gone. One of another gateway is not touched. */
-  async closeSession(sessionId: string, request: CloseRequest): Promise<AcpSession> {
+  /**
+   * Until every process of it is proven to be gone, or is known to survive its KILL. One of another gateway is not
+   * touched.
+   */
+  async closeSession(sessionId: string, request: CloseRequest): Promise<Closed> {
     await this.#begun.promise;
     const row = await this.#get(sessionId);
-    if (row.state === "closed") return row;
+    if (row.state === "closed") return { session: row, survivors: [] };
     const held = await this.#holding(sessionId);
-    await held.close(request);
-    return held.kept.row;
+    const survivors = await held.close(request);
+    return { session: held.kept.row, survivors };
   }
 
   async verifyOwnedTree(sessionId: string): Promise<OwnedTree> {

@@ -8,6 +8,7 @@ import {
   HoldfastError,
   type AcpCloseReason,
 } from "../errors.js";
+import type { Survivor } from "../anchor/host.js";
 import type { AcpTurn, KeptProblem, TurnAudit } from "../store/acp-record.js";
 import type { AcpChange, AcpStore } from "../store/acp-store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
@@ -59,6 +60,8 @@ export interface PromptRequest {
 
 /** A store that could not be read is asked again. */
 const AGAIN_MS = 1_000;
+/** Survivors of a KILL are no event of a run. */
+const LOOK_MS = 500;
 
 /** An ACP session that this gateway has: its queue of prompts, and the agent's process for as long as there is one. */
 export class HeldSession {
@@ -131,20 +134,37 @@ export class HeldSession {
     return this.#cancelQueued(request);
   }
 
-  /** Idempotent. Resolves when every process is proven to be gone. */
-  close(request: CloseRequest): Promise<void> {
+  /**
+   * Idempotent. Resolves when every process is proven to be gone; or with those that survive their KILL: then the
+   * session stays `closing`, and is closed when they are gone.
+   */
+  async close(request: CloseRequest): Promise<readonly Survivor[]> {
     this.#closing ??= this.#close(request).catch((error: unknown) => {
       this.#closing = null;
       throw error;
     });
-    return this.#closing;
+    this.#closing.catch(() => undefined);
+    return Promise.race([this.#closing.then(() => []), this.#survivors()]);
+  }
+
+  /** Never resolves while none are known. */
+  async #survivors(): Promise<readonly Survivor[]> {
+    for (;;) {
+      await this.#parts.clock.pause(LOOK_MS, this.#closing ?? undefined);
+      const survivors = this.#agent?.run.survivors ?? [];
+      if (survivors.length > 0) return survivors;
+      if (this.#agent === null) return new Promise(() => undefined);
+    }
   }
 
   /** An earlier process's agent, found alive. */
   async takeUp(run: Run): Promise<void> {
     const { store, kept, supervisor } = this.#parts;
     const { state, sessionId } = kept.row;
-    if (state === "closing") return this.close({ actor: "gateway restarted" });
+    if (state === "closing") {
+      await this.close({ actor: "gateway restarted" });
+      return;
+    }
     if (state !== "ready") {
       // It was just being started: what it knows of us is not known.
       await supervisor.stop(run.runId, { actor: "acp: its start was interrupted" });
@@ -166,7 +186,10 @@ export class HeldSession {
     const { kept, store } = this.#parts;
     const { state, sessionId, tmpdir } = kept.row;
     await removeTmpdir(tmpdir);
-    if (state === "closing") return this.close({ actor: "gateway restarted" });
+    if (state === "closing") {
+      await this.close({ actor: "gateway restarted" });
+      return;
+    }
     const problem = { code: "ACP_CLOSED", message: "the agent's process ended while no gateway was there" };
     const running = await store.listAcpTurns({ sessionId, states: ["running"] });
     const open = await store.listAcpPermissions({ sessionId, answered: false });

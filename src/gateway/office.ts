@@ -93,6 +93,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     sees,
     gate,
     acp: createAcpHandlers(acpDesk),
+    closeAgent: async (sessionId, actor) => {
+      const session = await store.getAcpSession(sessionId);
+      if (session === null || session.state === "closed") return false;
+      await acp.closeSession(sessionId, { actor });
+      return true;
+    },
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { Controlled, shellAgent } from "./controlled.js";
 
@@ -61,7 +62,10 @@ test("a session is closed with what the agent offers, and its own state goes whe
   expect(house.log).toBe("session/new\nsession/close\nsession/delete\n");
   await house.gone(session);
   // Again, and by a second: the same answer.
-  expect(await house.acp.closeSession(session, { actor: "test" })).toMatchObject({ state: "closed" });
+  expect(await house.acp.closeSession(session, { actor: "test" })).toMatchObject({
+    session: { state: "closed" },
+    survivors: [],
+  });
 });
 
 test("closing in mid-turn, and while prompts wait, ends all of it", async () => {
@@ -140,4 +144,31 @@ test("what looks like a secret in a command line is not kept: without it, the ag
   });
   await second.acp.closeSession(session, { actor: "test" });
   await second.gone(session);
+});
+
+test("an answer that comes after the agent's process has died is recorded, and not relied on", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const turn = await house.ask(session, "ghost");
+  await house.said(turn, "the ghost is there");
+  await killed(house, session);
+  expect(await house.ended(turn)).toMatchObject({ outcome: "interrupted", stopReason: "end_turn" });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("an agent has its own TMPDIR, and marks and a token of its session in its environment", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const { text } = await house.turn(session, 'env; ls -d "$TMPDIR"');
+  const { runId, tmpdir } = await house.session(session);
+  const record = await house.supervisor.getRun(runId ?? "");
+  expect(text).toContain(`HOLDFAST_LEASE_ID=${record?.leaseId}\n`);
+  expect(text).toContain(`HOLDFAST_GATEWAY_INSTANCE_ID=in_acp\n`);
+  expect(text).toContain("HOLDFAST_SESSION_KEY=one\n");
+  expect(text).toMatch(/^HOLDFAST_TOKEN=\S+$/m);
+  expect(text.trimEnd().endsWith(`\n${tmpdir}`)).toBe(true);
+  expect(record).toMatchObject({ sessionId: session, backendId: "acp" });
+  await house.acp.closeSession(session, { actor: "test" });
+  expect(existsSync(tmpdir ?? "/")).toBe(false);
 });

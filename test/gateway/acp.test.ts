@@ -102,7 +102,9 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   expect(await refusal(other.acpSpawn({ body: { argv, cwd, key: "child" } }))).toMatchObject({
     code: "SESSION_TAKEN",
   });
-  await self.acpClose({ params: { id: session.sessionId } });
+  // A session that is closed takes its agent with it.
+  expect(await client.closeSession({ params: { id: session.sessionId } })).toEqual({ closed: true });
+  expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
 });
 
 test("bad requests are refused before anything is recorded or started", async () => {

@@ -60,14 +60,17 @@ export function auditRemark({ left, reaped, survivors }: NonNullable<Turn["audit
   if (left.length === 0) return null;
   const many = (of: typeof left): string => `${of.length} ${of.length === 1 ? "process" : "processes"}`;
   if (!reaped)
-    return [`the turn has left ${many(left)} running, until the session is closed: ${names(left)}`, "yellow"];
-  if (survivors.length === 0) return [`ended ${many(left)} that the turn had left: ${names(left)}`, "dim"];
-  return [`the turn has left ${many(left)}, and these would not go: ${names(survivors)}`, "red"];
+    return [
+      `the turn has left ${many(left)} running, until the session is closed: ${namesOf(left)}`,
+      "yellow",
+    ];
+  if (survivors.length === 0) return [`ended ${many(left)} that the turn had left: ${namesOf(left)}`, "dim"];
+  return [`the turn has left ${many(left)}, and these would not go: ${namesOf(survivors)}`, "red"];
 }
 
 const NAMED = 5;
 
-function names(processes: NonNullable<Turn["audit"]>["left"]): string {
+export function namesOf(processes: readonly { readonly pid: number; readonly command: string }[]): string {
   const named = processes.slice(0, NAMED).map(({ pid, command }) => `${command} (pid ${pid})`);
   return `${named.join(", ")}${processes.length > NAMED ? ", …" : ""}`;
 }

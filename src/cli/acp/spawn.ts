@@ -5,6 +5,7 @@ import { unmarkedEnvironment } from "../../gateway/start.js";
 import { newSessionId } from "../../sessions/ids.js";
 import { say } from "../complain.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
+import { asSpawnFailed } from "../gateway/spawn-failed.js";
 import { print } from "../runs/print.js";
 import { toJson } from "./json.js";
 import { Interrupts } from "./interrupts.js";
@@ -35,7 +36,9 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
     say("the agent is being started; then its session is closed. Ctrl-C again leaves that to you", "dim"),
   );
   const after = request.name === null ? 0 : await lastUpdate(connection, request.name);
-  const spawning = connection.client.acpSpawn({ body });
+  const spawning = connection.client.acpSpawn({ body }).catch((error: unknown) => {
+    throw asSpawnFailed(error);
+  });
   const answer = await Promise.race([spawning, interrupts.insisted.then(() => null)]);
   if (answer === null) {
     spawning.catch(() => undefined);

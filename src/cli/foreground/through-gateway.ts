@@ -1,14 +1,14 @@
 import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
-import { GatewayUnreachable, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
-import type { GatewayError } from "../../gateway/client.js";
+import { GatewayUnreachable, SpawnFailed } from "../../errors.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
+import { asSpawnFailed, isCode } from "../gateway/spawn-failed.js";
 import { CalledRun } from "./called-run.js";
 import type { ForegroundHost } from "./host.js";
 
@@ -83,9 +83,8 @@ async function ask(
     try {
       return (await connection().client.exec({ body })).run;
     } catch (error) {
-      if (isCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) throw spawnFailed(error as GatewayError);
       if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
-        throw error;
+        throw asSpawnFailed(error);
       if ((await back(false)) === null) throw error;
       const record = await askedBefore(connection(), body.runId);
       if (record !== null) return record;
@@ -106,14 +105,4 @@ async function askedBefore({ client }: Connection, runId: string): Promise<RunRe
       exit.detail ?? `run ${runId} was interrupted while it was being started; the command did not run`,
     );
   return record;
-}
-
-function spawnFailed({ code, message, fields }: GatewayError): SpawnFailed {
-  const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
-  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
-  return new Failure(runId, errno, step, message);
-}
-
-function isCode(error: unknown, ...codes: readonly string[]): boolean {
-  return error instanceof HoldfastError && codes.includes(error.code);
 }

@@ -9,7 +9,7 @@ import {
   REAP_POLICIES,
 } from "../../store/acp-record.js";
 import { addresses } from "./addresses.js";
-import { count, flag, nothing } from "./common.js";
+import { count, flag, nothing, survivor } from "./common.js";
 import { route } from "./route.js";
 
 const key = z.string().min(1).max(200);
@@ -238,7 +238,8 @@ export const acpClose = route({
   params: sessionParams,
   query: nothing,
   body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
-  answer: z.object({ session: acpSession }),
+  /** With survivors it is not closed yet, but will be when they are gone. */
+  answer: z.object({ session: acpSession, survivors: z.array(survivor) }),
 });
 
 export const acpHistory = route({

@@ -81,7 +81,8 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
 
     acpClose: async ({ params, body }, { requester }) => {
       const { sessionId } = await visibleAcp(desk, requester, params.id);
-      return { session: await shown(await acp.closeSession(sessionId, { actor: requester.actor, ...body })) };
+      const { session, survivors } = await acp.closeSession(sessionId, { actor: requester.actor, ...body });
+      return { session: await shown(session), survivors: [...survivors] };
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {

@@ -19,6 +19,8 @@ import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
   readonly acp: Pick<Handlers, AcpVerb>;
+  /** False: the session has no agent over ACP, or that is closed already. */
+  readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
   readonly supervisor: Supervisor;
   readonly sees: Sees;
   readonly gate: ExecGate;
@@ -217,9 +219,11 @@ export function createHandlers(desk: Desk): Handlers {
       };
     },
 
-    closeSession: async ({ params }, { requester }) => ({
-      closed: await sessions.close(params.id, requester.actor),
-    }),
+    closeSession: async ({ params }, { requester }) => {
+      // Its agent must not go on without it.
+      const agents = await desk.closeAgent(params.id, requester.actor);
+      return { closed: (await sessions.close(params.id, requester.actor)) || agents };
+    },
 
     listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
 

@@ -40,10 +40,20 @@ async function mayI(title) {
   return outcome.optionId === "yes";
 }
 
+/** Speaks for the agent when that is dead. */
+function ghost(id) {
+  const answer = JSON.stringify({ jsonrpc: "2.0", id, result: { stopReason: "end_turn" } });
+  const watch = `const was = process.ppid; setInterval(() => { if (process.ppid !== was) {
+    process.stdout.write(${JSON.stringify(`${answer}\n`)}); process.exit() } }, 5); process.stderr.write("up\\n")`;
+  const helper = spawn(process.execPath, ["-e", watch], { stdio: ["ignore", "inherit", "pipe"] });
+  helper.stderr.once("data", () => text("the ghost is there"));
+}
+
 async function prompt(id, command) {
   note(`prompt ${command.split(/[;\n]/)[0]}`);
   if (command.startsWith("ask ") && !(await mayI(command.slice(4))))
     return say({ id, result: { stopReason: "end_turn" } });
+  if (command === "ghost") return ghost(id);
   const tool = spawn("sh", ["-c", command.replace(/^ask /, "")], {
     detached: true,
     stdio: ["ignore", "pipe", "inherit"],
