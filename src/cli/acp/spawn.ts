@@ -5,9 +5,11 @@ import { unmarkedEnvironment } from "../../gateway/start.js";
 import { newSessionId } from "../../sessions/ids.js";
 import { say } from "../complain.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
+import { sayIfLong } from "../gateway/say-if-long.js";
 import { asSpawnFailed } from "../gateway/spawn-failed.js";
 import { print } from "../runs/print.js";
 import { toJson } from "./json.js";
+import { ownName } from "./own-name.js";
 import { Interrupts } from "./interrupts.js";
 import { handedOver, promptOf, show, type Showing } from "./prompt.js";
 
@@ -35,11 +37,13 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
   using interrupts = new Interrupts(() =>
     say("the agent is being started; then its session is closed. Ctrl-C again leaves that to you", "dim"),
   );
-  const after = request.name === null ? 0 : await lastUpdate(connection, request.name);
+  const after = request.name === null ? 0 : await lastUpdate(connection, body.key);
+  using waiting = sayIfLong((message) => say(message, "dim"));
   const spawning = connection.client.acpSpawn({ body }).catch((error: unknown) => {
     throw asSpawnFailed(error);
   });
   const answer = await Promise.race([spawning, interrupts.insisted.then(() => null)]);
+  waiting?.[Symbol.dispose]();
   if (answer === null) {
     spawning.catch(() => undefined);
     say(`left; the session comes up all the same: holdfast acp close ${body.key}`, "yellow");
@@ -85,7 +89,7 @@ function bodyOf(
   return {
     // Verbatim to a shell, as it would be typed.
     ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
-    key: request.name ?? newName("name" in agent ? agent.name : "acp"),
+    key: ownName(request.name ?? newName("name" in agent ? agent.name : "acp")),
     cwd: resolve(request.cwd),
     environment: unmarkedEnvironment(),
     mode,

@@ -12,7 +12,7 @@ in flight at a time, others wait for it. The agent and all that it starts are
 owned: cancel ends a turn and leaves the agent, close ends everything.
 
 A session is named by its name, its id, or a beginning of either that only one
-session has. Names are unique among the sessions that are open.
+session has. One open session has a name at a time.
 
 Examples:
   holdfast acp spawn opencode --name site "what does this project do?"

@@ -1,13 +1,13 @@
-import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, SpawnFailed } from "../../errors.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
-import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
+import { needGateway, type Connection } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
+import { sayIfLong } from "../gateway/say-if-long.js";
 import { asSpawnFailed, isCode } from "../gateway/spawn-failed.js";
 import { CalledRun } from "./called-run.js";
 import type { ForegroundHost } from "./host.js";
@@ -60,15 +60,6 @@ export async function openThroughGateway(say: (message: string) => void): Promis
 
 const AGAIN_MS = 20;
 const RECORD_MS = 1_000;
-const LONG_MS = 2_000;
-
-/** A session's command may need somebody's leave. */
-function sayIfLong(say: (message: string) => void): Disposable | null {
-  if (sessionToken() === null) return null;
-  const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";
-  const timer = startTimer(() => say(waiting), LONG_MS);
-  return { [Symbol.dispose]: () => clearTimeout(timer) };
-}
 
 /**
  * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell

@@ -55,3 +55,29 @@ test("what is closed can be looked at by its name, and is spoken with no more", 
   expect((await acp("watch", "mine")).stdout).toBe("> one\n\none\n> two\n\ntwo\n");
   expect((await acp("watch", "mine", "--format", "quiet")).stdout).toBe("one\ntwo\n");
 });
+
+test("two sessions may each have one of the same name, and each means its own", async () => {
+  const client = await house.resident.client();
+  const execRules = [{ effect: "allow" as const }];
+  const callers = await Promise.all(
+    ["ada", "bob"].map(async (key) => {
+      const { token } = await client.openSession({ body: { key, execRules } });
+      return async (...args: readonly string[]) => {
+        const env = { HOLDFAST_TOKEN: token, HOLDFAST_SESSION_KEY: key };
+        const { child, finished } = house.resident.startWith(env, "acp", ...args);
+        child.stdin.end();
+        return finished;
+      };
+    }),
+  );
+  const words = ["spawn", "--agent-command", RECITE, "--name", "draft"];
+  for (const caller of callers)
+    expect(await caller(...words, "hello")).toMatchObject({ code: 0, stdout: "hello\n" });
+  for (const caller of callers)
+    expect(await caller("prompt", "draft", "again")).toMatchObject({ stdout: "again\n" });
+  const ambiguous = await acp("show", "draft");
+  expect(ambiguous).toMatchObject({ code: 2, stdout: "" });
+  expect(ambiguous.stderr).toMatch(/"draft" is the name of several ACP sessions: \w+\/draft .*, \w+\/draft /);
+  expect((await acp("history", "ada/draft")).stdout.match(/^> /gm)).toHaveLength(2);
+  for (const caller of callers) expect(await caller("close", "draft")).toMatchObject({ code: 0 });
+});
