@@ -54,6 +54,8 @@ export interface CloseRequest {
 export interface PromptRequest {
   readonly text: string;
   readonly askedBy: string;
+  /** Left out: a new one. */
+  readonly turnId?: string;
   /** The agent is ended when it has not answered by then. */
   readonly timeoutMs?: number;
 }
@@ -99,13 +101,12 @@ export class HeldSession {
     await this.#ready();
   }
 
-  async prompt({ text, askedBy, timeoutMs }: PromptRequest): Promise<string> {
+  async prompt({ text, askedBy, turnId = newTurnId(), timeoutMs }: PromptRequest): Promise<string> {
     this.#mustBeOpen();
     const { store, kept, clock } = this.#parts;
     const { sessionId } = kept.row;
     const queued = await store.listAcpTurns({ sessionId, states: ["queued"], limit: defaults.acpQueued });
     if (queued.length >= defaults.acpQueued) throw new AcpQueueFull(sessionId, defaults.acpQueued);
-    const turnId = newTurnId();
     if (timeoutMs !== undefined) this.#timeouts.set(turnId, timeoutMs);
     const at = clock.wall();
     const data = { turnId, state: "queued", prompt: text, askedBy };

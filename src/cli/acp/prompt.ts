@@ -1,5 +1,6 @@
 import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
+import { newTurnId } from "../../acp/ids.js";
 import { BadInput } from "../../errors.js";
 import { say } from "../complain.js";
 import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
@@ -10,6 +11,7 @@ import type { Format } from "./formats.js";
 import { followedCode, followTurn } from "./follow-turn.js";
 import { Interrupts } from "./interrupts.js";
 import { pickSession, type Session } from "./pick-session.js";
+import { untilAnswered } from "./until-answered.js";
 import { viewOf } from "./view.js";
 
 /** How the answer is shown. */
@@ -30,14 +32,18 @@ export interface PromptRequest extends Showing {
 export async function promptSession(request: PromptRequest): Promise<number> {
   const { prompt, timeoutMs, wait, json } = request;
   const words = await promptOf(prompt);
-  const connection = await needGateway();
-  const { client } = connection;
-  const session = await pickSession(client, request.session);
+  const found = await needGateway();
+  const session = await pickSession(found.client, request.session);
   using interrupts = new Interrupts(() => undefined);
-  const { turn } = await client.acpPrompt({
-    params: { id: session.sessionId },
-    body: { text: words, wait: false, ...(timeoutMs === null ? {} : { timeoutMs }) },
-  });
+  const params = { id: session.sessionId };
+  const body = {
+    text: words,
+    turnId: newTurnId(),
+    wait: false,
+    ...(timeoutMs === null ? {} : { timeoutMs }),
+  };
+  const { answer, connection } = await untilAnswered(found, (client) => client.acpPrompt({ params, body }));
+  const { turn } = answer;
   if (!wait) return handedOver(session, turn, json ? { turn } : null);
   if (!json) await sayQueue(connection, session, turn);
   return await show(connection, session, turn, session.seq, request, interrupts, (ended) => ({

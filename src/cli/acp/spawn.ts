@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { newTurnId } from "../../acp/ids.js";
 import { BadInput } from "../../errors.js";
 import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
 import { unmarkedEnvironment } from "../../gateway/start.js";
@@ -11,6 +12,8 @@ import { print } from "../runs/print.js";
 import { toJson } from "./json.js";
 import { ownName } from "./own-name.js";
 import { Interrupts } from "./interrupts.js";
+import type { Turn } from "./ending.js";
+import { untilAnswered } from "./until-answered.js";
 import { handedOver, promptOf, show, type Showing } from "./prompt.js";
 
 export interface SpawnRequest extends Showing {
@@ -33,25 +36,17 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
     throw new BadInput("mode", "a run is one prompt and its answer: say the prompt. Nothing was started");
   const prompt = request.prompt === null ? null : await promptOf(request.prompt);
   const body = bodyOf(request, prompt);
-  const connection = await needGateway();
+  const found = await needGateway();
   using interrupts = new Interrupts(() =>
     say("the agent is being started; then its session is closed. Ctrl-C again leaves that to you", "dim"),
   );
-  const after = request.name === null ? 0 : await lastUpdate(connection, body.key);
-  using waiting = sayIfLong((message) => say(message, "dim"));
-  const spawning = connection.client.acpSpawn({ body }).catch((error: unknown) => {
-    throw asSpawnFailed(error);
-  });
-  const answer = await Promise.race([spawning, interrupts.insisted.then(() => null)]);
-  waiting?.[Symbol.dispose]();
-  if (answer === null) {
-    spawning.catch(() => undefined);
-    say(`left; the session comes up all the same: holdfast acp close ${body.key}`, "yellow");
-  } else if (interrupts.code !== null) await undo(connection, answer);
-  if (answer === null || interrupts.code !== null) return interrupts.code ?? 0;
+  const known = request.name === null ? null : await lastUpdate(found, body.key);
+  const started = await start(found, body, interrupts);
+  if (started === null) return interrupts.code ?? 0;
 
-  const { session, created, turn } = answer;
-  if (!created && !json)
+  const { connection, answer } = started;
+  const { session, turn } = answer;
+  if (known !== null && !json)
     say(`${session.key} was open already: it goes on in its directory, with the rules that it has`, "dim");
   if (turn === null) {
     print(json ? toJson(answer) : `${session.sessionId}\n`);
@@ -60,31 +55,50 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
   }
   if (background) return handedOver(session, turn, json ? answer : null);
   if (!json && mode === "session") say(`session ${session.key} (${session.sessionId})`, "dim");
-  return await show(connection, session, turn, after, request, interrupts, (ended) => ({
-    session,
-    created,
-    turn: ended,
-  }));
+  const record = (ended: Turn): object => ({ ...answer, turn: ended });
+  return await show(connection, session, turn, known ?? 0, request, interrupts, record);
 }
 
-/** Of the open session of that name: what comes after it is new. */
-async function lastUpdate({ client }: Connection, name: string): Promise<number> {
+type Spawned = AnswerOf<"acpSpawn">;
+
+/** Null: the user did not want it any more. */
+async function start(
+  found: Connection,
+  body: SpawnBody,
+  interrupts: Interrupts,
+): Promise<{ readonly connection: Connection; readonly answer: Spawned } | null> {
+  using _said = sayIfLong((message) => say(message, "dim"));
+  const spawning = untilAnswered(found, (client) => client.acpSpawn({ body })).catch((error: unknown) => {
+    throw asSpawnFailed(error);
+  });
+  const started = await Promise.race([spawning, interrupts.insisted.then(() => null)]);
+  if (started !== null && interrupts.code === null) return started;
+  if (started !== null) await undo(started.connection, started.answer);
+  else {
+    spawning.catch(() => undefined);
+    say(`left; the session comes up all the same: holdfast acp close ${body.key}`, "yellow");
+  }
+  return null;
+}
+
+/** Of the open session of that name: what comes after it is new. Null: there is none. */
+async function lastUpdate({ client }: Connection, name: string): Promise<number | null> {
   const { sessions } = await client.acpList({ query: { limit: 1_000 } });
-  return sessions.find(({ key }) => key === name)?.seq ?? 0;
+  return sessions.find(({ key }) => key === name)?.seq ?? null;
 }
 
 /** What was begun before Ctrl-C came; what had been there before stays. */
-async function undo({ client }: Connection, { session, created, turn }: AnswerOf<"acpSpawn">): Promise<void> {
+async function undo({ client }: Connection, { session, created, turn }: Spawned): Promise<void> {
   const params = { id: session.sessionId };
   if (created) await client.acpClose({ params });
   else if (turn !== null) await client.acpCancel({ params, body: { turnId: turn.turnId } });
   say(`${session.key} is ${created ? "closed" : "as it was"}`, "dim");
 }
 
-function bodyOf(
-  request: SpawnRequest,
-  prompt: string | null,
-): AskedOf<"acpSpawn">["body"] & { readonly key: string } {
+/** Asked again with the same name and turn, nothing is done twice. */
+type SpawnBody = AskedOf<"acpSpawn">["body"] & { readonly key: string };
+
+function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
   const { agent, mode, permissions, reap, timeoutMs } = request;
   return {
     // Verbatim to a shell, as it would be typed.
@@ -95,7 +109,7 @@ function bodyOf(
     mode,
     ...(permissions === null ? {} : { permissions }),
     reap,
-    ...(prompt === null ? {} : { prompt }),
+    ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
     ...(timeoutMs === null ? {} : { timeoutMs }),
     wait: false,
   };

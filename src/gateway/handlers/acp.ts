@@ -1,4 +1,5 @@
 import type { AcpController } from "../../acp/controller.js";
+import type { PromptRequest } from "../../acp/held-session.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";
@@ -44,14 +45,12 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
 
     acpSpawn: async ({ body }, asking) => {
       desk.mayStart();
-      const { session, created } = await spawn(desk, body, asking);
-      const { prompt: text, timeoutMs, wait } = body;
+      const earlier = await askedBefore(desk, body.turnId, asking);
+      const { session, created } = earlier ?? (await spawn(desk, body, asking));
+      const { prompt: text, wait } = body;
       if (text === undefined) return { session: await shown(session), created, turn: null };
-      const turn = await acp.prompt(session.sessionId, {
-        text,
-        askedBy: asking.requester.actor,
-        ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      });
+      const turn =
+        earlier?.turn ?? (await acp.prompt(session.sessionId, promptOf({ ...body, text }, asking)));
       const now = wait ? await ended(turn, asking) : turn;
       const row = (await store.getAcpSession(session.sessionId)) ?? session;
       return { session: await shown(row), created, turn: turnOf(now) };
@@ -60,13 +59,11 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
     acpPrompt: async ({ params, body }, asking) => {
       desk.mayStart();
       const { sessionId } = await visibleAcp(desk, asking.requester, params.id);
-      const { text, timeoutMs, wait } = body;
-      const turn = await acp.prompt(sessionId, {
-        text,
-        askedBy: asking.requester.actor,
-        ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      });
-      return { turn: turnOf(wait ? await ended(turn, asking) : turn) };
+      const earlier = await askedBefore(desk, body.turnId, asking);
+      if (earlier !== null && earlier.session.sessionId !== sessionId)
+        throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
+      const turn = earlier?.turn ?? (await acp.prompt(sessionId, promptOf(body, asking)));
+      return { turn: turnOf(body.wait ? await ended(turn, asking) : turn) };
     },
 
     acpCancel: async ({ params, body: { turnId, reapTools } }, { requester }) => {
@@ -90,6 +87,29 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
       if (answer === null) throw new NotFound(`permission ${params.id}`);
       return { permission: permissionOf(answer.permission), decided: answer.decided };
     },
+  };
+}
+
+/** Null: this is the first time. */
+async function askedBefore(
+  desk: AcpDesk,
+  turnId: string | undefined,
+  { requester }: Asking,
+): Promise<{ readonly session: AcpSession; readonly created: false; readonly turn: AcpTurn } | null> {
+  const turn = turnId === undefined ? null : await desk.store.getAcpTurn(turnId);
+  if (turn === null) return null;
+  return { session: await visibleAcp(desk, requester, turn.sessionId), created: false, turn };
+}
+
+function promptOf(
+  { text, turnId, timeoutMs }: Pick<HeardOf<"acpPrompt">["body"], "text" | "turnId" | "timeoutMs">,
+  { requester }: Asking,
+): PromptRequest {
+  return {
+    text,
+    askedBy: requester.actor,
+    ...(turnId === undefined ? {} : { turnId }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
   };
 }
 
