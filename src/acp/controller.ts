@@ -208,6 +208,7 @@ export class AcpController implements AsyncDisposable {
       sending: null,
       pending: [],
       seq: 0,
+      version: 0,
       problem: null,
       createdAt: at,
       updatedAt: at,
@@ -270,6 +271,23 @@ export class AcpController implements AsyncDisposable {
       ? "its agent's process is the recorded one, below its anchor"
       : "its agent's own process is gone; the rest is its run's to end";
     return { runId, verified, why, processes };
+  }
+
+  /** Of a session's agent, if one runs here. */
+  stderrOf(sessionId: string): string {
+    return this.#held.get(sessionId)?.stderr ?? "";
+  }
+
+  /** Resolves when no turn runs and none waits, or when `enough` aborts. */
+  async quiet(enough: AbortSignal): Promise<void> {
+    const states = ["queued", "running"] as const;
+    for (const sessionId of this.#held.keys())
+      await this.tail.until(
+        sessionId,
+        async () =>
+          (await this.#parts.store.listAcpTurns({ sessionId, states, limit: 1 })).length === 0 || null,
+        enough,
+      );
   }
 
   /** Null: no such question. Not decided: it was before, or nobody waits for it any more. */

@@ -160,8 +160,11 @@ export class Exchange implements Handlers {
   }
 
   /** What was on its way could not be written, and never will be. */
-  async unsent(): Promise<void> {
-    await this.#parts.kept.commit(() => ({ session: { sending: null } }));
+  async unsent({ requestId }: RunningTurn): Promise<void> {
+    const { kept } = this.#parts;
+    await kept.commit(() => ({
+      session: { sending: null, pending: kept.row.pending.filter(({ id }) => id !== requestId) },
+    }));
   }
 
   async answered(request: PendingRequest, outcome: Outcome, end: number): Promise<void> {

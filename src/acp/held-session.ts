@@ -90,6 +90,11 @@ export class HeldSession {
     return this.#agent?.run ?? null;
   }
 
+  /** Of its agent's stderr, the newest, secrets hidden. */
+  get stderr(): string {
+    return this.#agent?.adapter.stderr.text ?? "";
+  }
+
   /** Null: it has none now. */
   get questions() {
     return this.#agent?.questions ?? null;
@@ -110,10 +115,15 @@ export class HeldSession {
     if (timeoutMs !== undefined) this.#timeouts.set(turnId, timeoutMs);
     const at = clock.wall();
     const data = { turnId, state: "queued", prompt: text, askedBy };
-    await kept.commit(() => ({
-      newTurn: { turnId, prompt: text, askedBy, createdAt: at },
-      updates: [{ turnId, at, type: "turn", data }],
-    }));
+    const taken = await kept.commit(() =>
+      kept.row.state === "closing"
+        ? null
+        : {
+            newTurn: { turnId, prompt: text, askedBy, createdAt: at },
+            updates: [{ turnId, at, type: "turn", data }],
+          },
+    );
+    if (!taken) throw new AcpSessionClosed(sessionId);
     this.kick();
     return turnId;
   }
@@ -315,7 +325,7 @@ export class HeldSession {
   }
 
   async #unsent(agent: AgentProcess, turn: RunningTurn, error: unknown): Promise<void> {
-    await agent.exchange.unsent();
+    await agent.exchange.unsent(turn);
     if (!(await agent.exchange.end(turn, { outcome: "failed", problem: problemOf(error) })))
       agent.exchange.drop(turn);
   }

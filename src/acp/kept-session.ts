@@ -1,4 +1,4 @@
-import { AcpNotHeld } from "../errors.js";
+import { AcpNotHeld, StateUnusable } from "../errors.js";
 import type { AcpSession } from "../store/acp-record.js";
 import type { AcpChange, AcpStore } from "../store/acp-store.js";
 import type { Clock } from "../supervisor/clock.js";
@@ -52,26 +52,39 @@ export class KeptSession {
   }
 
   async #write(build: () => AcpChange | null, done: () => void): Promise<boolean> {
+    const { store, clock, onWritten, onProblem } = this.#parts;
+    let change: AcpChange | null = null;
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
       if (this.#left) await new Promise<never>(() => undefined);
-      const change = build();
+      if (this.#row.state === "closed") return false;
+      change ??= build();
       if (change === null) return false;
-      const { store, clock, onWritten, onProblem } = this.#parts;
       const { sessionId, gatewayInstanceId } = this.#row;
       try {
-        const seq = await store.commitAcp(sessionId, gatewayInstanceId, change);
+        // A connection may have broken with the answer on its way.
+        const applied = pause > FIRST_PAUSE_MS && (await this.#wasWritten());
+        const seq = applied ? this.#row.seq : await store.commitAcp(sessionId, gatewayInstanceId, change);
         if (seq === null) return await this.#refused();
-        this.#row = { ...this.#row, ...change.session, seq };
+        if (!applied) this.#row = { ...this.#row, ...change.session, seq, version: this.#row.version + 1 };
         done();
         onWritten(sessionId);
         return true;
       } catch (cause) {
-        if (cause instanceof AcpNotHeld) throw cause;
+        if (!(cause instanceof StateUnusable)) throw cause;
         if (pause === FIRST_PAUSE_MS)
           onProblem(`the ACP session ${sessionId} could not be written; trying again`, cause);
         await clock.pause(pause);
       }
     }
+  }
+
+  /** Nobody else writes it: one version more is the change that was not known to be written. */
+  async #wasWritten(): Promise<boolean> {
+    const { sessionId, gatewayInstanceId, version } = this.#row;
+    const found = await this.#parts.store.getAcpSession(sessionId);
+    if (found?.gatewayInstanceId !== gatewayInstanceId || found.version !== version + 1) return false;
+    this.#row = found;
+    return true;
   }
 
   async #refused(): Promise<false> {

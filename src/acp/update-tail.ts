@@ -1,7 +1,7 @@
 import type { AcpUpdate } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
 
-const PAGE = 500;
+const PAGE = 100;
 
 /** What happens in sessions, as it is written. One for all who read. */
 export class UpdateTail {

@@ -71,7 +71,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let tcp: LoopbackListening | null = null;
-  const settling = new Settling(supervisor, callers);
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
   };
@@ -84,6 +83,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     agents: agentsOf(),
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
   });
+  const settling = new Settling(supervisor, callers, (enough) => acp.quiet(enough));
   const gate = { sessions, approvals };
   const acpDesk = { acp, store, sessions, gate, sees, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({

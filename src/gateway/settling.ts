@@ -13,11 +13,13 @@ interface Heard {
 export class Settling {
   readonly #supervisor: Supervisor;
   readonly #callers: Callers;
+  readonly #agentsQuiet: (enough: AbortSignal) => Promise<void>;
   #heard: Heard | null = null;
 
-  constructor(supervisor: Supervisor, callers: Callers) {
+  constructor(supervisor: Supervisor, callers: Callers, agentsQuiet: (enough: AbortSignal) => Promise<void>) {
     this.#supervisor = supervisor;
     this.#callers = callers;
+    this.#agentsQuiet = agentsQuiet;
   }
 
   /** Whether what is held is terminated, also what nobody has counted yet. */
@@ -49,7 +51,7 @@ export class Settling {
     this.#heard?.superseded.abort();
     const superseded = new AbortController();
     const said = policy ?? { runs: "leave", waitMs: 0 };
-    const done = settleRuns(this.#supervisor, this.#callers, said, superseded.signal);
+    const done = settleRuns(this.#supervisor, this.#callers, said, superseded.signal, this.#agentsQuiet);
     this.#heard = { policy: said, superseded, done };
     return this.#heard;
   }

@@ -24,6 +24,8 @@ export async function settleRuns(
   callers: Callers,
   { runs, waitMs }: StopPolicy,
   signal: AbortSignal,
+  /** Resolves when no agent works on anything. They do not end by themselves. */
+  agentsQuiet: (enough: AbortSignal) => Promise<void>,
 ): Promise<Stopping> {
   const held = (await openRuns(supervisor)).flatMap((record) => {
     const run = supervisor.run(record.runId);
@@ -39,7 +41,8 @@ export async function settleRuns(
       }),
     );
   if (runs === "drain") {
-    const tasks = held.filter(({ record }) => record.kind === "task");
+    const tasks = held.filter(({ record }) => record.kind === "task" && record.backendId !== "acp");
+    const over = new AbortController();
     let timer: NodeJS.Timeout | undefined;
     const enough = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, signal.aborted ? 0 : waitMs);
@@ -53,7 +56,8 @@ export async function settleRuns(
         ),
       ),
     );
-    await Promise.race([all, enough]);
+    await Promise.race([Promise.all([all, agentsQuiet(over.signal)]), enough]);
+    over.abort();
     clearTimeout(timer);
   }
   const left = held.length - ended - terminated;

@@ -25,6 +25,7 @@ const sessionColumns: Columns<AcpSession, AcpSessionTable> = {
   sending: ["sending", "json?"],
   pending: ["pending", "json"],
   seq: ["last_seq", "plain"],
+  version: ["version", "plain"],
   problem: ["problem", "json?"],
   createdAt: ["created_at", "plain"],
   updatedAt: ["updated_at", "plain"],

@@ -61,6 +61,8 @@ export interface AcpSession {
   readonly pending: readonly AcpRequest[];
   /** Of the newest update. */
   readonly seq: number;
+  /** Counts the changes: so whoever does not know whether one was written can tell. */
+  readonly version: number;
   /** Why there is no agent process, or none came up. */
   readonly problem: KeptProblem | null;
   readonly createdAt: number;

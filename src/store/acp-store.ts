@@ -10,7 +10,9 @@ import type {
 } from "./acp-record.js";
 import type { NewRunEvent } from "./run-event.js";
 
-export type SessionPatch = Partial<Omit<AcpSession, "sessionId" | "seq" | "createdAt" | "updatedAt">>;
+export type SessionPatch = Partial<
+  Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">
+>;
 export type TurnPatch = Partial<Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "prompt" | "createdAt">>;
 
 /** Everything that is true from here on: all of it is written, or nothing. */

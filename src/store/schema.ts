@@ -167,6 +167,7 @@ export interface AcpSessionTable {
   /** JSON */
   pending: string;
   last_seq: number;
+  version: number;
   /** JSON */
   problem: string | null;
   created_at: number;

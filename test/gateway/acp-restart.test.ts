@@ -39,9 +39,14 @@ async function place(): Promise<string> {
   onTestFinished(async () => {
     const last = await reach(home).catch(() => null);
     await last?.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
-    while ((await reach(home).catch(() => null)) !== null) await sleep(20);
+    await left(home);
   });
   return home;
+}
+
+/** It has answered, and leaves. */
+async function left(home: string): Promise<void> {
+  while ((await reach(home).catch(() => null)) !== null) await sleep(20);
 }
 
 function kill(pid: number): void {
@@ -137,5 +142,31 @@ test(
     await second.client.acpClose({ params: { id: "one" } });
     for (const { runId } of (await second.client.listRuns({ query: { all: "1" } })).runs)
       expect(await gone(second.client, runId)).toMatchObject({ emptiness: "proven" });
+  },
+);
+
+test(
+  "a gateway that drains waits for turns, not for agents; the next has them",
+  { timeout: 60_000 },
+  async () => {
+    const home = await place();
+    const first = await gateway(home);
+    const { session } = await first.client.acpSpawn({
+      body: { argv: shellAgent(), cwd: home, key: "one", prompt: "sleep 0.2; echo first" },
+    });
+    await first.client.acpPrompt({ params: { id: "one" }, body: { text: "echo second", wait: false } });
+    expect(await first.client.stop({ body: { runs: "drain", waitMs: 600_000 } })).toMatchObject({ left: 1 });
+    await left(home);
+    const second = await gateway(home);
+    const { turns } = await second.client.acpHistory({ params: { id: "one" } });
+    expect(turns.map(({ outcome, text }) => [outcome, text])).toEqual([
+      ["completed", "second\n"],
+      ["completed", "first\n"],
+    ]);
+    const { turn } = await second.client.acpPrompt({ params: { id: "one" }, body: { text: "echo third" } });
+    expect(turn).toMatchObject({ outcome: "completed", text: "third\n" });
+    const shown = await second.client.acpShow({ params: { id: "one" } });
+    expect(shown.session.runId).toBe(session.runId);
+    await second.client.acpClose({ params: { id: "one" } });
   },
 );

@@ -25,6 +25,7 @@ export function newAcpSession(sessionId: string, change: Partial<AcpSession> = {
     sending: { at: 3, text: "{}\n" },
     pending: [{ id: 9, method: "session/prompt", sentAt: 1, deadline: null, fatal: false }],
     seq: 0,
+    version: 0,
     problem: { code: "ACP_CLOSED", message: "it left" },
     createdAt: AT,
     updatedAt: AT,

@@ -19,7 +19,10 @@ export async function showSession(wanted: string, json: boolean): Promise<number
   return 0;
 }
 
-function text({ session, turns, permissions, tree }: Shown, now: number): string {
+/** Of an agent's stderr, what may still matter. */
+const LAST_LINES = 5;
+
+function text({ session, turns, permissions, tree, stderr }: Shown, now: number): string {
   const { key, sessionId, state, problem, agent, command, cwd, mode, runId, rules, reap } = session;
   const facts: [string, string][] = [
     ["session", `${key} (${sessionId})`],
@@ -32,6 +35,7 @@ function text({ session, turns, permissions, tree }: Shown, now: number): string
     ["run", runId ?? "-"],
     ["processes", tree.processes.length === 0 ? tree.why : `${tree.processes.length}; ${tree.why}`],
     ...tree.processes.map(({ pid, command: own }): [string, string] => ["", `${pid} ${own}`]),
+    ...lastLines(stderr).map((said): [string, string] => ["stderr", said]),
     ...permissions.map((each): [string, string] => [
       "asks",
       `${each.id} ${subjectOf(each)} (${expiryOf(each, now)})`,
@@ -40,6 +44,13 @@ function text({ session, turns, permissions, tree }: Shown, now: number): string
   ];
   const width = Math.max(...facts.map(([name]) => name.length));
   return facts.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}\n`).join("");
+}
+
+function lastLines(stderr: string): string[] {
+  return stderr
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .slice(-LAST_LINES);
 }
 
 function ruleText({ effect, kind, title }: Shown["session"]["rules"][number]): string {

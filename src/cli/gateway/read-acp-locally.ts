@@ -16,6 +16,7 @@ export function readAcpLocally(store: ReadStore | null, asking: Asking): AcpLook
       getByKey: async (key) => (await store?.getSessionByKey(key)) ?? null,
     },
     sees: async () => true,
+    stderrOf: () => "",
     verifyOwnedTree: async () => ({
       verified: false,
       why: "no gateway is running that could look at its processes",

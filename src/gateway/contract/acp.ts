@@ -199,6 +199,8 @@ export const acpShow = route({
     turns: z.array(acpTurn),
     permissions: z.array(acpPermission),
     capabilities: z.unknown(),
+    /** Of the agent, the newest, secrets hidden. */
+    stderr: z.string(),
     tree: z.object({
       verified: z.boolean(),
       why: z.string(),

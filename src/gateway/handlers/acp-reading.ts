@@ -22,6 +22,7 @@ export interface AcpReadingDesk {
   >;
   readonly sessions: Pick<Sessions, "get" | "getByKey">;
   readonly sees: Sees;
+  readonly stderrOf: (sessionId: string) => string;
   readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<OwnedTree, "runId">>;
 }
 
@@ -56,6 +57,7 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
         turns: [...open, ...last].map(turnOf),
         permissions: (await store.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
         capabilities: session.capabilities,
+        stderr: desk.stderrOf(sessionId),
         tree: {
           verified,
           why,

@@ -41,7 +41,11 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
   };
   const ended = (turn: AcpTurn, { gone }: Asking): Promise<AcpTurn> => waitForEnd(desk, turn, gone);
   return {
-    ...createAcpReading({ ...desk, verifyOwnedTree: (sessionId) => acp.verifyOwnedTree(sessionId) }),
+    ...createAcpReading({
+      ...desk,
+      verifyOwnedTree: (sessionId) => acp.verifyOwnedTree(sessionId),
+      stderrOf: (sessionId) => acp.stderrOf(sessionId),
+    }),
 
     acpSpawn: async ({ body }, asking) => {
       desk.mayStart();

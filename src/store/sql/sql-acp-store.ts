@@ -107,7 +107,10 @@ export class SqlAcpStore extends SqlSessionStore implements AcpStore {
       db
         .updateTable("acp_sessions")
         .set({ ...toAcpSessionColumns(change.session ?? {}), updated_at: Date.now() })
-        .set((column) => ({ last_seq: column("last_seq", "+", updates.length) }))
+        .set((column) => ({
+          last_seq: column("last_seq", "+", updates.length),
+          version: column("version", "+", 1),
+        }))
         .where("session_id", "=", sessionId)
         .where("gateway_instance_id", "=", gatewayInstanceId)
         .returning("last_seq"),

@@ -19,6 +19,7 @@ create table acp_sessions (
   sending             text,
   pending             text not null check (json_type(pending) = 'array'),
   last_seq            integer not null,
+  version             integer not null,
   problem             text,
   created_at          integer not null,
   updated_at          integer not null,
