@@ -2,9 +2,11 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { packageVersion } from "../anchor/package-version.js";
+import { defaults } from "../defaults.js";
+import { StdinClosed } from "../errors.js";
 import type { AcpTurn } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
-import type { Run, Supervisor } from "../supervisor/api.js";
+import type { OutputChunk, Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { newRunId } from "../supervisor/ids.js";
 import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
@@ -14,6 +16,7 @@ import { Exchange } from "./exchange.js";
 import type { KeptSession } from "./kept-session.js";
 import type { AcpLimits } from "./limits.js";
 import { Questions } from "./questions.js";
+import { Connection } from "./wire/connection.js";
 import { initialize } from "./wire/initialize.js";
 
 /** What an agent is started with. None of it is stored. */
@@ -44,6 +47,7 @@ export class AgentProcess {
   readonly questions: Questions;
   readonly exchange: Exchange;
   #adapter: Adapter | null = null;
+  #connection: Connection | null = null;
 
   constructor(parts: AgentParts) {
     this.#parts = parts;
@@ -52,14 +56,14 @@ export class AgentProcess {
       kept,
       clock,
       waitMs: limits.permissionMs,
-      connection: () => this.adapter.connection,
+      connection: () => this.#connection ?? this.adapter.connection,
       turn: () => this.#askingTurn(),
     });
     this.exchange = new Exchange({
       kept,
       clock,
       questions: this.questions,
-      alive: () => this.#adapter === null || this.#adapter.run.state === "running",
+      alive: () => this.#adapter?.run.state === "running",
       accepted: () => this.#adapter?.run.stdinAccepted ?? 0,
     });
   }
@@ -124,24 +128,44 @@ export class AgentProcess {
 
   /** The one an earlier process has left, as the store has it. */
   async resume(run: Run, running: AcpTurn | null): Promise<void> {
-    const { store, kept, limits } = this.#parts;
-    const { sessionId, agentSessionId, end, sending, pending, tmpdir: tmp } = kept.row;
+    const { kept, limits } = this.#parts;
+    const { end, tmpdir: tmp } = kept.row;
+    const { state, open } = await this.#restore(running);
+    const parts = { handlers: this.exchange, leaveMs: limits.leaveMs };
+    this.#adapter = resumeAdapter(run, parts, { state, startAt: end, tmpdir: tmp ?? "" });
+    this.#connection = this.#adapter.connection;
+    this.questions.restore(open);
+  }
+
+  /** One that has ended while nobody listened: what it still said is kept. */
+  async hearOut(runId: string | null, running: AcpTurn | null): Promise<void> {
+    const { kept, supervisor } = this.#parts;
+    const { state, open } = await this.#restore(running);
+    this.questions.remember(open);
+    if (runId === null || (await supervisor.getRun(runId)) === null) return;
+    this.#connection = new Connection({
+      source: () => rest(supervisor, runId, kept.row.end),
+      startAt: kept.row.end,
+      write: () => Promise.reject(new StdinClosed(runId, "it has ended")),
+      ack: () => undefined,
+      handlers: this.exchange,
+      restored: { ...state, outgoing: null },
+    });
+    await this.#connection.closed;
+  }
+
+  async #restore(running: AcpTurn | null) {
+    const { store, kept } = this.#parts;
+    const { sessionId, agentSessionId, sending, pending } = kept.row;
     const open = await store.listAcpPermissions({ sessionId, answered: false });
     this.exchange.conversation = new Conversation(agentSessionId ?? "");
     if (running !== null) {
       const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId });
-      this.exchange.restore(
-        running,
-        updates.filter(({ type }) => type === "update"),
-      );
+      const said = updates.filter(({ type }) => type === "update");
+      this.exchange.restore(running, said);
     }
     const questions = open.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" }));
-    this.#adapter = resumeAdapter(
-      run,
-      { handlers: this.exchange, leaveMs: limits.leaveMs },
-      { state: { pending, questions, outgoing: sending }, startAt: end, tmpdir: tmp ?? "" },
-    );
-    this.questions.restore(open);
+    return { open, state: { pending, questions, outgoing: sending } };
   }
 
   /** Resolves when its processes are gone; null: it was let go of, and lives on elsewhere. */
@@ -157,6 +181,20 @@ export class AgentProcess {
       cancelled: turn.cancel !== null,
       tool: (id: string) => turn.summary.tools.find((each) => each.id === id) ?? null,
     };
+  }
+}
+
+/** Of a run that has ended: from an offset on, whatever is kept. */
+async function* rest(
+  supervisor: Supervisor,
+  runId: string,
+  from: number,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  for (let offset = from; ;) {
+    const chunk = await supervisor.readOutput(runId, "stdout", { offset, maxBytes: defaults.followBytes });
+    if (chunk.bytes.length === 0) return;
+    yield chunk;
+    offset = chunk.offset + chunk.bytes.length;
   }
 }
 

@@ -60,11 +60,16 @@ export class Questions {
 
   /** Those that an earlier process was asked. */
   restore(permissions: readonly AcpPermission[]): void {
+    this.remember(permissions);
     for (const permission of permissions) {
-      this.#open.set(permission.rpcId, permission);
       if (permission.decision === null) this.#expireLater(permission);
       else void this.#answer(permission, permission.decision);
     }
+  }
+
+  /** The same of an agent that has ended: nobody is there to be answered. */
+  remember(permissions: readonly AcpPermission[]): void {
+    for (const permission of permissions) this.#open.set(permission.rpcId, permission);
   }
 
   async asked({ id, params, end }: Question): Promise<void> {

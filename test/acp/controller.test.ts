@@ -27,10 +27,10 @@ test.each([
 });
 
 test.each([
-  ["never-prompt", {}, SOON * 3, "failed", "ACP_TIMEOUT"],
-  ["half-frames", {}, SOON * 3, "failed", "ACP_TIMEOUT"],
-  ["asks-forever", {}, SOON * 3, "failed", "ACP_TIMEOUT"],
-  ["flood", {}, SOON * 3, "failed", "ACP_TIMEOUT"],
+  ["never-prompt", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
+  ["half-frames", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
+  ["asks-forever", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
+  ["flood", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["ignores-cancel", { noFramesMs: SOON }, undefined, "interrupted", "no-frames"],
   ["giant-frame", {}, undefined, "interrupted", "frame-too-large"],
   ["unterminated", {}, undefined, "interrupted", "frame-too-large"],

@@ -1,5 +1,8 @@
 import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../gateway/real-gateway.js";
 import { Controlled, shellAgent } from "./controlled.js";
 
 async function killed(house: Controlled, session: string): Promise<void> {
@@ -171,4 +174,33 @@ test("an agent has its own TMPDIR, and marks and a token of its session in its e
   expect(record).toMatchObject({ sessionId: session, backendId: "acp" });
   await house.acp.closeSession(session, { actor: "test" });
   expect(existsSync(tmpdir ?? "/")).toBe(false);
+});
+
+test("what an agent said while no gateway was there is kept, also when it has died since", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent("resume"), { rules: [{ effect: "ask" }] });
+  const go = join(house.home, "go");
+  const turn = await house.ask(session, `echo before; while ! [ -e ${go} ]; do sleep 0.02; done; echo after`);
+  await house.said(turn, "before");
+  const pid = await house.pid(session);
+  const { runId } = await house.session(session);
+  await house.leave();
+  await writeFile(go, "");
+  // Its answer is in the spool, and nobody has read it.
+  const spooled = async () =>
+    Buffer.from((await house.supervisor.readOutput(runId ?? "", "stdout")).bytes).toString();
+  await until("it has answered", async () => (await spooled()).includes("end_turn"));
+  // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
+  process.kill(pid, "SIGKILL");
+  await house.supervisor.run(runId ?? "")?.wait();
+  const second = await house.restart();
+  expect(await second.ended(turn)).toMatchObject({
+    outcome: "interrupted",
+    stopReason: "end_turn",
+    text: "before\nafter\n",
+    toolCalls: [{ kind: "execute" }],
+  });
+  expect(await second.session(session)).toMatchObject({ state: "down", tmpdir: null });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
 });

@@ -11,7 +11,7 @@ import { shellAgent } from "../acp/controlled.js";
 import { misbehaving } from "../acp/driven.js";
 import { removeHome } from "../remove-home.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
-import { gone } from "./real-gateway.js";
+import { gone, until } from "./real-gateway.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");
 const TURNS = process.env["HOLDFAST_SOAK"] === "1" ? 40 : 3;
@@ -115,12 +115,16 @@ test(
     const home = await place();
     const first = await gateway(home);
     const spawned = await first.client.acpSpawn({
-      body: { argv: shellAgent("resume"), cwd: home, key: "one", prompt: "sleep 3106" },
+      body: { argv: shellAgent("resume"), cwd: home, key: "one", prompt: "echo on my way; sleep 3106" },
     });
     const running = spawned.turn ?? expect.fail("no turn");
     const queued = await first.client.acpPrompt({
       params: { id: "one" },
       body: { text: "echo next", wait: false },
+    });
+    await until("it has begun", async () => {
+      const { updates } = await first.client.acpWatch({ params: { id: "one" } });
+      return updates.some(({ data }) => (data as { sessionUpdate?: string }).sessionUpdate === "tool_call");
     });
     const { tree } = await first.client.acpShow({ params: { id: "one" } });
     const run = await first.client.getRun({ params: { runId: spawned.session.runId ?? "" } });
@@ -137,7 +141,7 @@ test(
         await sleep(20);
       }
     };
-    expect(await ended(running.turnId)).toMatchObject({ outcome: "interrupted" });
+    expect(await ended(running.turnId)).toMatchObject({ outcome: "interrupted", text: "on my way\n" });
     expect(await ended(queued.turn.turnId)).toMatchObject({ outcome: "completed", text: "next\n" });
     await second.client.acpClose({ params: { id: "one" } });
     for (const { runId } of (await second.client.listRuns({ query: { all: "1" } })).runs)

@@ -1,5 +1,5 @@
 import type { AcpController } from "../../acp/controller.js";
-import type { PromptRequest } from "../../acp/held-session.js";
+import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";

@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { turnCode, type Turn } from "../../../src/cli/acp/ending.js";
 import { sees } from "../stage.js";
@@ -79,6 +80,29 @@ describe("a turn that ends", () => {
     expect(await waiting.finished).toMatchObject({ code: 130, stdout: "up\n" });
     expect(await queued.finished).toMatchObject({ code: 0, stdout: "after you\n" });
     expect(await acp("cancel", "r")).toMatchObject({ code: 1, stdout: "" });
+  });
+
+  test("and leaves processes names them, and ends them when told to; the agent stays", async () => {
+    const client = await house.resident.client();
+    const shell = fileURLToPath(new URL("../../acp/agents/shell.mjs", import.meta.url));
+    const body = { argv: [process.execPath, shell], cwd: house.resident.home, key: "s" };
+    const { session } = await client.acpSpawn({ body });
+    const left = await acp("prompt", "s", "setsid sleep 3041 & echo up");
+    expect(left).toMatchObject({ code: 0 });
+    expect(left.stderr).toMatch(
+      /^holdfast: the turn has left 1 process running, until the session is closed: sleep.* \(pid \d+\)\n$/,
+    );
+    const waiting = house.resident.start("acp", "prompt", "s", "setsid sleep 3042 & echo up; sleep 3043");
+    await sees(waiting.child.stdout, "up");
+    const cancel = await acp("cancel", "s", "--reap-tools");
+    expect(cancel).toMatchObject({ code: 0 });
+    expect(cancel.stderr).toMatch(/^holdfast: ended \d process(es)? that the turn had left: .*sleep/);
+    expect(await waiting.finished).toMatchObject({ code: 130 });
+    const { tree } = await client.acpShow({ params: { id: "s" } });
+    // What the first turn left goes on: only the second one's was asked for.
+    expect(tree.processes.filter(({ command }) => command.includes("sleep"))).toHaveLength(1);
+    expect((await client.acpShow({ params: { id: "s" } })).session.runId).toBe(session.runId);
+    expect(await acp("close", "s")).toMatchObject({ code: 0 });
   });
 
   test("with mode run closes its session, and leaves nothing", async () => {

@@ -99,8 +99,8 @@ test("there are colours, and none where nobody wants them", async () => {
 });
 
 test.each([
-  ["y", "<yes>", "allowed: execute: rm -rf / (operator)"],
-  ["", "<no>", "denied: execute: rm -rf / (operator)"],
+  [["y"], "<yes>", "allowed: execute: rm -rf / (operator)"],
+  [[], "<no>", "denied: execute: rm -rf / (operator)"],
 ])("a question is asked on the terminal: %j", async (answer, said, line) => {
   const runId = await terminal({}, "prompt", session, steps({ ask: "rm -rf\n\u001b[2J/" }, { say: " over" }));
   await resident.shows(runId, "allow it, this once? [y/N/later] (expires in");
