@@ -6,6 +6,7 @@ import { Desk } from "./desk.js";
 import { turnCode, type Turn } from "./ending.js";
 import type { Interrupts } from "./interrupts.js";
 import type { Session } from "./pick-session.js";
+import { untilAnswered } from "./until-answered.js";
 import { Updates, type Update } from "./updates.js";
 import type { TurnNews, View } from "./view.js";
 
@@ -45,8 +46,10 @@ export async function followTurn(following: Following): Promise<Turn | null> {
   const shown = showUntilEnd(updates, turnId, desk);
   const waited = await Promise.race([shown.then(() => true), interrupts.insisted.then(() => false)]);
   if (!waited) return null;
-  const { turns } = await updates.client.acpHistory({ params: { id: sessionId }, query: { turn: turnId } });
-  const [ended] = turns;
+  const { answer } = await untilAnswered(updates.connection, (client) =>
+    client.acpHistory({ params: { id: sessionId }, query: { turn: turnId } }),
+  );
+  const [ended] = answer.turns;
   if (ended === undefined) throw new NotFound(`turn ${turnId}`);
   return ended;
 }

@@ -32,8 +32,8 @@ export interface PromptRequest extends Showing {
 export async function promptSession(request: PromptRequest): Promise<number> {
   const { prompt, timeoutMs, wait, json } = request;
   const words = await promptOf(prompt);
-  const found = await needGateway();
-  const session = await pickSession(found.client, request.session);
+  const found = await untilAnswered(await needGateway(), (client) => pickSession(client, request.session));
+  const session = found.answer;
   using interrupts = new Interrupts(() => undefined);
   const params = { id: session.sessionId };
   const body = {
@@ -42,7 +42,9 @@ export async function promptSession(request: PromptRequest): Promise<number> {
     wait: false,
     ...(timeoutMs === null ? {} : { timeoutMs }),
   };
-  const { answer, connection } = await untilAnswered(found, (client) => client.acpPrompt({ params, body }));
+  const { answer, connection } = await untilAnswered(found.connection, (client) =>
+    client.acpPrompt({ params, body }),
+  );
   const { turn } = answer;
   if (!wait) return handedOver(session, turn, json ? { turn } : null);
   if (!json) await sayQueue(connection, session, turn);
@@ -104,7 +106,9 @@ async function sayQueue(
   { sessionId }: Session,
   { turnId, ordinal }: Turn,
 ): Promise<void> {
-  const { turns } = await client.acpShow({ params: { id: sessionId } });
+  // Only news: whoever is interrupted in telling it goes on.
+  const shown = await client.acpShow({ params: { id: sessionId } }).catch(() => null);
+  const turns = shown?.turns ?? [];
   const before = turns.filter((each) => each.state !== "ended" && each.ordinal < ordinal).length;
   if (before > 0 && turns.some((each) => each.turnId === turnId && each.state === "queued"))
     say(`queued, with ${before === 1 ? "one prompt" : `${before} prompts`} before it`, "dim");

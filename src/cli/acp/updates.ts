@@ -33,7 +33,11 @@ export class Updates implements AsyncIterable<Update> {
     this.#last = parts.after;
   }
 
-  /** Of the gateway that there is now. */
+  /** To the gateway that there is now. */
+  get connection(): Connection {
+    return this.#connection;
+  }
+
   get client(): GatewayClient {
     return this.#connection.client;
   }

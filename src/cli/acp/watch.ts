@@ -6,6 +6,7 @@ import { Desk } from "./desk.js";
 import type { Format } from "./formats.js";
 import { pickSession } from "./pick-session.js";
 import { mayAnswer } from "./prompt.js";
+import { untilAnswered } from "./until-answered.js";
 import { Updates, type Update } from "./updates.js";
 import { viewOf, type TurnNews, type View } from "./view.js";
 
@@ -44,7 +45,7 @@ async function watch(
   });
   for await (const update of updates) {
     desk.take(update);
-    await tellEnd(updates.client, sessionId, update, view);
+    await untilAnswered(updates.connection, (client) => tellEnd(client, sessionId, update, view));
   }
 }
 

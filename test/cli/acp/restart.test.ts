@@ -1,14 +1,16 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Update } from "../../../src/cli/acp/updates.js";
 import { Resident } from "../resident.js";
-import { sees } from "../stage.js";
+import { startGateway } from "../../../src/gateway/start.js";
+import { main, sees } from "../stage.js";
 import { openRecital, steps } from "./recital.js";
 
 const BEFORE = 200;
-const AFTER = 2_000;
+const AFTER = 1_000;
 
 describe("a gateway that goes in the middle of a turn", () => {
   let directory: string;
@@ -60,4 +62,28 @@ describe("a gateway that goes in the middle of a turn", () => {
     },
     60_000,
   );
+
+  test("is killed at any moment of a prompt: it is asked once, and answered once", async () => {
+    await using resident = await Resident.started();
+    await openRecital(resident, "r");
+    const DELAYS_MS = [150, 450];
+    for (const [round, ms] of DELAYS_MS.entries()) {
+      const { pid } = (await startGateway(resident.home, main)).status;
+      const { finished } = resident.start(
+        "acp",
+        "prompt",
+        "r",
+        steps({ times: 300, each: { say: `(${round}.#)` } }),
+      );
+      await setTimeout(ms);
+      // oxlint-disable-next-line no-restricted-properties -- its own gateway
+      process.kill(pid, "SIGKILL");
+      const { code, stdout, stderr } = await finished;
+      const said = Array.from({ length: 300 }, (_, at) => `(${round}.${at})`).join("");
+      expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: `${said}\n`, stderr });
+    }
+    await startGateway(resident.home, main);
+    const { turns } = await (await resident.client()).acpHistory({ params: { id: "r" } });
+    expect(turns.map(({ outcome }) => outcome)).toEqual(DELAYS_MS.map(() => "completed"));
+  }, 60_000);
 });
