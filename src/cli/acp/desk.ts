@@ -1,4 +1,5 @@
 import type { GatewayClient } from "../../gateway/client.js";
+import { deferred } from "../../supervisor/deferred.js";
 import { askPermission } from "./ask.js";
 import { permissionLine, type Permission } from "./permission-line.js";
 import type { Update } from "./updates.js";
@@ -17,9 +18,15 @@ export class Desk implements Disposable {
   readonly #parts: DeskParts;
   #asking: { readonly id: string; readonly over: AbortController } | null = null;
   #waiting: Update[] = [];
+  readonly #broken = deferred<never>();
 
   constructor(parts: DeskParts) {
     this.#parts = parts;
+  }
+
+  /** Rejects when what waited for an answer cannot be shown. */
+  get broken(): Promise<never> {
+    return this.#broken.promise;
   }
 
   take(update: Update): void {
@@ -27,7 +34,8 @@ export class Desk implements Disposable {
     if (this.#asking !== null) {
       this.#waiting.push(update);
       if (answers(update, this.#asking.id)) this.#asking.over.abort();
-    } else if (question !== null && this.#parts.asks) void this.#ask(question);
+    } else if (question !== null && this.#parts.asks)
+      this.#ask(question).catch((error: unknown) => this.#broken.reject(error));
     else this.#parts.view.show(update);
   }
 

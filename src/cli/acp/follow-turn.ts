@@ -44,7 +44,11 @@ export async function followTurn(following: Following): Promise<Turn | null> {
     cancel(updates, sessionId, turnId).catch((error: unknown) => tell((error as Error).message));
   });
   const shown = showUntilEnd(updates, turnId, desk);
-  const waited = await Promise.race([shown.then(() => true), interrupts.insisted.then(() => false)]);
+  const waited = await Promise.race([
+    shown.then(() => true),
+    interrupts.insisted.then(() => false),
+    desk.broken,
+  ]);
   if (!waited) return null;
   const { answer } = await untilAnswered(updates.connection, (client) =>
     client.acpHistory({ params: { id: sessionId }, query: { turn: turnId } }),

@@ -64,7 +64,7 @@ export async function show(
   record: (turn: Turn) => object,
 ): Promise<number> {
   const view = viewOf(json ? "record" : format, { thoughts, watching: false });
-  const asks = format === "text" && !json && mayAnswer();
+  const asks = format !== "json" && !json && mayAnswer();
   const ended = await followTurn({ connection, session, turn, after, view, asks, interrupts });
   view.settle();
   if (ended === null) {
@@ -72,6 +72,8 @@ export async function show(
     return interrupts.code ?? turnCode(turn);
   }
   view.ended(ended);
+  if (ended.droppedUpdates > 0)
+    say(`${ended.droppedUpdates} updates of the turn were too many to be kept, and are not shown`, "yellow");
   if (json) print(toJson(record(ended)));
   return followedCode(ended, interrupts);
 }

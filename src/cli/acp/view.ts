@@ -3,6 +3,7 @@ import { say } from "../complain.js";
 import { endRemark, type Remark, type Turn } from "./ending.js";
 import type { Format } from "./formats.js";
 import { toJson } from "./json.js";
+import { permissionLine, type Permission } from "./permission-line.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
 import type { Update } from "./updates.js";
 
@@ -36,12 +37,17 @@ export function viewOf(format: Format | "record", options: TextViewOptions): Vie
 
 const silent: View = {
   show: ({ type, data }) => {
-    if (type !== "turn") return;
-    const { state, outcome = null, stopReason = null, problem = null } = data as TurnNews;
-    const remark = state === "ended" ? endRemark({ outcome, stopReason, problem }) : null;
+    const remark = type === "turn" ? endOf(data as TurnNews) : null;
     if (remark !== null) say(...remark);
+    // Or it would be waited for, and nobody would know what for.
+    const question = type === "permission" ? (data as Permission) : null;
+    if (question?.decision === null) say(permissionLine(question, Date.now()) ?? "", "yellow");
   },
   ended: () => undefined,
   remark: (remark) => say(...remark),
   settle: () => undefined,
 };
+
+function endOf({ state, outcome = null, stopReason = null, problem = null }: TurnNews): Remark | null {
+  return state === "ended" ? endRemark({ outcome, stopReason, problem }) : null;
+}

@@ -38,15 +38,18 @@ async function watch(
   const updates = new Updates({ connection, sessionId, after: after ?? seq, say: tell });
   using desk = new Desk({
     view,
-    asks: format === "text" && mayAnswer(),
+    asks: format !== "json" && mayAnswer(),
     client: () => updates.client,
     // Whoever only watches has nothing to cancel.
     interrupted: () => dieOf("SIGINT"),
   });
-  for await (const update of updates) {
-    desk.take(update);
-    await untilAnswered(updates.connection, (client) => tellEnd(client, sessionId, update, view));
-  }
+  const all = async (): Promise<void> => {
+    for await (const update of updates) {
+      desk.take(update);
+      await untilAnswered(updates.connection, (client) => tellEnd(client, sessionId, update, view));
+    }
+  };
+  await Promise.race([all(), desk.broken]);
 }
 
 async function readStored({ session, after }: WatchRequest, view: View): Promise<void> {

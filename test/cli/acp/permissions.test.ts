@@ -63,3 +63,13 @@ test("rules answer without a question, and a denial is shown", async () => {
     await client.acpClose({ params: { id } });
   }
 });
+
+test("where only the answer is shown, the question is said beside it", async () => {
+  const { child, finished } = house.resident.start(
+    ...["acp", "prompt", "asks", "--format", "quiet", steps({ ask: "leap" })],
+  );
+  await sees(child.stderr, "holdfast acp permissions allow prm_");
+  const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
+  await acp("permissions", "allow", id);
+  expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
+});
