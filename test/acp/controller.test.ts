@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { until as eventually } from "../gateway/real-gateway.js";
 import { until } from "../until.js";
 import { Controlled, shellAgent } from "./controlled.js";
 import { misbehaving } from "./driven.js";
@@ -110,7 +111,10 @@ test("a cancel reports what the turn left, ends it only when asked to, and the s
   expect((await house.ended(first)).outcome).toBe("cancelled");
 
   await house.ask(session, NASTY.replaceAll("310", "320"));
-  await house.until(session, async () => (await house.acp.verifyOwnedTree(session)).processes.length >= 14);
+  await eventually("both trees live, and what was there before", async () => {
+    const { processes } = await house.acp.verifyOwnedTree(session);
+    return processes.filter(({ command }) => command === "sleep").length === 13;
+  });
   const reaped = await house.acp.cancelTurn(session, { actor: "test", reapTools: true });
   expect(reaped?.audit).toMatchObject({ reaped: true, survivors: [] });
   expect(reaped?.audit?.left).toHaveLength(6);
