@@ -30,18 +30,18 @@ export async function* followLines<Line>(
     for (;;) {
       // One that breaks off ends it: there is nothing more to be heard. It may do so in the middle of a line.
       const next = await each.next().catch(() => null);
-      const line = next === null || next.done === true ? null : parsed<Line>(next.value);
+      const line = next === null || next.done === true ? null : parsed(next.value);
       if (line === null) return response.complete;
-      yield line.value;
+      yield line.value as Line;
     }
   } finally {
     asking.on("error", () => undefined).destroy();
   }
 }
 
-function parsed<Line>(text: string): { readonly value: Line } | null {
+function parsed(line: string): { readonly value: unknown } | null {
   try {
-    return { value: JSON.parse(text) as Line };
+    return { value: JSON.parse(line) };
   } catch {
     return null;
   }
