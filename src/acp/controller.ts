@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
 import type { AgentEntry } from "../agents/entry.js";
 import {
@@ -316,6 +317,9 @@ export class AcpController implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#left = true;
     await Promise.all([...this.#held.values()].map((held) => held.leave()));
+    this.tail.end();
+    // So that they can still say so to whoever listens.
+    await setImmediate();
   }
 
   async #turn(turnId: string): Promise<AcpTurn> {

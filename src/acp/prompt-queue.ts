@@ -9,6 +9,8 @@ import type { KeptSession } from "./kept-session.js";
 export interface PromptRequest {
   readonly text: string;
   readonly askedBy: string;
+  /** Left out: a new one. */
+  readonly turnId?: string;
   /** The agent is ended when it has not answered by then. */
   readonly timeoutMs?: number;
 }
@@ -29,12 +31,11 @@ export class PromptQueue {
   }
 
   /** Its turn's id, once it is kept. */
-  async add({ text, askedBy, timeoutMs }: PromptRequest): Promise<string> {
+  async add({ text, askedBy, turnId = newTurnId(), timeoutMs }: PromptRequest): Promise<string> {
     const { kept, clock } = this.#parts;
     const { sessionId } = kept.row;
     if ((await this.#waiting(defaults.acpQueued)).length >= defaults.acpQueued)
       throw new AcpQueueFull(sessionId, defaults.acpQueued);
-    const turnId = newTurnId();
     const at = clock.wall();
     const newTurn = { turnId, prompt: text, askedBy, createdAt: at };
     const data = { turnId, state: "queued", prompt: text, askedBy };

@@ -10,7 +10,7 @@ import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock, Timer } from "../supervisor/clock.js";
 import { newPermissionId } from "./ids.js";
 import type { KeptSession } from "./kept-session.js";
-import { readPermission } from "./permission-request.js";
+import { type PermissionQuestion, readPermission } from "./permission-request.js";
 import { decidePermission, type pick } from "./permission.js";
 import type { Connection } from "./wire/connection.js";
 import { excerpt } from "./wire/excerpt.js";
@@ -73,7 +73,7 @@ export class Questions {
   }
 
   async asked({ id, params, end }: Question): Promise<void> {
-    const { kept, clock, connection } = this.#parts;
+    const { kept, connection } = this.#parts;
     const asked = readPermission(params);
     if (asked === null) {
       await kept.commit(() => ({ session: { end } }));
@@ -81,23 +81,38 @@ export class Questions {
       await this.#unlessClosed(connection().answer(id, { error }));
       return;
     }
+    let permission: AcpPermission | null = null;
+    await kept.commit(
+      () => {
+        // Only now: a cancel that comes before this is written must find it cancelled, one that comes after, open.
+        permission = this.#judge(id, asked);
+        return {
+          session: { end },
+          newPermission: permission,
+          ...this.#news(permission, permission.decision),
+        };
+      },
+      () => {
+        if (permission !== null) this.#open.set(id, permission);
+      },
+    );
+    const open = this.#open.get(id);
+    if (open === undefined) return;
+    if (open.decision === null) this.#expireLater(open);
+    else await this.#answer(open, open.decision);
+  }
+
+  #judge(id: RpcId, asked: PermissionQuestion): AcpPermission {
+    const { kept, clock, waitMs } = this.#parts;
     const turn = this.#parts.turn();
     const known = turn?.tool(asked.toolCallId) ?? null;
     const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
-    const options: PermissionChoice[] = asked.options.map(({ optionId, name, kind }) => ({
-      optionId,
-      name,
-      kind,
-    }));
+    const options = asked.options.map(({ optionId, name, kind }) => ({ optionId, name, kind }));
     const judged = decidePermission(kept.row.rules, tool, asked.options, { canAsk: true });
     const at = clock.wall();
-    const decision: PermissionDecided | null =
-      turn === null || turn.cancelled
-        ? { verdict: "cancelled", optionId: null, actor: "no turn is under way", at }
-        : judged.type === "ask"
-          ? null
-          : decidedBy(judged.outcome, judged.rule, options, at);
-    const permission: AcpPermission = {
+    const none = turn === null || turn.cancelled;
+    const byRule = judged.type === "ask" ? null : decidedBy(judged.outcome, judged.rule, options, at);
+    return {
       id: newPermissionId(),
       sessionId: kept.row.sessionId,
       turnId: turn?.turnId ?? null,
@@ -107,20 +122,10 @@ export class Questions {
       options,
       rule: judged.rule,
       askedAt: at,
-      expiresAt: at + this.#parts.waitMs,
-      decision,
+      expiresAt: at + waitMs,
+      decision: none ? { verdict: "cancelled", optionId: null, actor: "no turn is under way", at } : byRule,
       answered: false,
     };
-    await kept.commit(
-      () => ({
-        session: { end },
-        newPermission: permission,
-        ...this.#news(permission, decision),
-      }),
-      () => this.#open.set(id, permission),
-    );
-    if (decision === null) this.#expireLater(permission);
-    else await this.#answer(permission, decision);
   }
 
   /** False: it is not pending any more. */

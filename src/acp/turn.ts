@@ -74,17 +74,10 @@ export class Turn {
     this.raw = all.slice(-defaults.acpRawUpdates);
   }
 
-  /** An update may come without its beginning (after a load), and says only what has changed. */
   #tool(update: Raw): void {
-    const id = update["toolCallId"];
-    if (typeof id !== "string" || id.length > defaults.titleChars) return;
-    const known = this.#tools.get(id);
-    this.#tools.set(id, {
-      id,
-      title: wordOf(update["title"]) ?? known?.title ?? id,
-      kind: wordOf(update["kind"]) ?? known?.kind ?? "other",
-      status: wordOf(update["status"]) ?? known?.status ?? "pending",
-    });
+    const tool = toolAfter(update, (id) => this.#tools.get(id));
+    if (tool === null) return;
+    this.#tools.set(tool.id, tool);
     if (this.#tools.size <= defaults.acpToolCalls) return;
     this.droppedTools++;
     for (const oldest of this.#tools.keys()) {
@@ -94,13 +87,32 @@ export class Turn {
   }
 }
 
-function textOf(content: unknown): string {
+/**
+ * A tool call with what an update says of it; null: it says none. An update may come without its beginning (after a
+ * load), and says only what has changed.
+ */
+export function toolAfter(
+  update: Raw,
+  known: (id: string) => ToolCallSummary | undefined,
+): ToolCallSummary | null {
+  const id = update["toolCallId"];
+  if (typeof id !== "string" || id.length > defaults.titleChars) return null;
+  const before = known(id);
+  return {
+    id,
+    title: wordOf(update["title"]) ?? before?.title ?? id,
+    kind: wordOf(update["kind"]) ?? before?.kind ?? "other",
+    status: wordOf(update["status"]) ?? before?.status ?? "pending",
+  };
+}
+
+export function textOf(content: unknown): string {
   if (!isObject(content)) return "";
   if (typeof content["text"] === "string") return content["text"];
   return typeof content["type"] === "string" ? `[${content["type"]}]` : "";
 }
 
-function planOf(entries: unknown): PlanEntrySummary[] {
+export function planOf(entries: unknown): PlanEntrySummary[] {
   if (!Array.isArray(entries)) return [];
   return entries
     .slice(0, defaults.acpPlanEntries)

@@ -7,6 +7,7 @@ const PAGE = 100;
 export class UpdateTail {
   readonly #store: AcpStore;
   readonly #waiting = new Map<string, Set<() => void>>();
+  #ended = false;
 
   constructor(store: AcpStore) {
     this.#store = store;
@@ -17,14 +18,20 @@ export class UpdateTail {
     for (const go of this.#waiting.get(sessionId) ?? []) go();
   }
 
-  /** From a number on. Ends with the session, and when `gone` aborts. */
+  /** Whoever follows has heard all that this process says. */
+  end(): void {
+    this.#ended = true;
+    for (const sessionId of this.#waiting.keys()) this.wake(sessionId);
+  }
+
+  /** From a number on. Ends with the session, with this process, and when `gone` aborts. */
   async *follow(
     sessionId: string,
     after: number,
     gone: AbortSignal,
   ): AsyncGenerator<AcpUpdate, void, undefined> {
     let last = after;
-    while (!gone.aborted) {
+    while (!gone.aborted && !this.#ended) {
       using woken = this.#listen(sessionId, gone);
       const closed = (await this.#store.getAcpSession(sessionId))?.state === "closed";
       const page = await this.#store.listAcpUpdates({ sessionId, after: last, limit: PAGE });

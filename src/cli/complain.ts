@@ -19,6 +19,13 @@ const BY_CODE: Readonly<Record<string, number>> = {
   INBOX_FULL: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
   COPY_REFUSED: exitCodes.refused,
+  ACP_CLOSED: exitCodes.interrupted,
+  ACP_TIMEOUT: exitCodes.timeout,
+  ACP_REFUSED: exitCodes.refused,
+  ACP_NOT_HELD: exitCodes.refused,
+  ACP_SESSION_CLOSED: exitCodes.refused,
+  ACP_QUEUE_FULL: exitCodes.refused,
+  ACP_NOT_RESTARTABLE: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
   NOT_FORGOTTEN: exitCodes.incomplete,
 };

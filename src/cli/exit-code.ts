@@ -8,6 +8,8 @@ export const exitCodes = {
   notThere: 1,
   /** It may not be had: by a rule, or because somebody else has it. */
   refused: 1,
+  /** The agent could not do it. */
+  turnFailed: 1,
   /** The command line cannot be understood. */
   usage: 2,
   /** Not everything that was asked for could be done; what is left is said. */
@@ -16,6 +18,12 @@ export const exitCodes = {
   handedOver: 4,
   /** The command succeeded but left processes behind that had detached themselves, under `--on-escape fail`. */
   escape: 120,
+  /** Of a turn: the agent's process ended on the way. */
+  interrupted: 121,
+  /** Of a turn: the agent was told to stop and did not say that it has. */
+  cancelUnconfirmed: 122,
+  /** Of a turn: the agent has answered, but knew nothing of what was said before. */
+  contextLost: 123,
   timeout: 124,
   /** Holdfast itself failed, or cannot say how the command ended. */
   failure: 125,
@@ -24,6 +32,8 @@ export const exitCodes = {
   notFound: 127,
   /** Plus the signal's number. */
   signal: 128,
+  /** 128 + SIGINT, of a turn, whoever has cancelled it. */
+  cancelled: 128 + 2,
   /** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
   readerGone: 128 + 13,
 } as const;

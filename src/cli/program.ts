@@ -1,5 +1,6 @@
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../anchor/package-version.js";
+import { addAcpCommand } from "./commands/acp.js";
 import { addAgentCommand, addAgentsCommand } from "./commands/agents.js";
 import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
@@ -71,7 +72,14 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
   ],
   ["Steer:", addAttachCommand, addProcessCommand],
   ["Clean up:", addForeignCommand],
-  ["Agents and sessions:", addAgentCommand, addAgentsCommand, addSessionsCommand, addApprovalsCommand],
+  [
+    "Agents and sessions:",
+    addAgentCommand,
+    addAgentsCommand,
+    addAcpCommand,
+    addSessionsCommand,
+    addApprovalsCommand,
+  ],
   [
     "Gateway and setup:",
     addGatewayCommand,
@@ -105,10 +113,14 @@ export function buildProgram(finish: Finish): Command {
     program.commandsGroup(heading);
     for (const add of adders) add(program, finish);
   }
-  for (const { commands } of [program, ...program.commands])
-    for (const each of commands) each.helpCommand(false);
+  withoutHelpCommand(program);
   addHelpCommand(program);
   return program;
+}
+
+/** Ours knows commands of commands. */
+function withoutHelpCommand(command: Command): void {
+  for (const each of command.commands) withoutHelpCommand(each.helpCommand(false));
 }
 
 /** Commander says `error: …` and puts its suggestion on a line of its own. */

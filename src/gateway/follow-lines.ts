@@ -6,11 +6,14 @@ import { GatewayUnreachable } from "../errors.js";
 import { GatewayError, type ClientOptions } from "./client.js";
 import type { ErrorAnswer } from "./server/error-answer.js";
 
-/** What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. */
+/**
+ * What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. Returns whether it has
+ * said all it wanted to: one that is killed has not.
+ */
 export async function* followLines<Line>(
   { socketPath, token }: ClientOptions,
   path: string,
-): AsyncGenerator<Line, void, undefined> {
+): AsyncGenerator<Line, boolean, undefined> {
   const asking = httpRequest({ socketPath, path, headers: { authorization: `Bearer ${token}` } });
   asking.end();
   try {
@@ -19,13 +22,27 @@ export async function* followLines<Line>(
     })) as [IncomingMessage];
     if (response.statusCode !== 200)
       throw new GatewayError((JSON.parse(await text(response)) as ErrorAnswer).error);
-    // One that breaks off ends it: there is nothing more to be heard.
+    // Not an error when the caller has left: it hears what became of the response all the same.
     response.on("error", () => undefined);
     const lines = createInterface({ input: response });
-    // Nor is it an error when the caller has left: it hears what became of the response all the same.
     lines.on("error", () => undefined);
-    for await (const line of lines) yield JSON.parse(line) as Line;
+    const each = lines[Symbol.asyncIterator]();
+    for (;;) {
+      // One that breaks off ends it: there is nothing more to be heard. It may do so in the middle of a line.
+      const next = await each.next().catch(() => null);
+      const line = next === null || next.done === true ? null : parsed(next.value);
+      if (line === null) return response.complete;
+      yield line.value as Line;
+    }
   } finally {
     asking.on("error", () => undefined).destroy();
+  }
+}
+
+function parsed(line: string): { readonly value: unknown } | null {
+  try {
+    return { value: JSON.parse(line) };
+  } catch {
+    return null;
   }
 }

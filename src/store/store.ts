@@ -212,6 +212,12 @@ export type ReadStore = Pick<
   | "shared"
   | "listMessages"
   | "countMessages"
+  | "getAcpSession"
+  | "getAcpTurn"
+  | "listAcpSessions"
+  | "listAcpTurns"
+  | "listAcpUpdates"
+  | "listAcpPermissions"
   | "now"
   | typeof Symbol.asyncDispose
 >;

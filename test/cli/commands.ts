@@ -26,6 +26,8 @@ export interface Sights {
   readonly pid: number;
   /** A file of records for `runs import`. */
   readonly records: string;
+  /** An ACP session that is closed. */
+  readonly closed: string;
 }
 
 /**
@@ -65,6 +67,17 @@ export const conduct: Readonly<
   "agent run": "acts",
   "agents list": () => [[]],
   "agents check": "acts",
+  "acp spawn": "acts",
+  "acp prompt": "acts",
+  "acp cancel": "acts",
+  "acp close": "acts",
+  "acp list": () => [[], ["--all"]],
+  "acp show": ({ closed }) => [[closed]],
+  "acp history": ({ closed }) => [[closed]],
+  "acp watch": ({ closed }) => [[closed], [closed, "--format", "quiet"]],
+  "acp permissions list": ({ closed }) => [[], ["--all", "--session", closed]],
+  "acp permissions allow": "acts",
+  "acp permissions deny": "acts",
   "sessions create": "acts",
   "sessions list": () => [["--all"]],
   "sessions status": ({ session }) => [[session]],

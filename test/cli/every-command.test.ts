@@ -106,6 +106,7 @@ test("help names every command under what a person wants to do", async () => {
 /** Words after the first, for those that need more. */
 const MORE: Readonly<Record<string, readonly string[]>> = {
   attach: ["--read-only"],
+  "acp prompt": ["x"],
   "process write": ["x"],
   "process send-keys": ["Enter"],
   "process paste": ["x"],

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../io/until.js";
+import { openRecital } from "./acp/recital.js";
 import { conduct, everyCommand, type Sights } from "./commands.js";
 import { Many } from "./many.js";
 import { Resident } from "./resident.js";
@@ -81,7 +82,10 @@ beforeAll(async () => {
   // That it has written something is noted after it was seen.
   await until("its output is on record", async () => (await resident.record(open)).lastOutputAt !== null);
   const { root } = await resident.record(open);
-  sights = { session: "k", ended, open, pid: root?.pid ?? 0, records };
+  const closed = await openRecital(resident, "spoken");
+  await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
+  await client.acpClose({ params: { id: closed } });
+  sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
 }, 60_000);
 afterAll(async () => {
   await many[Symbol.asyncDispose]();

@@ -1,6 +1,7 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { Resident } from "../cli/resident.js";
 import { main } from "../cli/stage.js";
@@ -26,7 +27,7 @@ describe.each(transcripts)("$page", ({ page, blocks }) => {
     for (const block of blocks) {
       const entries: Entry[] = [];
       for (const { command, output } of entriesOf(block.text)) {
-        const printed = tidy(await shell.run(withNames(command, named)), resident.home);
+        const printed = tidy(await shell.run(withNames(command, named)), resident.home, project.directory);
         if (!rewriting)
           expect(
             agrees(output, printed),
@@ -43,12 +44,12 @@ describe.each(transcripts)("$page", ({ page, blocks }) => {
   });
 });
 
-/** The project of the pages: it has tests and a server. */
+/** The project of the pages: it has tests, a server and an agent. */
 class Project implements AsyncDisposable {
-  readonly #directory: string;
+  readonly directory: string;
 
   constructor(directory: string) {
-    this.#directory = directory;
+    this.directory = directory;
   }
 
   static async open(): Promise<Project> {
@@ -58,19 +59,20 @@ class Project implements AsyncDisposable {
     await writeFile(holdfast, `#!/bin/sh\nexec "${process.execPath}" "${main}" "$@"\n`, { mode: 0o755 });
     await writeFile(join(directory, "package.json"), JSON.stringify(PROJECT));
     await writeFile(join(directory, "server.js"), SERVER);
+    await copyFile(AGENT, join(directory, "agent.mjs"));
     return new Project(directory);
   }
 
   shell({ env }: Resident): Shell {
-    const PATH = `${join(this.#directory, "bin")}:${env["PATH"]}`;
+    const PATH = `${join(this.directory, "bin")}:${env["PATH"]}`;
     return new Shell(
       { ...env, PATH, HOLDFAST_IN_PROCESS: undefined, npm_config_loglevel: "error" },
-      this.#directory,
+      this.directory,
     );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await rm(this.#directory, { recursive: true });
+    await rm(this.directory, { recursive: true });
   }
 }
 
@@ -79,13 +81,15 @@ const PROJECT = {
   scripts: { test: "echo 12 tests passed", dev: "node server.js" },
 };
 
+const AGENT = fileURLToPath(new URL("agent.mjs", import.meta.url));
+
 const SERVER = `
   const server = require("node:http").createServer((_, answer) => answer.end("hello\\n"));
   server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () => console.log("listening"));
 `;
 
-function tidy(printed: string, home: string): string {
-  return printed.replaceAll(home, "~/.local/state/holdfast");
+function tidy(printed: string, home: string, project: string): string {
+  return printed.replaceAll(home, "~/.local/state/holdfast").replaceAll(project, "/home/ada/site");
 }
 
 /** The pages' ids are those of another day. */

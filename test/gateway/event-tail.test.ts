@@ -99,6 +99,6 @@ describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
       expect((await events.next()).value).toMatchObject({ runId: `r${at}` });
     }
     expect(performance.now() - begun).toBeLessThan(15_000);
-    await events.return();
+    await events.return(false);
   });
 });

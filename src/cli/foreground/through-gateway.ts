@@ -1,14 +1,15 @@
-import { setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
-import { GatewayUnreachable, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
-import type { GatewayClient, GatewayError } from "../../gateway/client.js";
+import { GatewayUnreachable, SpawnFailed } from "../../errors.js";
+import type { GatewayClient } from "../../gateway/client.js";
 import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
-import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
+import { needGateway, type Connection } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
+import { sayIfLong } from "../gateway/say-if-long.js";
+import { asSpawnFailed, isCode } from "../gateway/spawn-failed.js";
 import { CalledRun } from "./called-run.js";
 import type { ForegroundHost } from "./host.js";
 
@@ -74,15 +75,6 @@ export async function openThroughGateway(
 
 const AGAIN_MS = 20;
 const RECORD_MS = 1_000;
-const LONG_MS = 2_000;
-
-/** A session's command may need somebody's leave. */
-function sayIfLong(say: (message: string) => void): Disposable | null {
-  if (sessionToken() === null) return null;
-  const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";
-  const timer = startTimer(() => say(waiting), LONG_MS);
-  return { [Symbol.dispose]: () => clearTimeout(timer) };
-}
 
 /**
  * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell
@@ -98,9 +90,8 @@ async function ask(
     try {
       return await askFor(connection().client);
     } catch (error) {
-      if (isCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) throw spawnFailed(error as GatewayError);
       if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
-        throw error;
+        throw asSpawnFailed(error);
       if ((await back(false)) === null) throw error;
       const record = await askedBefore(connection(), runId);
       if (record !== null) return record;
@@ -121,14 +112,4 @@ async function askedBefore({ client }: Connection, runId: string): Promise<RunRe
       exit.detail ?? `run ${runId} was interrupted while it was being started; the command did not run`,
     );
   return record;
-}
-
-function spawnFailed({ code, message, fields }: GatewayError): SpawnFailed {
-  const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
-  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
-  return new Failure(runId, errno, step, message);
-}
-
-function isCode(error: unknown, ...codes: readonly string[]): boolean {
-  return error instanceof HoldfastError && codes.includes(error.code);
 }

@@ -14,13 +14,18 @@ export interface Gap {
   /** How long it is worth waiting: after that there is no run to come back to. */
   readonly forMs: number;
   readonly say: (message: string) => void;
+  /** What goes on meanwhile. */
+  readonly what?: string;
 }
 
 /**
  * The next gateway, when the last one has gone from under a command that goes on. Null: none came. One that was killed is
  * replaced from here, like any acting command would, unless somebody else does it first.
  */
-export async function gatewayBack(home: string, { onPurpose, forMs, say }: Gap): Promise<Connection | null> {
+export async function gatewayBack(
+  home: string,
+  { onPurpose, forMs, say, what = "the command" }: Gap,
+): Promise<Connection | null> {
   const began = performance.now();
   let mayStart = !onPurpose && !insideRun();
   let said = false;
@@ -32,9 +37,9 @@ export async function gatewayBack(home: string, { onPurpose, forMs, say }: Gap):
     if (passed > forMs) return null;
     if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {
       said = true;
-      const what = onPurpose ? "the gateway was stopped" : "the gateway is gone";
+      const why = onPurpose ? "the gateway was stopped" : "the gateway is gone";
       say(
-        `${what}; the command goes on, and its output when another one runs (at most ${formatDuration(forMs)} from now, then its anchor ends it)`,
+        `${why}; ${what} goes on, and its output when another one runs (at most ${formatDuration(forMs)} from now, then its anchor ends it)`,
       );
     }
     if (mayStart && found === null && passed > defaults.gatewayBackMs) {

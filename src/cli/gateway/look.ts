@@ -1,4 +1,5 @@
 import type { GatewayClient } from "../../gateway/client.js";
+import type { AcpReadingVerb } from "../../gateway/handlers/acp-reading.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { NoGatewayForSession } from "../runs/read-store.js";
@@ -7,7 +8,14 @@ import { runningGateway, sessionToken } from "./connect.js";
 /** What can be asked without changing anything. */
 export type Looking = Pick<
   GatewayClient,
-  "listRuns" | "poll" | "log" | "screen" | "listSessions" | "sessionStatus" | "sessionHistory"
+  | "listRuns"
+  | "poll"
+  | "log"
+  | "screen"
+  | "listSessions"
+  | "sessionStatus"
+  | "sessionHistory"
+  | AcpReadingVerb
 >;
 
 export interface Look extends AsyncDisposable {

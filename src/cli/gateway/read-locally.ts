@@ -19,6 +19,7 @@ import { addressOf } from "../../supervisor/reconcile/look.js";
 import { isOfAnother, localInstances } from "../operator/elsewhere.js";
 import { observe } from "../operator/observer.js";
 import type { Look } from "./look.js";
+import { readAcpLocally } from "./read-acp-locally.js";
 
 /** What a gateway would answer, from what lies in its state directory. */
 export async function readLocally(home: string): Promise<Look> {
@@ -94,6 +95,7 @@ export async function readLocally(home: string): Promise<Look> {
         };
         return { session, messages: [...(await from.listMessages(session.id, filter))] };
       },
+      ...readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
     },
     async [Symbol.asyncDispose]() {
       await host?.[Symbol.asyncDispose]();

@@ -125,6 +125,11 @@ const word = z
   .string()
   .max(65_536)
   .refine((text) => !text.includes("\0"), "must not contain NUL");
+/** Chosen by the caller: asked again with the same, nothing is done twice. */
+const turnId = z
+  .string()
+  .regex(/^turn_[0-9a-z]{12}$/)
+  .optional();
 const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
 
 export const acpSpawn = route({
@@ -152,6 +157,7 @@ export const acpSpawn = route({
       rules: z.array(rule).max(1_000).optional(),
       reap: z.enum(REAP_POLICIES).default("asked"),
       prompt: promptText.optional(),
+      turnId,
       timeoutMs,
       /** Answer when the prompt's turn has ended. */
       wait: z.boolean().default(false),
@@ -211,6 +217,7 @@ export const acpPrompt = route({
   query: nothing,
   body: z.strictObject({
     text: promptText,
+    turnId,
     timeoutMs,
     /** Answer when its turn has ended. Whoever leaves before does not end it. */
     wait: z.boolean().default(true),
@@ -249,7 +256,11 @@ export const acpHistory = route({
   summary: "The turns of an ACP session, newest first",
   audience: "session",
   params: sessionParams,
-  query: z.strictObject({ limit: z.coerce.number().int().min(1).max(1_000).default(100) }),
+  query: z.strictObject({
+    /** Only that one. */
+    turn: key.optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
   body: nothing,
   answer: z.object({ turns: z.array(acpTurn) }),
 });

@@ -1,34 +1,19 @@
 import type { AcpController } from "../../acp/controller.js";
+import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
-import { sanitizeText } from "../../output/sanitize.js";
 import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type {
-  AcpPermission,
-  AcpSession,
-  AcpTurn,
-  AcpUpdate,
-  PermissionRule,
-} from "../../store/acp-record.js";
+import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { mustBeAllowed, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
-import type { Requester } from "../server/requester.js";
 import type { Sights } from "../sights.js";
+import { createAcpReading, visibleAcp, type AcpReadingVerb } from "./acp-reading.js";
+import { permissionOf, sessionOf, turnOf } from "./acp-shown.js";
 
-export type AcpVerb =
-  | "acpSpawn"
-  | "acpList"
-  | "acpShow"
-  | "acpPrompt"
-  | "acpCancel"
-  | "acpClose"
-  | "acpHistory"
-  | "acpWatch"
-  | "acpPermissions"
-  | "acpAnswer";
+export type AcpVerb = AcpReadingVerb | "acpSpawn" | "acpPrompt" | "acpCancel" | "acpClose" | "acpAnswer";
 
 export interface AcpDesk {
   readonly acp: AcpController;
@@ -57,66 +42,33 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
   };
   const ended = (turn: AcpTurn, { gone }: Asking): Promise<AcpTurn> => waitForEnd(desk, turn, gone);
   return {
+    ...createAcpReading({
+      ...desk,
+      verifyOwnedTree: (sessionId) => acp.verifyOwnedTree(sessionId),
+      stderrOf: (sessionId) => acp.stderrOf(sessionId),
+    }),
+
     acpSpawn: async ({ body }, asking) => {
       desk.mayStart();
-      const { session, created } = await spawn(desk, body, asking);
-      const { prompt: text, timeoutMs, wait } = body;
+      const earlier = await askedBefore(desk, body.turnId, asking);
+      const { session, created } = earlier ?? (await spawn(desk, body, asking));
+      const { prompt: text, wait } = body;
       if (text === undefined) return { session: await shown(session), created, turn: null };
-      const turn = await acp.prompt(session.sessionId, {
-        text,
-        askedBy: asking.requester.actor,
-        ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      });
+      const turn =
+        earlier?.turn ?? (await acp.prompt(session.sessionId, promptOf({ ...body, text }, asking)));
       const now = wait ? await ended(turn, asking) : turn;
       const row = (await store.getAcpSession(session.sessionId)) ?? session;
       return { session: await shown(row), created, turn: turnOf(now) };
     },
 
-    acpList: async ({ query: { all, limit } }, { requester }) => {
-      const open = all === true ? {} : { open: true };
-      const found = await store.listAcpSessions({
-        ...open,
-        ...(requester.kind === "operator" ? { limit } : {}),
-      });
-      const sessions = [];
-      const seen = desk.sights.runsOf(requester);
-      for (const session of found) {
-        if (sessions.length === limit) break;
-        if (await seen(session.sessionId)) sessions.push(await shown(session));
-      }
-      return { sessions };
-    },
-
-    acpShow: async ({ params }, { requester }) => {
-      const session = await visibleAcp(desk, requester, params.id);
-      const { sessionId } = session;
-      const open = await store.listAcpTurns({ sessionId, states: ["running", "queued"] });
-      const last = await store.listAcpTurns({ sessionId, states: ["ended"], newestFirst: true, limit: 1 });
-      const { verified, why, processes } = await acp.verifyOwnedTree(sessionId);
-      return {
-        session: await shown(session),
-        turns: [...open, ...last].map(turnOf),
-        permissions: (await store.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
-        capabilities: session.capabilities,
-        stderr: acp.stderrOf(sessionId),
-        tree: {
-          verified,
-          why,
-          processes: processes.map(({ identity, command }) => ({ ...identity, command })),
-        },
-      };
-    },
-
     acpPrompt: async ({ params, body }, asking) => {
       desk.mayStart();
       const { sessionId } = await visibleAcp(desk, asking.requester, params.id);
-      const { text, timeoutMs, wait } = body;
-      const turn = await acp.prompt(sessionId, {
-        text,
-        askedBy: asking.requester.actor,
-        ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      });
-      return { turn: turnOf(wait ? await ended(turn, asking) : turn) };
+      const earlier = await askedBefore(desk, body.turnId, asking);
+      if (earlier !== null && earlier.session.sessionId !== sessionId)
+        throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
+      const turn = earlier?.turn ?? (await acp.prompt(sessionId, promptOf(body, asking)));
+      return { turn: turnOf(body.wait ? await ended(turn, asking) : turn) };
     },
 
     acpCancel: async ({ params, body: { turnId, reapTools } }, { requester }) => {
@@ -135,30 +87,6 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
       return { session: await shown(session), survivors: [...survivors] };
     },
 
-    acpHistory: async ({ params, query: { limit } }, { requester }) => {
-      const { sessionId } = await visibleAcp(desk, requester, params.id);
-      return { turns: (await store.listAcpTurns({ sessionId, newestFirst: true, limit })).map(turnOf) };
-    },
-
-    acpWatch: async ({ params, query: { after, limit } }, { requester }) => {
-      const { sessionId } = await visibleAcp(desk, requester, params.id);
-      const updates = await store.listAcpUpdates({ sessionId, after, limit });
-      return { updates: updates.map(updateOf), after: updates.at(-1)?.seq ?? after };
-    },
-
-    acpPermissions: async ({ query: { session, all, limit } }, { requester }) => {
-      const of =
-        session === undefined ? {} : { sessionId: (await visibleAcp(desk, requester, session)).sessionId };
-      const pending = all === true ? {} : { pending: true };
-      const permissions = [];
-      const seen = desk.sights.runsOf(requester);
-      for (const permission of await store.listAcpPermissions({ ...of, ...pending })) {
-        if (permissions.length === limit) break;
-        if (await seen(permission.sessionId)) permissions.push(permissionOf(permission));
-      }
-      return { permissions };
-    },
-
     acpAnswer: async ({ params, body }, { requester }) => {
       const answer = await acp.answerPermission(params.id, body.verdict, requester.actor);
       if (answer === null) throw new NotFound(`permission ${params.id}`);
@@ -167,16 +95,30 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
   };
 }
 
-/** By its id or its key. What is not there and what may not be seen answer alike. */
-export async function visibleAcp(
-  { store, sights }: Pick<AcpDesk, "store" | "sights">,
-  requester: Requester,
-  id: string,
-): Promise<AcpSession> {
-  const { id: sessionId } = await sights.session(requester, id);
-  const session = await store.getAcpSession(sessionId);
-  if (session === null) throw new NotFound(`ACP session ${id}`);
-  return session;
+/** Null: this is the first time. */
+async function askedBefore(
+  desk: AcpDesk,
+  turnId: string | undefined,
+  { requester }: Asking,
+): Promise<{ readonly session: AcpSession; readonly created: false; readonly turn: AcpTurn } | null> {
+  const turn = turnId === undefined ? null : await desk.store.getAcpTurn(turnId);
+  if (turn === null) return null;
+  const seen = await desk.sights.runsOf(requester)(turn.sessionId);
+  const session = seen ? await desk.store.getAcpSession(turn.sessionId) : null;
+  if (session === null) throw new BadInput("turnId", "another turn has that id; nothing was sent");
+  return { session, created: false, turn };
+}
+
+function promptOf(
+  { text, turnId, timeoutMs }: Pick<HeardOf<"acpPrompt">["body"], "text" | "turnId" | "timeoutMs">,
+  { requester }: Asking,
+): PromptRequest {
+  return {
+    text,
+    askedBy: requester.actor,
+    ...(turnId === undefined ? {} : { turnId }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  };
 }
 
 /** Null fields: nobody has said. */
@@ -231,40 +173,4 @@ async function waitForEnd({ acp, store }: AcpDesk, turn: AcpTurn, gone: AbortSig
     return now?.state === "ended" ? now : null;
   };
   return (await acp.tail.until(turn.sessionId, look, gone)) ?? turn;
-}
-
-function sessionOf(session: AcpSession, row: SessionRow | null): AnswerOf<"acpClose">["session"] {
-  const { argv: _argv, tmpdir: _tmpdir, capabilities: _capabilities, ...rest } = session;
-  const { end: _end, sending: _sending, pending: _pending, rules, ...shown } = rest;
-  return { ...shown, rules: [...rules], key: row?.key ?? "", agentId: row?.agentId ?? null };
-}
-
-/** Text of an agent's: nothing in it may move a terminal's cursor. The raw frames are in the updates. */
-function turnOf(turn: AcpTurn): AnswerOf<"acpPrompt">["turn"] {
-  const { before: _before, requestId: _request, audit, ...rest } = turn;
-  return {
-    ...rest,
-    text: sanitizeText(turn.text),
-    toolCalls: turn.toolCalls.map((call) => ({ ...call, title: sanitizeText(call.title) })),
-    audit: audit === null ? null : { ...audit, left: [...audit.left], survivors: [...audit.survivors] },
-  };
-}
-
-export function updateOf({
-  seq,
-  turnId,
-  at,
-  type,
-  data,
-}: AcpUpdate): AnswerOf<"acpWatch">["updates"][number] {
-  return { seq, turnId, at, type, data };
-}
-
-function permissionOf(permission: AcpPermission): AnswerOf<"acpAnswer">["permission"] {
-  const { rpcId: _rpc, answered: _answered, ...rest } = permission;
-  return {
-    ...rest,
-    title: rest.title === null ? null : sanitizeText(rest.title),
-    options: rest.options.map((option) => ({ ...option, name: sanitizeText(option.name) })),
-  };
 }

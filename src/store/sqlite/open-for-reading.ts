@@ -1,5 +1,7 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
+import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
+import type { AcpPermissionFilter, AcpSessionFilter, AcpTurnFilter, AcpUpdateFilter } from "../acp-store.js";
 import type { Approval } from "../approval-record.js";
 import type { GatewayFilter } from "../gateway-store.js";
 import type { GatewayFacts, HostRecord } from "../gateway-record.js";
@@ -14,6 +16,7 @@ import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as read from "../sql/read.js";
 import * as readGateways from "../sql/read-gateways.js";
 import * as readMessages from "../sql/read-messages.js";
+import * as readAcp from "../sql/read-acp.js";
 import * as readSessions from "../sql/read-sessions.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
@@ -108,6 +111,30 @@ class SqliteReader implements ReadStore {
   countMessages(sessionId: string): Promise<MessageCount> {
     const none = { total: 0, pending: 0, lastAt: null };
     return this.#read((db) => readMessages.countMessages(db, sessionId), none);
+  }
+
+  getAcpSession(sessionId: string): Promise<AcpSession | null> {
+    return this.#read((db) => readAcp.getAcpSession(db, sessionId), null);
+  }
+
+  getAcpTurn(turnId: string): Promise<AcpTurn | null> {
+    return this.#read((db) => readAcp.getAcpTurn(db, turnId), null);
+  }
+
+  listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
+    return this.#read((db) => readAcp.listAcpSessions(db, filter), []);
+  }
+
+  listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
+    return this.#read((db) => readAcp.listAcpTurns(db, filter), []);
+  }
+
+  listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]> {
+    return this.#read((db) => readAcp.listAcpUpdates(db, filter), []);
+  }
+
+  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
+    return this.#read((db) => readAcp.listAcpPermissions(db, filter), []);
   }
 
   async now(): Promise<number> {

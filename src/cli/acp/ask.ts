@@ -1,0 +1,33 @@
+import { once } from "node:events";
+import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
+import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
+
+/** What was typed before the question is no answer to it. */
+const TYPED_AHEAD_MS = 50;
+
+/**
+ * Ask on the terminal. Null: it is left open, or `over` came first. Ctrl-C is no answer either: it goes to
+ * `interrupted`, and whoever is told there ends the question.
+ */
+export async function askPermission(
+  permission: Permission,
+  over: AbortSignal,
+  interrupted: () => void,
+): Promise<"allow" | "deny" | null> {
+  const asking = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(asking, "close").then(() => "later");
+  asking.on("SIGINT", interrupted);
+  try {
+    await setTimeout(TYPED_AHEAD_MS);
+    const question = `? ${subjectOf(permission)}\n  allow it, this once? [y/N/later] (${expiryOf(permission, Date.now())}) `;
+    // Not every Node rejects it when it is closed.
+    const answered = asking.question(question, { signal: over }).catch(() => null);
+    const answer = await Promise.race([answered, closed]);
+    if (answer === null || answer === "later") process.stderr.write("\n");
+    if (answer === null || /^l/i.test(answer.trim())) return null;
+    return /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny";
+  } finally {
+    asking.close();
+  }
+}

@@ -1,0 +1,36 @@
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { needGateway } from "../gateway/connect.js";
+import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
+import { auditRemark, endRemark } from "./ending.js";
+import { pickSession } from "./pick-session.js";
+
+export interface CancelRequest {
+  readonly session: string;
+  readonly turn: string | null;
+  readonly reapTools: boolean;
+  readonly json: boolean;
+}
+
+/** Cancel the turn that runs, or one that is queued; the agent stays. Waits until that is done. */
+export async function cancelTurn({ session, turn: turnId, reapTools, json }: CancelRequest): Promise<number> {
+  const { client } = await needGateway();
+  const { sessionId, key } = await pickSession(client, session);
+  const { turn } = await client.acpCancel({
+    params: { id: sessionId },
+    body: { reapTools, ...(turnId === null ? {} : { turnId }) },
+  });
+  if (json) print(toJson({ turn }));
+  else if (turn === null) say(`${key} has no ${turnId === null ? "turn" : "such turn"} to cancel`, "dim");
+  else {
+    const remark = turn.outcome === "cancelled" ? null : endRemark(turn);
+    if (remark === null) print(`${turn.turnId} is ${turn.outcome}; ${key} is ready for the next prompt\n`);
+    else say(...remark);
+    const left = turn.audit === null ? null : auditRemark(turn.audit);
+    if (left !== null) say(...left);
+  }
+  if (turn === null) return exitCodes.notThere;
+  if (turn.outcome === "cancel-unconfirmed") return exitCodes.cancelUnconfirmed;
+  return turn.audit?.reaped === true && turn.audit.survivors.length > 0 ? exitCodes.incomplete : 0;
+}

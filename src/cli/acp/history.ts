@@ -1,0 +1,48 @@
+import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
+import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
+import { openLook } from "../gateway/look.js";
+import { paletteFor, type Palette } from "../palette.js";
+import { print } from "../runs/print.js";
+import { toJson } from "./json.js";
+import { auditRemark, type Turn } from "./ending.js";
+import { pickSession } from "./pick-session.js";
+import { toolLine } from "./tool-line.js";
+
+const WIDTH = 200;
+
+/** What was asked and answered, oldest first. */
+export async function showHistory(wanted: string, limit: number, json: boolean): Promise<number> {
+  await using look = await openLook();
+  const { sessionId } = await pickSession(look.client, wanted);
+  const { turns } = await look.client.acpHistory({ params: { id: sessionId }, query: { limit } });
+  const ordered = turns.toReversed();
+  if (json) print(toJson(ordered, 2));
+  else if (ordered.length === 0) say("nothing was asked in it", "dim");
+  else print(ordered.map((turn) => turnText(turn, paletteFor(1))).join("\n"));
+  return 0;
+}
+
+function turnText(turn: Turn, palette: Palette): string {
+  const { ordinal, createdAt, askedBy, prompt, text, toolCalls, problem, audit } = turn;
+  const head = `#${ordinal} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${howText(turn)}`;
+  const asked = sanitizeText(prompt).trimEnd().replaceAll(/^/gm, "> ");
+  const left = audit === null ? null : auditRemark(audit);
+  const parts = [
+    palette.dim(head),
+    palette.bold(asked),
+    ...toolCalls.map((call) => toolLine(call, WIDTH, palette)),
+    ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),
+    ...(problem === null ? [] : [palette.red(`! ${sanitizeLine(problem.message)}`)]),
+    ...(left === null ? [] : [palette.yellow(`! ${sanitizeLine(left[0])}`)]),
+  ];
+  return `${parts.join("\n")}\n`;
+}
+
+function howText({ state, outcome, stopReason, startedAt, endedAt, contextLost }: Turn): string {
+  if (state !== "ended" || endedAt === null) return state;
+  const took = startedAt === null ? "" : ` after ${formatDuration(Math.max(0, endedAt - startedAt))}`;
+  const why =
+    stopReason === null || stopReason === "end_turn" || stopReason === outcome ? "" : ` (${stopReason})`;
+  return sanitizeLine(`${outcome ?? "ended"}${why}${took}${contextLost ? ", context lost" : ""}`);
+}

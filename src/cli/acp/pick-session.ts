@@ -1,0 +1,46 @@
+import { BadInput, NotFound } from "../../errors.js";
+import type { GatewayClient } from "../../gateway/client.js";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { ownName } from "./own-name.js";
+
+export type Session = AnswerOf<"acpList">["sessions"][number];
+
+/** As many as a list can hold. */
+const LISTED = 1_000;
+/** As many as are named when a beginning is not enough. */
+const NAMED = 5;
+
+/** By id, by name (one's own first), or by a beginning of either that only one has; open ones first. */
+export async function pickSession(client: Pick<GatewayClient, "acpList">, wanted: string): Promise<Session> {
+  const among = async (query: { readonly all?: "1" }): Promise<Session | null> =>
+    pickOf(wanted, (await client.acpList({ query: { ...query, limit: LISTED } })).sessions, ownName(wanted));
+  const found = wanted === "" ? null : ((await among({})) ?? (await among({ all: "1" })));
+  if (found === null) throw new NotFound(`ACP session ${wanted.slice(0, 200)}`);
+  return found;
+}
+
+/**
+ * The newest of those that have the very id or name; else the only one whose name ends so, being a session's own; else
+ * the only one that begins so. Null: there is none.
+ */
+export function pickOf(wanted: string, sessions: readonly Session[], own = wanted): Session | null {
+  const exact =
+    sessions.find(({ key }) => key === own) ??
+    sessions.find(({ sessionId, key }) => sessionId === wanted || key === wanted);
+  return (
+    exact ??
+    only(wanted, "the name", (key) => key.endsWith(`/${wanted}`)) ??
+    only(wanted, "the beginning", (name) => name.startsWith(wanted) || name.startsWith(`ses_${wanted}`))
+  );
+
+  function only(text: string, what: string, fits: (name: string) => boolean): Session | null {
+    const found = sessions.filter(({ sessionId, key }) => fits(key) || fits(sessionId));
+    if (found.length < 2) return found[0] ?? null;
+    const named = found.slice(0, NAMED).map(({ sessionId, key }) => `${key} (${sessionId})`);
+    const more = found.length > NAMED ? ", …" : "";
+    throw new BadInput(
+      "session",
+      `${JSON.stringify(text)} is ${what} of several ACP sessions: ${named.join(", ")}${more}`,
+    );
+  }
+}

@@ -1,0 +1,238 @@
+import { isatty } from "node:tty";
+import { planOf, textOf, toolAfter, type ToolCallSummary } from "../../acp/turn.js";
+import { defaults } from "../../defaults.js";
+import { sanitizeText } from "../../output/sanitize.js";
+import { say } from "../complain.js";
+import { paletteFor, type Palette } from "../palette.js";
+import { fit } from "../runs/table.js";
+import { auditRemark, contextLostRemark, endRemark, type Remark, type Turn } from "./ending.js";
+import { LiveLines, type Size } from "./live-lines.js";
+import { Pen } from "./pen.js";
+import { permissionLine, type Permission } from "./permission-line.js";
+import { TextStream } from "./text-stream.js";
+import { hasEnded, oneLine, toolLine } from "./tool-line.js";
+import type { Update } from "./updates.js";
+import type { TurnNews, View } from "./view.js";
+
+type Kind = "text" | "thought" | "lines";
+type Raw = Parameters<typeof toolAfter>[0];
+
+/** Where there is no terminal to be as wide as. */
+const WIDTH = 200;
+
+export interface TextViewOptions {
+  /** All of them, instead of their beginning. */
+  readonly thoughts: boolean;
+  /** A session, not one's own turn: what is asked is shown, too. */
+  readonly watching: boolean;
+}
+
+/** What an agent says and does, for a person to read as it comes. */
+export class TextView implements View {
+  readonly #thoughts: boolean;
+  readonly #watching: boolean;
+  readonly #palette: Palette = paletteFor(1);
+  readonly #pen = new Pen();
+  /** Null: what is written cannot be written again. */
+  readonly #live: LiveLines | null;
+  readonly #tools = new Map<string, ToolCallSummary>();
+  #stream = new TextStream();
+  #kind: Kind | null = null;
+  /** Of the text that is being written, something has been. */
+  #begun = false;
+  #thought = "";
+  #thoughtCount = 0;
+  #plan = "";
+
+  constructor({ thoughts, watching }: TextViewOptions) {
+    this.#thoughts = thoughts;
+    this.#watching = watching;
+    const redraws = isatty(1) && process.env["TERM"] !== "dumb";
+    this.#live = redraws ? new LiveLines(size) : null;
+  }
+
+  show({ type, data }: Update): void {
+    switch (type) {
+      case "update":
+        return this.#update(data as Raw);
+      case "permission":
+        return this.#permission(data as Permission);
+      case "turn":
+        return this.#turn(data as TurnNews);
+      case "audit":
+        return this.remark(auditRemark(data as NonNullable<Turn["audit"]>));
+      case "context-lost":
+        return this.remark(contextLostRemark);
+      case "session":
+        return this.#watching ? this.remark(["the session is closed", "dim"]) : undefined;
+      case "late-answer":
+      case "replay":
+        // Neither is of the turn that is shown; both are in the raw frames.
+        return;
+    }
+  }
+
+  ended(): void {
+    this.settle();
+  }
+
+  /** Beside what the agent says. */
+  remark(remark: Remark | null): void {
+    if (remark === null) return;
+    // Elsewhere the two are apart, and what the agent says stays whole.
+    if (isatty(1)) this.settle();
+    say(...remark);
+  }
+
+  /** Nothing that stands there changes any more; what comes next begins a line. */
+  settle(): void {
+    this.#endText();
+    this.#pen.fresh();
+    this.#live?.settle();
+    this.#kind = null;
+  }
+
+  #turn({ state, prompt = "", outcome = null, stopReason = null, problem = null }: TurnNews): void {
+    if (state === "queued" && this.#watching) return this.#prompt(prompt);
+    if (state !== "ended") return;
+    this.settle();
+    // The next turn's tools may be called like this one's.
+    this.#tools.clear();
+    this.#plan = "";
+    this.remark(endRemark({ outcome, stopReason, problem }));
+  }
+
+  /** What somebody has asked the agent. */
+  #prompt(text: string): void {
+    this.#turnTo("lines");
+    for (const line of sanitizeText(text).trimEnd().split("\n"))
+      this.#pen.line(this.#palette.bold(`> ${line}`));
+  }
+
+  #permission(permission: Permission): void {
+    const line = permissionLine(permission, Date.now());
+    if (line === null) return;
+    this.#turnTo("lines");
+    this.#live?.settle();
+    this.#pen.line(permission.decision === null ? this.#palette.yellow(line) : this.#palette.dim(line));
+  }
+
+  #update(update: Raw): void {
+    switch (update.sessionUpdate) {
+      case "agent_message_chunk":
+        return this.#text("text", textOf(update["content"]));
+      case "agent_thought_chunk":
+        return this.#think(textOf(update["content"]));
+      case "tool_call":
+      case "tool_call_update":
+        return this.#tool(update);
+      case "plan":
+        return this.#planned(update["entries"]);
+      default:
+        // News of the session, and what is not known: in the raw frames.
+        return;
+    }
+  }
+
+  #text(kind: "text" | "thought", piece: string): void {
+    if (piece === "") return;
+    this.#turnTo(kind);
+    // What set it apart from the text before a tool's line is done by a line of its own here.
+    const shown = this.#begun ? this.#stream.push(piece) : this.#stream.push(piece).trimStart();
+    this.#begun ||= shown !== "";
+    this.#pen.text(kind === "thought" ? this.#dim(shown) : shown);
+  }
+
+  #think(piece: string): void {
+    if (this.#thoughts) return this.#text("thought", piece);
+    if (piece === "") return;
+    if (this.#kind !== "thought") {
+      this.#turnTo("thought");
+      this.#thoughtCount++;
+      this.#thought = "";
+    }
+    const before = this.#folded();
+    this.#thought = (this.#thought + piece).slice(0, defaults.titleChars);
+    const now = this.#folded();
+    if (now !== before) this.#live?.set(`thought ${this.#thoughtCount}`, this.#palette.dim(now));
+  }
+
+  #folded(): string {
+    const words = oneLine(this.#thought);
+    return words === "" ? "" : fit(`~ ${words}`, width());
+  }
+
+  #tool(update: Raw): void {
+    const tool = toolAfter(update, (id) => this.#tools.get(id));
+    if (tool === null) return;
+    const { id } = tool;
+    const known = this.#tools.get(id);
+    this.#tools.set(id, tool);
+    const line = toolLine(tool, width(), this.#palette);
+    if (known !== undefined && line === toolLine(known, width(), this.#palette)) return;
+    if (this.#live?.has(id) === true) return this.#live.set(id, line);
+    // In its place it may change as often as it likes; below, only its end is worth another line.
+    if (known !== undefined && !hasEnded(tool)) return;
+    this.#lasting(id, line);
+  }
+
+  #planned(entries: unknown): void {
+    const steps = planOf(entries);
+    const done = steps.filter(({ status }) => status === "completed").length;
+    const current = steps.find(({ status }) => status === "in_progress");
+    const now = current === undefined ? "" : `, now: ${oneLine(current.content)}`;
+    const line = fit(`plan: ${done} of ${steps.length} done${now}`, width());
+    if (steps.length === 0 || line === this.#plan) return;
+    this.#plan = line;
+    this.#lasting("plan", this.#palette.cyan(line));
+  }
+
+  #lasting(id: string, line: string): void {
+    this.#turnTo("lines");
+    if (this.#live === null) this.#pen.line(line);
+    else this.#live.set(id, line);
+  }
+
+  /** Text stands apart from everything else. */
+  #turnTo(kind: Kind): void {
+    if (this.#kind === kind) return;
+    const before = this.#kind;
+    this.#endText();
+    this.#pen.fresh();
+    if (before === "text" || (before !== null && kind === "text")) {
+      this.#live?.settle();
+      this.#pen.line("");
+    }
+    this.#kind = kind;
+    this.#begun = false;
+  }
+
+  #endText(): void {
+    if (this.#kind === "text" || (this.#kind === "thought" && this.#thoughts)) {
+      this.#pen.text(this.#stream.flush());
+      this.#stream = new TextStream();
+    } else if (this.#kind === "thought" && this.#live === null) {
+      const folded = this.#folded();
+      if (folded !== "") this.#pen.line(folded);
+    }
+  }
+
+  /** A line end inside would take the colour along to the next line. */
+  #dim(text: string): string {
+    return text
+      .split("\n")
+      .map((part) => (part === "" ? "" : this.#palette.dim(part)))
+      .join("\n");
+  }
+}
+
+function size(): Size {
+  const { columns, rows } = process.stdout;
+  // Some terminals do not know how large they are.
+  return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
+}
+
+/** One less than there is: a terminal may wrap when its last column is filled. */
+function width(): number {
+  return isatty(1) ? size().columns - 1 : WIDTH;
+}

@@ -1,0 +1,34 @@
+import { sanitizeLine } from "../../output/sanitize.js";
+import type { Palette } from "../palette.js";
+import { fit } from "../runs/table.js";
+
+export interface Tool {
+  readonly title: string;
+  readonly kind: string;
+  readonly status: string;
+}
+
+const MARKS: Readonly<Record<string, readonly [mark: string, colour: "green" | "red" | "yellow" | "dim"]>> = {
+  pending: ["·", "dim"],
+  in_progress: ["…", "yellow"],
+  completed: ["✓", "green"],
+  failed: ["✗", "red"],
+};
+
+export function hasEnded({ status }: Tool): boolean {
+  return status === "completed" || status === "failed";
+}
+
+/** One line, however many its title has. */
+export function toolLine({ title, kind, status }: Tool, width: number, palette: Palette): string {
+  const [mark, colour] = MARKS[status] ?? ["·", "dim"];
+  const words = oneLine(`${kind === "other" ? "" : `${kind}: `}${title}`);
+  const state = oneLine(status.replaceAll("_", " "));
+  const room = Math.max(8, width - state.length - 5);
+  return `${palette[colour](mark)} ${fit(words, room)}  ${palette.dim(state)}`;
+}
+
+/** An agent's words on one line of ours. */
+export function oneLine(text: string): string {
+  return sanitizeLine(text.replaceAll(/\s+/g, " ").trim());
+}

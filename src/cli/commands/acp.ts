@@ -1,0 +1,355 @@
+import { Option, type Command } from "commander";
+import { FORMATS, type Format } from "../acp/formats.js";
+import { complain } from "../complain.js";
+import { parseDuration } from "../duration.js";
+import { BadInput } from "../../errors.js";
+import { atMost, optionValue } from "../option-value.js";
+import type { Finish } from "../program.js";
+
+const about = `
+A session is an agent that goes on from one prompt to the next. One prompt is
+in flight at a time, others wait for it. The agent and all that it starts are
+owned: cancel ends a turn and leaves the agent, close ends everything.
+
+A session is named by its name, its id, or a beginning of either that only one
+session has. One open session has a name at a time.
+
+Examples:
+  holdfast acp spawn opencode --name site "what does this project do?"
+  holdfast acp prompt site "write a test for it"
+  git diff | holdfast acp prompt site -
+  holdfast acp cancel site --reap-tools
+  holdfast acp close site
+`;
+
+const answering = `
+Ctrl-C cancels the turn and waits for its end; again, it leaves that to the
+gateway. On a terminal you are asked there what the agent asks leave for.
+
+Formats: text, to be read as it comes; json, the agent's frames as they came,
+one object per line; quiet, the answer alone when there is one. --json instead
+prints the record of the turn when it has ended.
+
+Exit status: 0 answered; 1 the agent failed or refused; 3 it stopped early;
+121 interrupted, its process ended; 122 told to stop, and it did not say that
+it has; 123 answered, but it knew nothing of what was said before; 124 timeout;
+125 holdfast failed; 130 cancelled.
+`;
+
+const spawnExamples = `
+Without a prompt the agent is started and waits; its session's id is printed.
+A session of that name that is open is gone on with. What the agent asks leave
+for is answered by rules: without one of the three options, reading and
+searching are allowed, and you are asked about the rest.
+${answering}
+Examples:
+  holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
+  holdfast acp spawn gemini --mode run --format quiet "one word: what is this?"
+  holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
+`;
+
+interface ShowFlags {
+  readonly format?: Format;
+  readonly thoughts?: true;
+  readonly json?: true;
+  readonly timeout?: number;
+}
+
+interface SpawnFlags extends ShowFlags {
+  readonly name?: string;
+  readonly agentCommand?: string;
+  readonly mode: "run" | "session";
+  readonly cwd: string;
+  readonly background?: true;
+  readonly approveAll?: true;
+  readonly approveReads?: true;
+  readonly denyAll?: true;
+  readonly reapTools?: true;
+  readonly reapAlways?: true;
+}
+
+export function addAcpCommand(program: Command, finish: Finish): void {
+  const acp = program
+    .command("acp")
+    .summary("agents that speak ACP: spawn, prompt, cancel, close, …")
+    .description("Sessions with agents that speak the Agent Client Protocol.")
+    .addHelpText("after", about);
+  addSpawn(acp, finish);
+  addPrompt(acp, finish);
+  addEnds(acp, finish);
+  addLooks(acp, finish);
+  addPermissions(acp, finish);
+}
+
+function addSpawn(acp: Command, finish: Finish): void {
+  const spawn = acp
+    .command("spawn")
+    .summary("open a session with an agent")
+    .description("Open a session with an agent, and give it a prompt.")
+    .argument("[agent]", "a known one that speaks ACP: claude, codex, gemini, opencode, …")
+    .argument("[prompt]", "what to tell it; - reads it from stdin")
+    .option("--agent-command <command>", "instead of a known agent: any command, as a shell takes it")
+    .option("--name <name>", "what the session is called")
+    .addOption(
+      new Option("--mode <mode>", "go on after the first answer, or be closed with it")
+        .choices(["session", "run"])
+        .default("session"),
+    )
+    .option("--cwd <directory>", "where the agent works", ".")
+    .option("-b, --background", "do not wait for the answer; prints the turn's id")
+    .addOption(
+      new Option("--approve-all", "allow all that the agent asks leave for").conflicts([
+        "approveReads",
+        "denyAll",
+      ]),
+    )
+    .addOption(
+      new Option("--approve-reads", "allow it to read and search, ask about the rest").conflicts(["denyAll"]),
+    )
+    .option("--deny-all", "allow nothing that it asks leave for")
+    .option("--reap-tools", "end what a cancelled turn has left running")
+    .option("--reap-always", "end what any turn has left running");
+  showing(spawn)
+    .addHelpText("after", spawnExamples)
+    .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) =>
+      finish(await startSpawn(agent, prompt, flags).catch(complain)),
+    );
+}
+
+function addPrompt(acp: Command, finish: Finish): void {
+  const prompt = acp
+    .command("prompt")
+    .summary("give a session's agent a prompt, and show its answer")
+    .description("Give a session's agent a prompt, and show what it answers.")
+    .argument("<session>", "its name or id")
+    .argument("<prompt>", "what to tell it; - reads it from stdin")
+    .option("--no-wait", "do not wait for the answer; prints the turn's id");
+  showing(prompt)
+    .addHelpText("after", answering)
+    .action(async (session: string, words: string, flags: ShowFlags & { readonly wait: boolean }) => {
+      const { promptSession } = await import("../acp/prompt.js");
+      const { wait } = flags;
+      finish(await promptSession({ session, prompt: words, wait, ...shown(flags) }));
+    });
+}
+
+function addEnds(acp: Command, finish: Finish): void {
+  acp
+    .command("cancel")
+    .summary("cancel a session's turn; the agent stays")
+    .description(
+      "Cancel the turn that runs, or else the next that waits. Waits for its end; the agent stays.",
+    )
+    .argument("<session>", "its name or id")
+    .option("--turn <id>", "that one, running or waiting")
+    .option("--reap-tools", "end what the turn has left running")
+    .option("--json", "the turn as JSON")
+    .addHelpText(
+      "after",
+      "\nExit status: 0; 1 there is nothing to cancel; 3 something it left would not go;\n122 the agent did not say that it has stopped.\n",
+    )
+    .action(
+      async (
+        session: string,
+        {
+          turn,
+          reapTools,
+          json,
+        }: { readonly turn?: string; readonly reapTools?: true; readonly json?: true },
+      ) => {
+        const { cancelTurn } = await import("../acp/cancel.js");
+        finish(
+          await cancelTurn({
+            session,
+            turn: turn ?? null,
+            reapTools: reapTools === true,
+            json: json === true,
+          }),
+        );
+      },
+    );
+  acp
+    .command("close")
+    .summary("close a session: nothing of it is left")
+    .description("Close a session. Says so when every process of it is proven to be gone.")
+    .argument("<session>", "its name or id")
+    .option("--discard", "also what the agent keeps of it, where the agent offers that")
+    .option("--json", "the session as JSON")
+    .action(async (session: string, { discard, json }: { readonly discard?: true; readonly json?: true }) => {
+      const { closeSession } = await import("../acp/close.js");
+      finish(await closeSession(session, discard === true, json === true));
+    });
+}
+
+function addLooks(acp: Command, finish: Finish): void {
+  acp
+    .command("list")
+    .summary("sessions that are open, newest first")
+    .description("ACP sessions that may be seen, newest first. Only reads.")
+    .option("--all", "those that are closed, too")
+    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--json", "the records as a JSON array")
+    .action(
+      async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
+        const { listSessions } = await import("../acp/list.js");
+        finish(await listSessions(all === true, limit, json === true));
+      },
+    );
+  acp
+    .command("show")
+    .summary("one session: its turn, its queue, its processes")
+    .description("One session: its turn and queue, what it asks, its processes. Only reads.")
+    .argument("<session>", "its name or id")
+    .option("--json", "as JSON")
+    .action(async (session: string, { json }: { readonly json?: true }) => {
+      const { showSession } = await import("../acp/show.js");
+      finish(await showSession(session, json === true));
+    });
+  acp
+    .command("history")
+    .summary("what was asked and answered")
+    .description("What was asked and answered in a session, oldest first. Only reads.")
+    .argument("<session>", "its name or id")
+    .option("--limit <n>", "the newest so many", atMost(1_000), 100)
+    .option("--json", "the turns as a JSON array")
+    .action(async (session: string, { limit, json }: { readonly limit: number; readonly json?: true }) => {
+      const { showHistory } = await import("../acp/history.js");
+      finish(await showHistory(session, limit, json === true));
+    });
+  acp
+    .command("watch")
+    .summary("what happens in a session, as it happens")
+    .description(
+      "What has happened in a session and what happens, until it is closed. Only reads, until you answer a question.",
+    )
+    .argument("<session>", "its name or id")
+    .option("--new", "only what comes from now on")
+    .option("--thoughts", "all of the agent's thoughts, not only how they begin")
+    .addOption(formatOption())
+    .option("--json", "the same as --format json")
+    .action(async (session: string, flags: ShowFlags & { readonly new?: true }) => {
+      const { watchSession } = await import("../acp/watch.js");
+      const format = flags.json === true ? "json" : (flags.format ?? "text");
+      const after = flags.new === true ? null : 0;
+      finish(await watchSession({ session, format, thoughts: flags.thoughts === true, after }));
+    });
+}
+
+function addPermissions(acp: Command, finish: Finish): void {
+  const permissions = acp
+    .command("permissions")
+    .summary("what agents ask leave for: list, allow, deny")
+    .description("What agents ask leave for.")
+    .addHelpText(
+      "after",
+      "\nA question that nobody answers in five minutes is answered with no. Only the\noperator answers.\n\nExit status of allow and deny: 0, 1 no such question, 3 it came too late.\n",
+    );
+  permissions
+    .command("list", { isDefault: true })
+    .summary("questions that wait, with when they expire")
+    .description("Questions that wait for an answer, and when each expires. Only reads.")
+    .option("--session <session>", "only this session's")
+    .option("--all", "those that were answered, too")
+    .option("--json", "as a JSON array")
+    .action(
+      async ({
+        session,
+        all,
+        json,
+      }: {
+        readonly session?: string;
+        readonly all?: true;
+        readonly json?: true;
+      }) => {
+        const { listPermissions } = await import("../acp/permissions.js");
+        finish(await listPermissions({ session: session ?? null, all: all === true, json: json === true }));
+      },
+    );
+  for (const verdict of ["allow", "deny"] as const)
+    permissions
+      .command(verdict)
+      .summary(verdict === "allow" ? "let the agent do it" : "do not")
+      .description(verdict === "allow" ? "Let the agent do it, this once." : "Do not let the agent do it.")
+      .argument("<permission>", "its id")
+      .option("--json", "the question and its decision as JSON")
+      .action(async (id: string, { json }: { readonly json?: true }) => {
+        const { answerPermission } = await import("../acp/permissions.js");
+        finish(await answerPermission(id, verdict, json === true));
+      });
+}
+
+/** What every command has that shows an answer. */
+function showing(command: Command): Command {
+  return command
+    .option(
+      "--timeout <duration>",
+      "end the agent when it has not answered by then",
+      optionValue(turnTimeout),
+    )
+    .option("--thoughts", "all of the agent's thoughts, not only how they begin")
+    .addOption(formatOption())
+    .addOption(new Option("--json", "instead, the record when the turn has ended").conflicts("format"));
+}
+
+function formatOption(): Option {
+  return new Option("--format <format>", "how the answer is shown (default: text)").choices(FORMATS);
+}
+
+const DAY_MS = 86_400_000;
+
+function turnTimeout(text: string): number {
+  const timeoutMs = parseDuration(text);
+  if (timeoutMs < 1_000 || timeoutMs > DAY_MS)
+    throw new BadInput("timeout", "Write a duration from 1s to 24h.");
+  return timeoutMs;
+}
+
+function shown({ format, thoughts, json, timeout }: ShowFlags) {
+  return {
+    format: format ?? "text",
+    thoughts: thoughts === true,
+    json: json === true,
+    timeoutMs: timeout ?? null,
+  };
+}
+
+async function startSpawn(
+  first: string | undefined,
+  second: string | undefined,
+  flags: SpawnFlags,
+): Promise<number> {
+  const { agentCommand: command, name = null } = flags;
+  if (command !== undefined && second !== undefined)
+    throw new BadInput(
+      "agent",
+      "--agent-command stands in the agent's place: say one of them. Nothing was started",
+    );
+  const known = command === undefined ? (first ?? "") : null;
+  if (known === "" || (known?.length ?? 0) > LONGEST_NAME)
+    throw new BadInput(
+      "agent",
+      "say which agent: one that is known, or --agent-command. Nothing was started",
+    );
+  if (command?.trim() === "")
+    throw new BadInput("agent-command", "the command is empty; nothing was started");
+  const { spawnSession } = await import("../acp/spawn.js");
+  return spawnSession({
+    agent: known === null ? { command: command ?? "" } : { name: known },
+    prompt: (known === null ? first : second) ?? null,
+    name,
+    mode: flags.mode,
+    cwd: flags.cwd,
+    background: flags.background === true,
+    permissions: permissionsOf(flags),
+    reap: flags.reapAlways === true ? "always" : flags.reapTools === true ? "cancel" : "asked",
+    ...shown(flags),
+  });
+}
+
+const LONGEST_NAME = 200;
+
+function permissionsOf({ approveAll, approveReads, denyAll }: SpawnFlags) {
+  if (approveAll === true) return "approve-all";
+  if (approveReads === true) return "approve-reads";
+  return denyAll === true ? "deny-all" : null;
+}

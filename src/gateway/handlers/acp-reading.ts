@@ -1,0 +1,109 @@
+import type { OwnedTree } from "../../acp/controller.js";
+import { NotFound } from "../../errors.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { AcpSession } from "../../store/acp-record.js";
+import type { AcpStore } from "../../store/acp-store.js";
+import type { Handlers } from "../server/app.js";
+import type { Requester } from "../server/requester.js";
+import type { Sights } from "../sights.js";
+import { permissionOf, sessionOf, turnOf, updateOf } from "./acp-shown.js";
+
+export type AcpReadingVerb = "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions";
+
+export interface AcpReadingDesk {
+  readonly store: Pick<
+    AcpStore,
+    | "getAcpSession"
+    | "getAcpTurn"
+    | "listAcpSessions"
+    | "listAcpTurns"
+    | "listAcpUpdates"
+    | "listAcpPermissions"
+  >;
+  readonly sessions: Pick<Sessions, "get">;
+  readonly sights: Pick<Sights, "session" | "runsOf">;
+  readonly stderrOf: (sessionId: string) => string;
+  readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<OwnedTree, "runId">>;
+}
+
+/** What changes nothing: the same with a gateway, and from the store alone. */
+export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadingVerb> {
+  const { store } = desk;
+  const shown = async (session: AcpSession): Promise<ReturnType<typeof sessionOf>> =>
+    sessionOf(session, await desk.sessions.get(session.sessionId));
+  return {
+    acpList: async ({ query: { all, limit } }, { requester }) => {
+      const open = all === true ? {} : { open: true };
+      const found = await store.listAcpSessions({
+        ...open,
+        ...(requester.kind === "operator" ? { limit } : {}),
+      });
+      const sessions = [];
+      const seen = desk.sights.runsOf(requester);
+      for (const session of found) {
+        if (sessions.length === limit) break;
+        if (await seen(session.sessionId)) sessions.push(await shown(session));
+      }
+      return { sessions };
+    },
+
+    acpShow: async ({ params }, { requester }) => {
+      const session = await visibleAcp(desk, requester, params.id);
+      const { sessionId } = session;
+      const open = await store.listAcpTurns({ sessionId, states: ["running", "queued"] });
+      const last = await store.listAcpTurns({ sessionId, states: ["ended"], newestFirst: true, limit: 1 });
+      const { verified, why, processes } = await desk.verifyOwnedTree(sessionId);
+      return {
+        session: await shown(session),
+        turns: [...open, ...last].map(turnOf),
+        permissions: (await store.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
+        capabilities: session.capabilities,
+        stderr: desk.stderrOf(sessionId),
+        tree: {
+          verified,
+          why,
+          processes: processes.map(({ identity, command }) => ({ ...identity, command })),
+        },
+      };
+    },
+
+    acpHistory: async ({ params, query: { turn, limit } }, { requester }) => {
+      const { sessionId } = await visibleAcp(desk, requester, params.id);
+      if (turn === undefined)
+        return { turns: (await store.listAcpTurns({ sessionId, newestFirst: true, limit })).map(turnOf) };
+      const one = await store.getAcpTurn(turn);
+      return { turns: one?.sessionId === sessionId ? [turnOf(one)] : [] };
+    },
+
+    acpWatch: async ({ params, query: { after, limit } }, { requester }) => {
+      const { sessionId } = await visibleAcp(desk, requester, params.id);
+      const updates = await store.listAcpUpdates({ sessionId, after, limit });
+      return { updates: updates.map(updateOf), after: updates.at(-1)?.seq ?? after };
+    },
+
+    acpPermissions: async ({ query: { session, all, limit } }, { requester }) => {
+      const of =
+        session === undefined ? {} : { sessionId: (await visibleAcp(desk, requester, session)).sessionId };
+      const pending = all === true ? {} : { pending: true };
+      const permissions = [];
+      const seen = desk.sights.runsOf(requester);
+      for (const permission of await store.listAcpPermissions({ ...of, ...pending })) {
+        if (permissions.length === limit) break;
+        if (await seen(permission.sessionId)) permissions.push(permissionOf(permission));
+      }
+      return { permissions };
+    },
+  };
+}
+
+/** By its id or its key. What is not there and what may not be seen answer alike. */
+export async function visibleAcp(
+  { store, sights }: Pick<AcpReadingDesk, "sights"> & { readonly store: Pick<AcpStore, "getAcpSession"> },
+  requester: Requester,
+  id: string,
+): Promise<AcpSession> {
+  const { id: sessionId } = await sights.session(requester, id);
+  const session = await store.getAcpSession(sessionId);
+  if (session === null) throw new NotFound(`ACP session ${id}`);
+  return session;
+}

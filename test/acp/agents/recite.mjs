@@ -1,0 +1,78 @@
+// An ACP agent that does what its prompt says, as a JSON array of steps; any other prompt it says back.
+//   {say}, {think}: text. {update}: any update. {ask}: leave for that; says what it was told. {wait}: until that file
+//   is there. {stop}: with that reason. {fail}: with an error. {exit}: at once. {times, each}: a step over and over.
+
+import { existsSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const SESSION = "recital";
+const tell = (message) =>
+  new Promise((done) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`, done));
+const update = (news) => tell({ method: "session/update", params: { sessionId: SESSION, update: news } });
+const chunk = (sessionUpdate, text) => update({ sessionUpdate, content: { type: "text", text } });
+
+let asked = 0;
+let onAnswer = () => {};
+let cancelled = () => {};
+
+const steps = {
+  say: (text) => chunk("agent_message_chunk", text),
+  think: (text) => chunk("agent_thought_chunk", text),
+  update,
+  ask: async (title) => {
+    const answered = new Promise((resolve) => (onAnswer = resolve));
+    await tell({
+      id: `ask-${++asked}`,
+      method: "session/request_permission",
+      params: {
+        sessionId: SESSION,
+        toolCall: { toolCallId: `ask-${asked}`, title, kind: "execute" },
+        options: [
+          { optionId: "always", name: "Always", kind: "allow_always" },
+          { optionId: "yes", name: "Yes", kind: "allow_once" },
+          { optionId: "no", name: "No", kind: "reject_once" },
+        ],
+      },
+    });
+    const { outcome } = await answered;
+    await chunk("agent_message_chunk", `<${outcome.optionId ?? outcome.outcome}>`);
+  },
+  wait: async (path) => {
+    while (!existsSync(path)) await sleep(5);
+  },
+  exit: (code) => process.exit(code),
+};
+
+async function recite(prompt) {
+  if (!prompt.startsWith("[")) {
+    await steps.say(prompt);
+    return { result: { stopReason: "end_turn" } };
+  }
+  for (const { times = 1, each, ...step } of JSON.parse(prompt))
+    for (let at = 0; at < times; at++) {
+      const [[verb, value]] = Object.entries(each ?? step);
+      if (verb === "stop") return { result: { stopReason: value } };
+      if (verb === "fail") return { error: { code: -32603, message: value } };
+      await steps[verb](each === undefined ? value : value.replaceAll("#", at));
+    }
+  return { result: { stopReason: "end_turn" } };
+}
+
+async function prompted(id, prompt) {
+  const stopped = new Promise((resolve) => (cancelled = resolve)).then(() => ({
+    result: { stopReason: "cancelled" },
+  }));
+  await tell({ id, ...(await Promise.race([recite(prompt), stopped])) });
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method, params, result } = JSON.parse(line);
+  if (method === undefined) onAnswer(result);
+  else if (method === "initialize") await tell({ id, result: { protocolVersion: 1 } });
+  else if (method === "session/new") await tell({ id, result: { sessionId: SESSION } });
+  else if (method === "session/cancel") cancelled();
+  else if (method === "session/prompt") void prompted(id, params.prompt[0].text);
+  else if (id !== undefined) await tell({ id, error: { code: -32601, message: "Method not found" } });
+}
+process.exit(0);

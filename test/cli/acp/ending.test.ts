@@ -1,0 +1,135 @@
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { turnCode, type Turn } from "../../../src/cli/acp/ending.js";
+import { sees } from "../stage.js";
+import { oneHouse } from "../many.js";
+import { openRecital, RECITE, steps } from "./recital.js";
+
+const turn = {
+  outcome: "completed",
+  stopReason: "end_turn",
+  problem: null,
+  contextLost: false,
+} satisfies Partial<Turn>;
+
+test.each<[Partial<Turn>, number]>([
+  [{}, 0],
+  [{ stopReason: "refusal" }, 1],
+  [{ outcome: "failed", stopReason: null, problem: { code: "ACP_REFUSED", message: "" } }, 1],
+  [{ stopReason: "max_tokens" }, 3],
+  [{ stopReason: "max_turn_requests" }, 3],
+  [{ outcome: "interrupted" }, 121],
+  [{ outcome: "cancel-unconfirmed" }, 122],
+  [{ contextLost: true }, 123],
+  [{ outcome: "failed", problem: { code: "ACP_TIMEOUT", message: "" } }, 124],
+  [{ outcome: null }, 125],
+  [{ outcome: "cancelled" }, 130],
+])("%j exits with %i", (end, code) => {
+  expect(turnCode({ ...turn, ...end })).toBe(code);
+});
+
+describe("a turn that ends", () => {
+  const house = oneHouse();
+  beforeAll(() => openRecital(house.resident, "r", { reap: "asked" }), 30_000);
+  const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+
+  test("as it should says nothing about that", async () => {
+    expect(await acp("prompt", "r", "hello")).toMatchObject({ code: 0, stdout: "hello\n", stderr: "" });
+  });
+
+  test.each([
+    [{ stop: "refusal" }, 1, "the agent refuses to go on"],
+    [{ fail: "no model\u001b[2J" }, 1, "the turn failed: the agent refused session/prompt: no model"],
+    [{ stop: "max_tokens" }, 3, "the agent stopped early: max_tokens"],
+  ])("with %j says so", async (step, code, words) => {
+    const answer = await acp("prompt", "r", steps({ say: "well" }, step));
+    expect(answer).toMatchObject({ code, stdout: "well\n" });
+    expect(answer.stderr).toContain(words);
+    expect(answer.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
+  });
+
+  test("with its agent is interrupted, and the next knows nothing of it", async () => {
+    const died = await acp("prompt", "r", steps({ say: "well" }, { exit: 3 }));
+    expect(died).toMatchObject({ code: 121, stdout: "well\n" });
+    expect(died.stderr).toContain("the turn was interrupted, and the prompt will not be sent again");
+    const next = await acp("prompt", "r", "hello");
+    expect(next).toMatchObject({ code: 123, stdout: "hello\n" });
+    expect(next.stderr).toContain("knows nothing of what was said before");
+    expect(await acp("prompt", "r", "again")).toMatchObject({ code: 0 });
+  });
+
+  test("too late ends the agent", async () => {
+    const late = await acp("prompt", "r", "--timeout", "1s", steps({ say: "well" }, { wait: "/nowhere" }));
+    expect(late).toMatchObject({ code: 124, stdout: "well\n" });
+  });
+
+  test("by somebody's cancel says so, whoever waited for it; --no-wait waits for nothing", async () => {
+    await acp("prompt", "r", "--format", "quiet", "hello");
+    const waiting = house.resident.start("acp", "prompt", "r", steps({ say: "up" }, { wait: "/nowhere" }));
+    await sees(waiting.child.stdout, "up");
+    const queued = house.resident.start("acp", "prompt", "r", "after you");
+    await sees(queued.child.stderr, "queued, with one prompt before it");
+    const left = await acp("prompt", "r", "--no-wait", "later");
+    expect(left).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_[0-9a-z]{12}\n$/) as string });
+    const { stdout: turnId } = left;
+    expect(await acp("cancel", "r", "--turn", turnId.trim())).toMatchObject({ code: 0 });
+    expect(await acp("cancel", "r")).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/ is cancelled; r is ready for the next prompt\n$/) as string,
+    });
+    expect(await waiting.finished).toMatchObject({ code: 130, stdout: "up\n" });
+    expect(await queued.finished).toMatchObject({ code: 0, stdout: "after you\n" });
+    expect(await acp("cancel", "r")).toMatchObject({ code: 1, stdout: "" });
+  });
+
+  test("and leaves processes names them, and ends them when told to; the agent stays", async () => {
+    const client = await house.resident.client();
+    const shell = fileURLToPath(new URL("../../acp/agents/shell.mjs", import.meta.url));
+    const body = { argv: [process.execPath, shell], cwd: house.resident.home, key: "s" };
+    const { session } = await client.acpSpawn({ body });
+    const left = await acp("prompt", "s", "setsid sleep 3041 & echo up");
+    expect(left).toMatchObject({ code: 0 });
+    expect(left.stderr).toMatch(
+      /^holdfast: the turn has left 1 process running, until the session is closed: sleep.* \(pid \d+\)\n$/,
+    );
+    const waiting = house.resident.start("acp", "prompt", "s", "setsid sleep 3042 & echo up; sleep 3043");
+    await sees(waiting.child.stdout, "up");
+    const cancel = await acp("cancel", "s", "--reap-tools");
+    expect(cancel).toMatchObject({ code: 0 });
+    expect(cancel.stderr).toMatch(/^holdfast: ended \d process(es)? that the turn had left: .*sleep/);
+    expect(await waiting.finished).toMatchObject({ code: 130 });
+    const { tree } = await client.acpShow({ params: { id: "s" } });
+    // What the first turn left goes on: only the second one's was asked for.
+    expect(tree.processes.filter(({ command }) => command.includes("sleep"))).toHaveLength(1);
+    expect((await client.acpShow({ params: { id: "s" } })).session.runId).toBe(session.runId);
+    expect(await acp("close", "s")).toMatchObject({ code: 0 });
+  });
+
+  test("with mode run closes its session, and leaves nothing", async () => {
+    const run = await acp("spawn", "--agent-command", RECITE, "--mode", "run", "--name", "once", "hello");
+    expect(run).toMatchObject({ code: 0, stdout: "hello\n" });
+    const record = await acp("spawn", "--agent-command", RECITE, "--mode", "run", "--json", "hello");
+    expect(JSON.parse(record.stdout)).toMatchObject({ created: true, turn: { text: "hello" } });
+    const none = await acp("spawn", "--agent-command", RECITE, "--mode", "run");
+    expect(none).toMatchObject({ code: 2, stdout: "" });
+  });
+
+  test.each([
+    [["--agent-command", "exit 7"], 121],
+    [["no-such-agent"], 2],
+    [["--agent-command", "x", "--cwd", "/nowhere"], 125],
+    [["--agent-command", RECITE, "a", "b"], 2],
+    [["--agent-command", RECITE, "--approve-all", "--deny-all"], 2],
+    [["claude", "--name", "ses_0123456789ab"], 2],
+  ])("before it begins, of %j, leaves no session", async (args, code) => {
+    const failed = await acp("spawn", ...args);
+    expect(failed.stderr).toMatch(/^holdfast: [^\n]+\n$/);
+    expect(failed).toMatchObject({ code, stdout: "" });
+    const { stdout } = await acp("list", "--json");
+    expect((JSON.parse(stdout) as { key: string }[]).map(({ key }) => key)).toEqual(["r"]);
+  });
+
+  afterAll(async () => {
+    await acp("close", "r");
+  });
+});

@@ -1,0 +1,141 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import type { AnswerOf } from "../../../src/gateway/contract/contract.js";
+import { oneHouse } from "../many.js";
+import { openRecital, plan, steps, tool } from "./recital.js";
+
+type Update = AnswerOf<"acpWatch">["updates"][number];
+
+const house = oneHouse();
+beforeAll(() => openRecital(house.resident, "r"), 30_000);
+
+const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+
+const TURN = steps(
+  { think: "first I\nlook, " },
+  { think: "then I leap" },
+  plan(["look", "in_progress"], ["leap", "pending"]),
+  { say: "Let me " },
+  { say: "look.\n" },
+  tool("a", "pending", { title: "read\nthe file", kind: "read" }),
+  tool("a", "in_progress"),
+  tool("b", "pending", { title: "leap", kind: "other" }),
+  tool("a", "completed"),
+  tool("b", "failed"),
+  plan(["look", "completed"], ["leap", "in_progress"]),
+  { say: " Done." },
+);
+
+describe("off a terminal", () => {
+  test("text is what the agent says, thoughts in one line, tools where they begin and end", async () => {
+    const { code, stdout, stderr } = await acp("prompt", "r", TURN);
+    expect(stdout).toBe(
+      [
+        "~ first I look, then I leap",
+        "plan: 0 of 2 done, now: look",
+        "",
+        "Let me look.",
+        "",
+        "· read: read the file  pending",
+        "· leap  pending",
+        "✓ read: read the file  completed",
+        "✗ leap  failed",
+        "plan: 1 of 2 done, now: leap",
+        "",
+        "Done.",
+        "",
+      ].join("\n"),
+    );
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  });
+
+  test("thoughts are shown whole when asked for", async () => {
+    const { stdout } = await acp("prompt", "r", "--thoughts", steps({ think: "one\ntwo" }, { say: "three" }));
+    expect(stdout).toBe("one\ntwo\n\nthree\n");
+  });
+
+  test("quiet is the answer, and nothing else", async () => {
+    const { code, stdout, stderr } = await acp("prompt", "r", "--format", "quiet", TURN);
+    expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "Let me look.\n Done.\n", stderr: "" });
+  });
+
+  test("json is every frame as it came, one object per line", async () => {
+    const { code, stdout } = await acp("prompt", "r", "--format", "json", TURN);
+    const updates = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Update);
+    const sent = (JSON.parse(TURN) as { update?: unknown }[]).flatMap(({ update }) => update ?? []);
+    const heard = updates.filter(({ type }) => type === "update").map(({ data }) => data);
+    expect(heard).toHaveLength(12);
+    expect(heard.filter((each) => !/chunk/.test(JSON.stringify(each)))).toEqual(sent);
+    const seqs = updates.map(({ seq }) => seq);
+    expect(seqs).toEqual(seqs.map((_, at) => (seqs[0] ?? 0) + at));
+    expect(updates.filter(({ type }) => type !== "update").map(({ type }) => type)).toEqual([
+      "turn",
+      "turn",
+      "turn",
+      "audit",
+    ]);
+    expect(code).toBe(0);
+  });
+
+  test("--json is the record of the turn", async () => {
+    const { code, stdout, stderr } = await acp("prompt", "r", "--json", TURN);
+    expect(JSON.parse(stdout)).toMatchObject({
+      turn: { outcome: "completed", text: "Let me look.\n Done.", toolCalls: [{ id: "a" }, { id: "b" }] },
+    });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  });
+
+  test("a prompt can come from stdin, and is refused when there is none", async () => {
+    const { child, finished } = house.resident.start("acp", "prompt", "r", "-");
+    child.stdin.end("from afar\n");
+    expect(await finished).toMatchObject({ code: 0, stdout: "from afar\n" });
+    const empty = await acp("prompt", "r", " ");
+    expect(empty).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: "holdfast: the prompt is empty; nothing was sent\n",
+    });
+  });
+});
+
+describe("an agent that would take over the terminal", () => {
+  const EVIL = "a\u001b[2J\u001b]0;owned\u0007b\u009b31mc\u202ed\u0007\re";
+  const HOSTILE = steps(
+    { think: EVIL },
+    { say: EVIL },
+    { say: "\n\u001b" },
+    { say: "[31mred\r" },
+    { say: "\nend" },
+    tool("\u001b[1m", "pen\u001bding", { title: EVIL, kind: EVIL }),
+    plan([EVIL, "in_progress"]),
+  );
+  // oxlint-disable-next-line no-control-regex -- that is what must not be there
+  const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/;
+
+  test.each([["text"], ["json"], ["quiet"]])("cannot, as %s", async (format) => {
+    const { code, stdout, stderr } = await acp("prompt", "r", "--format", format, HOSTILE);
+    expect(stdout).not.toMatch(CONTROL);
+    expect(stderr).toBe("");
+    expect(code).toBe(0);
+    if (format === "text") expect(stdout).toContain("\nred\nend\n");
+    if (format === "json") expect(stdout.split("\n").some((line) => saidIn(line) === EVIL)).toBe(true);
+  });
+
+  test("nor by what is kept of it", async () => {
+    for (const words of [
+      ["history", "r"],
+      ["show", "r"],
+      ["history", "r", "--json"],
+      ["permissions", "list"],
+    ])
+      expect((await acp(...words)).stdout).not.toMatch(CONTROL);
+  });
+});
+
+function saidIn(line: string): unknown {
+  if (line === "") return null;
+  const { data } = JSON.parse(line) as { data: { content?: { text?: string } } };
+  return data.content?.text;
+}

@@ -1,0 +1,75 @@
+import { beforeAll, expect, test } from "vitest";
+import { oneHouse } from "../many.js";
+import { sees } from "../stage.js";
+import { openRecital, steps } from "./recital.js";
+
+const house = oneHouse();
+const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+beforeAll(async () => {
+  await openRecital(house.resident, "asks");
+}, 30_000);
+
+test.each([
+  ["allow", "<yes>", "allowed"],
+  ["deny", "<no>", "denied"],
+])("off a terminal it is said where to answer: %s", async (verdict, told, word) => {
+  const { child, finished } = house.resident.start(
+    "acp",
+    "prompt",
+    "asks",
+    steps({ ask: "leap" }, { say: " over" }),
+  );
+  await sees(child.stdout, "holdfast acp permissions allow prm_");
+  const { stdout } = await acp("permissions");
+  expect(stdout).toMatch(
+    /^PERMISSION +SESSION +STATE +FOR\nprm_\w+ +ses_\w+ +expires in 4m\d+s +execute: leap\n$/,
+  );
+  const [id = ""] = /prm_\w+/.exec(stdout) ?? [];
+  expect(await acp("permissions", verdict, id)).toMatchObject({ code: 0, stdout: `${id}: ${verdict}\n` });
+  const answer = await finished;
+  expect(answer).toMatchObject({ code: 0, stderr: "" });
+  expect(answer.stdout).toMatch(
+    new RegExp(`^\\? execute: leap \\(expires in .*\\): holdfast acp permissions allow ${id}, or deny\n`),
+  );
+  expect(answer.stdout.endsWith(`\n${word}: execute: leap (operator)\n\n${told} over\n`)).toBe(true);
+  const late = await acp("permissions", "deny", id);
+  expect(late).toMatchObject({ code: 3, stdout: `${id}: too late, ${verdict} (operator)\n` });
+  expect((await acp("permissions", "list")).stdout).toBe("");
+  expect((await acp("permissions", "list", "--all", "--session", "asks")).stdout).toContain(
+    `${verdict} (operator)`,
+  );
+});
+
+test("who acts for a session cannot answer for the operator", async () => {
+  const { session, token } = await (await house.resident.client()).openSession({ body: { key: "k" } });
+  const { child, finished } = house.resident.startWith(
+    { HOLDFAST_TOKEN: token },
+    ...["acp", "permissions", "allow", "prm_000000000000"],
+  );
+  child.stdin.end();
+  expect(await finished).toMatchObject({ code: 1, stdout: "" });
+  expect(session.key).toBe("k");
+});
+
+test("rules answer without a question, and a denial is shown", async () => {
+  const client = await house.resident.client();
+  for (const [permissions, told, shown] of [
+    ["approve-all", "<yes>", ""],
+    ["deny-all", "<no>", "denied: execute: leap (rule 1)\n\n"],
+  ] as const) {
+    const id = await openRecital(house.resident, permissions, { permissions });
+    const answer = await acp("prompt", permissions, steps({ ask: "leap" }));
+    expect(answer).toMatchObject({ code: 0, stdout: `${shown}${told}\n`, stderr: "" });
+    await client.acpClose({ params: { id } });
+  }
+});
+
+test("where only the answer is shown, the question is said beside it", async () => {
+  const { child, finished } = house.resident.start(
+    ...["acp", "prompt", "asks", "--format", "quiet", steps({ ask: "leap" })],
+  );
+  await sees(child.stderr, "holdfast acp permissions allow prm_");
+  const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
+  await acp("permissions", "allow", id);
+  expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
+});
