@@ -121,3 +121,29 @@ test("a run whose anchor has heard of somebody else is observed, not held", asyn
   await run.cancel();
   expect(host.last.stops).toHaveLength(1);
 });
+
+test("what another supervisor holds here is left to it when the store forgets it, cgroup and all", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const { runId } = await start(world);
+  await until(() => store.runs.get(runId)?.state === "running");
+  host.last.hangUp();
+  await supervisor.close({ leaveRuns: true });
+  host.locals = [...host.locals, { instanceId: "in_other", alive: true, launched: true }];
+  const cgroup = { path: `/holdfast-in_test/runs/${runId}`, inode: "77" };
+  Object.assign(host, { boundaries: async () => [{ runId, ...cgroup }] });
+  host.cgroups.set(cgroup.path, "populated");
+  host.last.answers = false;
+  const ledger = new FileLedger(path);
+  const told = (await ledger.get(runId)) ?? expect.fail("it was not kept");
+  await ledger.keep({
+    record: { ...told.record, ownerInstanceId: "in_other", leaseEpoch: 2 },
+    anchorEpoch: 2,
+  });
+  store.failing = null;
+  store.runs.clear();
+  const next = fakeWorld({ store, host, ledger });
+  await next.supervisor.reconcile();
+  expect(host.reaped).toEqual([]);
+  expect(store.runs.has(runId)).toBe(false);
+});
