@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { LeaseLost, StoreAway } from "../../src/errors.js";
 import { FileLedger } from "../../src/store/ledger/file-ledger.js";
 import type { RunRecord } from "../../src/store/run-record.js";
+import { hold } from "../../src/supervisor/hold.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 import { fakeWorld, start, until, type FakeWorld } from "./fake-supervisor.js";
 
@@ -146,4 +147,24 @@ test("what another supervisor holds here is left to it when the store forgets it
   await next.supervisor.reconcile();
   expect(host.reaped).toEqual([]);
   expect(store.runs.has(runId)).toBe(false);
+});
+
+test("a claim that was answered just before the store went away is known to who holds the run meanwhile", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, ledger, path } = world;
+  const run = await start(world);
+  await until(() => store.runs.get(run.runId)?.state === "running");
+  const getRun = store.getRun.bind(store);
+  store.beforeWrite = (what) => {
+    if (what !== "claim") return;
+    store.beforeWrite = () => undefined;
+    store.getRun = () => Promise.reject(new StoreAway("", "it is away"));
+  };
+  host.last.hangUp();
+  await until(() => host.attached.includes(2));
+  store.getRun = getRun;
+  const told = { record: { leaseEpoch: 2, ownerInstanceId: "in_test" }, anchorEpoch: 2 };
+  expect(await ledger.get(run.runId)).toMatchObject(told);
+  const link = await hold(host, new FileLedger(path), run.runId);
+  expect(link?.welcome.highestEpoch).toBe(3);
 });
