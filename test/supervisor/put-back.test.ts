@@ -1,3 +1,4 @@
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { LeaseLost, StoreAway } from "../../src/errors.js";
@@ -167,4 +168,32 @@ test("a claim that was answered just before the store went away is known to who 
   expect(await ledger.get(run.runId)).toMatchObject(told);
   const link = await hold(host, new FileLedger(path), run.runId);
   expect(link?.welcome.highestEpoch).toBe(3);
+});
+
+test("a run whose hold cannot be written down is held all the same", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, ledger, path } = world;
+  const run = await start(world);
+  await until(() => store.runs.get(run.runId)?.state === "running");
+  await rm(path, { recursive: true });
+  await writeFile(path, "");
+  expect(await hold(host, ledger, run.runId)).not.toBeNull();
+});
+
+test("a ledger that can be neither written nor read is said, and keeps no run from being looked after", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const { runId } = await start(world);
+  await until(() => store.runs.get(runId)?.state === "running");
+  host.last.hangUp();
+  await supervisor.close({ leaveRuns: true });
+  store.failing = null;
+  await rm(path, { recursive: true });
+  await writeFile(path, "");
+  const next = fakeWorld({ store, host, ledger: new FileLedger(path) });
+  expect((await next.supervisor.reconcile()).runs).toMatchObject([{ runId }]);
+  expect(next.problems.map(({ message }) => message)).toEqual([
+    expect.stringContaining("cannot be read, so nothing is put back"),
+    expect.stringContaining("no copy of its record could be kept here"),
+  ]);
 });

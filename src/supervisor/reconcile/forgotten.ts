@@ -23,7 +23,12 @@ export async function tellForgotten(
   const { eras } = store;
   const doubted = context.doubted || eras !== context.comparedEra;
   if (!doubted && !(await hasForgotten(context, ledger, ledger.newest))) return;
-  const runIds = await ledger.runIds();
+  const runIds = await ledger.runIds().catch((cause: unknown) => {
+    const message = "what the store was told from here cannot be read, so nothing is put back; trying again";
+    context.report({ runId: null, message, cause });
+    return null;
+  });
+  if (runIds === null) return;
   for (let at = 0; at < runIds.length; at += PAGE) {
     const told = await toldOf(ledger, runIds.slice(at, at + PAGE));
     const known = await knownOf(context, told);
