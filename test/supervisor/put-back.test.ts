@@ -197,3 +197,23 @@ test("a ledger that can be neither written nor read is said, and keeps no run fr
     expect.stringContaining("no copy of its record could be kept here"),
   ]);
 });
+
+test("a run that was ended elsewhere and forgotten on purpose does not come back", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const { runId } = await start(world);
+  await until(() => store.runs.get(runId)?.state === "running");
+  const record = store.runs.get(runId) ?? expect.fail("no record");
+  store.runs.set(runId, { ...record, state: "exited", leaseEpoch: 9, endedAt: 1 });
+  host.last.hangUp();
+  await until(() => supervisor.run(runId) === null);
+  // What is behind an ended record is stopped, and in time forgotten: its directory, then its record.
+  host.anchors.clear();
+  await store.deleteRuns([runId]);
+  await supervisor.close();
+  store.failing = null;
+  const next = fakeWorld({ store, host, ledger: new FileLedger(path) });
+  await next.supervisor.reconcile();
+  expect(store.runs.has(runId)).toBe(false);
+  expect(await new FileLedger(path).runIds()).toEqual([]);
+});
