@@ -115,7 +115,7 @@ export async function openGateway({
     config,
     requestMs,
     problem,
-    waiting: waits ? { away: async (error) => away(error), ...until } : null,
+    waiting: waits ? { away: async (error) => away(error, await supervisor.holdOn()), ...until } : null,
   })
     .catch(async (error: unknown) => {
       await supervisor.close({ leaveRuns: true });

@@ -109,6 +109,34 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
   );
 
   test(
+    "when it goes away once more before the gateway is open, its runs are kept",
+    { timeout: 90_000 },
+    async () => {
+      const before = await open();
+      await before.ready;
+      const task = await before.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
+      await before.stop({ runs: "leave", waitMs: 0 });
+      const { HOLDFAST_DATABASE_URL: url } = process.env;
+      const opening = openGateway({
+        home,
+        // Its supervisor has reached the store; what comes next does not.
+        onNews: ({ type }) => {
+          if (type === "up") vi.stubEnv("HOLDFAST_DATABASE_URL", "postgres://u@localhost/x?host=/nowhere");
+        },
+      });
+      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
+      // What anchors decide without a word: there is no event to wait for.
+      await delay(2.5 * ownerLossMs);
+      expect(isAlive(task.rootPid)).toBe(true);
+      vi.stubEnv("HOLDFAST_DATABASE_URL", url);
+      const after = await opening;
+      onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
+      await after.ready;
+      expect(after.supervisor.run(task.runId)).not.toBeNull();
+    },
+  );
+
+  test(
     "while it runs answers, stops runs, starts none; followers are told of the gap when it comes back older",
     { timeout: 90_000 },
     async () => {
