@@ -268,7 +268,10 @@ class ComposedSupervisor implements Supervisor {
   }
 
   async #holdOn(error: unknown): Promise<never> {
-    if (error instanceof StoreAway) await this.holdOn();
+    if (error instanceof StoreAway) {
+      this.#context.left.sawNothing();
+      await this.holdOn();
+    }
     throw error;
   }
 
