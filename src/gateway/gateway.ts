@@ -87,7 +87,7 @@ export async function openGateway({
   let held = 0;
   const away = (error: StoreAway, kept = held): void => {
     held = kept;
-    noteWaiting(home, { pid: process.pid, since: startedAt, why: error.message, held });
+    noteWaiting(home, { instanceId, pid: process.pid, since: startedAt, why: error.message, held });
     onNews({ type: "waiting", why: error.message, held });
   };
   const until = signal === undefined ? {} : { signal };
@@ -115,7 +115,7 @@ export async function openGateway({
     config,
     requestMs,
     problem,
-    waiting: waits ? { away: async (error) => away(error), ...until } : null,
+    waiting: waits ? { away: async (error) => away(error, await supervisor.holdOn()), ...until } : null,
   })
     .catch(async (error: unknown) => {
       await supervisor.close({ leaveRuns: true });

@@ -233,6 +233,8 @@ export interface Supervisor extends AsyncDisposable {
   recover(): Promise<readonly Run[]>;
   /** The same for every run of the state directory whose owner is gone: take over or end what the rules allow. */
   reconcile(scope?: ReconcileScope): Promise<Reconciliation>;
+  /** What cannot be taken up, because the store is away, must not be ended by its anchor for that. How many are kept so. */
+  holdOn(): Promise<number>;
   /** Forget ended runs that are older or more than is kept, and their output. */
   retain(limits?: Partial<Retention>): Promise<Retained>;
   /** Stop any run of this state directory, held here or not, and say what became of it. */
