@@ -26,8 +26,8 @@ export class Peer {
     this.#silentMs = silentMs;
   }
 
-  unreachable(why: string, cause?: unknown): PeerUnreachable {
-    return new PeerUnreachable(this.#runId, this.#gateway, why, { cause });
+  unreachable(why: string, cause?: unknown, perhapsDone = false): PeerUnreachable {
+    return new PeerUnreachable(this.#runId, this.#gateway, why, { cause, perhapsDone });
   }
 
   /**

@@ -96,6 +96,22 @@ test("a caller that leaves in the middle is not worked for any longer", async ()
   await Promise.all([asking, gone]);
 });
 
+test("what breaks off after it was asked is not said not to have been done", async () => {
+  const done: string[] = [];
+  const port = await passingTo((request, response) => {
+    request.on("data", (bytes: Buffer) => done.push(bytes.toString()));
+    request.on("end", () => response.socket?.destroy());
+  });
+  const ask = async (init: RequestInit): Promise<string> =>
+    (await fetch(`http://127.0.0.1:${port}/`, init)).text();
+  const typed = await ask({ method: "POST", body: "rm it\n" });
+  expect(done).toEqual(["rm it\n"]);
+  expect(typed).toContain("may have done it all the same");
+  expect(typed).not.toContain("Nothing was done");
+  // Reading changes nothing.
+  expect(await ask({})).toContain("Nothing was done");
+});
+
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 
 test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", async () => {
