@@ -123,6 +123,18 @@ export class StdinClosed extends HoldfastError {
   }
 }
 
+/** The program is slower than whoever types into it. */
+export class StdinFull extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, waiting: number) {
+    super(
+      "STDIN_FULL",
+      `run ${runId}: ${waiting} bytes of input wait for the program to read them; this was not taken, try again when it has`,
+    );
+    this.runId = runId;
+  }
+}
+
 /** This supervisor may watch and stop the run, but not steer it now. */
 export class NotSteering extends HoldfastError {
   readonly runId: string;
