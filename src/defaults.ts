@@ -108,6 +108,8 @@ export const defaults = {
   execOutputChars: 200_000,
   /** A request to the gateway: an environment of a megabyte and as much input fit. */
   requestBytes: 4 * 1024 * 1024,
+  /** Of a run's input, waiting for its program: four of the largest requests, and a gateway holds many runs. */
+  inputWaitingBytes: 16 * 1024 * 1024,
   /** From one caller: far above what a person or an agent does, far below what holds the others up. */
   requestsPerSecond: 500,
   requestBurst: 2_000,

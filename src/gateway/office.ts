@@ -202,7 +202,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     shared: store.shared,
     problem: (message, cause) => problem({ runId: null, message, cause }),
   });
-  if (doors.peering !== null) await presence.reachableAt(doors.peering);
+  const { peering } = doors;
+  if (peering !== null) await awaitStore(() => presence.reachableAt(peering), parts.waiting);
   return {
     asked: asked.promise,
     settling,

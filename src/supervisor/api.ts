@@ -148,6 +148,8 @@ export interface Run {
   cancel(options?: CancelOptions): Promise<void>;
   /** Of its input, how much its anchor holds. */
   readonly accepted: number;
+  /** And how much has been written and waits for the program to make room. */
+  readonly waitingInput: number;
   /** Resolves when the anchor holds every byte. With `at`, what is there from that offset on is not taken twice. */
   write(data: Uint8Array | string, at?: number): Promise<void>;
   closeStdin(): Promise<void>;
