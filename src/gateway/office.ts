@@ -160,7 +160,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   );
   const observer = observeNatively(home, machine, findAnchor());
-  const metrics = new Metrics(supervisor, events, observer);
+  const metrics = new Metrics(supervisor, observer, store.shared ? { stateId } : {});
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
