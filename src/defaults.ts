@@ -60,8 +60,10 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
-  /** Connections of one store to PostgreSQL: its statements take a millisecond, and a server has a hundred for everybody. */
+  /** Connections of one supervisor to PostgreSQL, or of a gateway but for the one that listens: statements take a millisecond, and a server has a hundred for everybody. */
   storeConnections: 4,
+  /** All but one of them are closed after this: below what lies between two rounds, or rest would look like work. */
+  storeIdleMs: 3_000,
   /** Other supervisors write events to the same file without telling: this is how late they are noticed. */
   eventLookMs: 200,
   /** A look at the events all the same, when no wake-up has come: it may have been lost with a connection. */

@@ -5,7 +5,7 @@ import { keptId } from "../store/kept-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
-import { openSupervisor } from "../supervisor/open.js";
+import { openSupervisorAndStore } from "../supervisor/open.js";
 import { Callers } from "./callers.js";
 import { parseConfig, type Config } from "./config.js";
 import { openOffice } from "./office.js";
@@ -80,7 +80,7 @@ export async function openGateway({
   signal,
 }: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
-  const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
+  const { home } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
@@ -91,7 +91,7 @@ export async function openGateway({
     onNews({ type: "waiting", why: error.message, held });
   };
   const until = signal === undefined ? {} : { signal };
-  const supervisor = await openSupervisor({
+  const { supervisor, store } = await openSupervisorAndStore({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
@@ -107,7 +107,7 @@ export async function openGateway({
   let looked = false;
   const office = await openOffice({
     home,
-    storePath,
+    store,
     supervisor,
     callers,
     startedAt,

@@ -8,6 +8,7 @@ import * as services from "./migrations/0006-services.js";
 import * as sessionOfRun from "./migrations/0007-session-of-run.js";
 import * as gateways from "./migrations/0008-gateways.js";
 import * as commands from "./migrations/0009-commands.js";
+import * as whose from "./migrations/0010-whose.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations = [
@@ -20,6 +21,7 @@ export const migrations = [
   { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
   { id: 8, name: "gateways", sql: gateways.sql },
   { id: 9, name: "commands", sql: commands.sql },
+  { id: 10, name: "whose", sql: whose.sql },
 ] as const;
 
 export type Migration = (typeof migrations)[number];
