@@ -18,8 +18,8 @@ export default defineConfig({
     maxWorkers: Math.max(2, availableParallelism()),
     setupFiles: ["test/no-warnings.ts"],
     // A process test takes milliseconds; these only bound a hang on a loaded two-core machine.
-    testTimeout: 30_000 * patience,
-    hookTimeout: 30_000 * patience,
+    testTimeout: 60_000 * patience,
+    hookTimeout: 60_000 * patience,
     teardownTimeout: 10_000,
     // A promise that is sometimes kept is broken. On a machine that builds for others, one more look tells a slow
     // machine from a broken promise; what needed it is named in the report.

@@ -69,8 +69,10 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
-  /** Connections of one store to PostgreSQL: its statements take a millisecond, and a server has a hundred for everybody. */
+  /** Connections of one supervisor to PostgreSQL, or of a gateway but for the one that listens: statements take a millisecond, and a server has a hundred for everybody. */
   storeConnections: 4,
+  /** All but one of them are closed after this: below what lies between two rounds, or rest would look like work. */
+  storeIdleMs: 3_000,
   /** Other supervisors write events to the same file without telling: this is how late they are noticed. */
   eventLookMs: 200,
   /** A look at the events all the same, when no wake-up has come: it may have been lost with a connection. */
@@ -117,6 +119,8 @@ export const defaults = {
   execOutputChars: 200_000,
   /** A request to the gateway: an environment of a megabyte and as much input fit. */
   requestBytes: 4 * 1024 * 1024,
+  /** Of a run's input, waiting for its program: four of the largest requests, and a gateway holds many runs. */
+  inputWaitingBytes: 16 * 1024 * 1024,
   /** From one caller: far above what a person or an agent does, far below what holds the others up. */
   requestsPerSecond: 500,
   requestBurst: 2_000,

@@ -123,6 +123,18 @@ export class StdinClosed extends HoldfastError {
   }
 }
 
+/** The program is slower than whoever types into it. */
+export class StdinFull extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, waiting: number) {
+    super(
+      "STDIN_FULL",
+      `run ${runId}: ${waiting} bytes of input wait for the program to read them; this was not taken, try again when it has`,
+    );
+    this.runId = runId;
+  }
+}
+
 /** This supervisor may watch and stop the run, but not steer it now. */
 export class NotSteering extends HoldfastError {
   readonly runId: string;
@@ -232,18 +244,24 @@ export class PeerUnreachable extends HoldfastError {
   readonly hostName: string;
   /** When its gateway last told the store that it is there; null: it never has. */
   readonly lastHeardAt: number | null;
+  /** The connection broke when it had been asked: whether it was done is not known here. */
+  readonly perhapsDone: boolean;
   constructor(
     runId: string,
     { instanceId, hostId, hostName, heartbeatAt }: FarGateway,
     why: string,
-    options?: ErrorOptions,
+    { perhapsDone = false, ...options }: ErrorOptions & { readonly perhapsDone?: boolean } = {},
   ) {
     const heard = heartbeatAt === null ? "it was never heard of" : `last heard of ${timeOf(heartbeatAt)}`;
+    const done = perhapsDone
+      ? "It had been asked, and may have done it all the same: look before you ask again."
+      : "Nothing was done. Ask again, or on that host;";
     super(
       "PEER_UNREACHABLE",
-      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. Nothing was done. Ask again, or on that host; \`holdfast runs cancel\` stops the run as soon as its gateway is back`,
+      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. ${done} \`holdfast runs cancel\` stops the run as soon as its gateway is back`,
       options,
     );
+    this.perhapsDone = perhapsDone;
     this.runId = runId;
     this.hostId = hostId;
     this.hostName = hostName;

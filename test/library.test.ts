@@ -91,6 +91,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "StaleEpoch",
       "StateUnusable",
       "StdinClosed",
+      "StdinFull",
       "StoreAway",
       "SupervisorClosed",
       "TooLarge",

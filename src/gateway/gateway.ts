@@ -5,7 +5,7 @@ import { keptId } from "../store/kept-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
-import { openSupervisor } from "../supervisor/open.js";
+import { openSupervisorAndStore } from "../supervisor/open.js";
 import { Callers } from "./callers.js";
 import { parseConfig, type Config } from "./config.js";
 import { openOffice } from "./office.js";
@@ -85,18 +85,18 @@ export async function openGateway({
   signal,
 }: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
-  const { home, storePath } = await openStateDirectory(chosen ?? resolveHome());
+  const { home } = await openStateDirectory(chosen ?? resolveHome());
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
   let held = 0;
   const away = (error: StoreAway, kept = held): void => {
     held = kept;
-    noteWaiting(home, { pid: process.pid, since: startedAt, why: error.message, held });
+    noteWaiting(home, { instanceId, pid: process.pid, since: startedAt, why: error.message, held });
     onNews({ type: "waiting", why: error.message, held });
   };
   const until = signal === undefined ? {} : { signal };
-  const supervisor = await openSupervisor({
+  const { supervisor, store } = await openSupervisorAndStore({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
@@ -112,7 +112,7 @@ export async function openGateway({
   let looked = false;
   const office = await openOffice({
     home,
-    storePath,
+    store,
     supervisor,
     callers,
     startedAt,
@@ -121,7 +121,7 @@ export async function openGateway({
     requestMs,
     problem,
     denied: (denial) => onNews({ type: "denied", ...denial }),
-    waiting: waits ? { away: async (error) => away(error), ...until } : null,
+    waiting: waits ? { away: async (error) => away(error, await supervisor.holdOn()), ...until } : null,
   })
     .catch(async (error: unknown) => {
       await supervisor.close({ leaveRuns: true });

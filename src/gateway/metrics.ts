@@ -1,24 +1,27 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import { liveTrees } from "../anchor/live-trees.js";
 import type { NativeObserver } from "../anchor/native-host.js";
+import { defaults } from "../defaults.js";
+import { EventCursor } from "../store/event-cursor.js";
 import type { RunEvent } from "../store/run-event.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
+import type { EventFilter } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
-import { isInScope } from "../supervisor/state-scope.js";
-import type { EventTail } from "./event-tail.js";
 
 const PREFIX = "holdfast_run_";
+
+/** Events read at a time. */
+const PAGE = 500;
 
 /** What Prometheus is told, counted from the durable events of all supervisors of the state directory since this gateway's start. */
 export class Metrics implements AsyncDisposable {
   readonly #registry = new Registry();
   readonly #supervisor: Supervisor;
-  readonly #events: EventTail;
-  readonly #ended = new AbortController();
+  readonly #ours: Pick<EventFilter, "stateId">;
   readonly #stops = new Map<string, number>();
-  /** Of open runs: whether they are of this state directory. */
-  readonly #ours = new Map<string, boolean>();
-  #counting: Promise<void> = Promise.resolve();
+  #cursor: EventCursor | null = null;
+  #counting: Promise<void> | null = null;
+  #looking: NodeJS.Timeout | null = null;
 
   readonly #spawned = this.#counter("spawn_total", "commands executed");
   readonly #exited = this.#counter("exit_total", "runs ended, by reason", ["reason"]);
@@ -34,9 +37,10 @@ export class Metrics implements AsyncDisposable {
   readonly #spawnSeconds = this.#histogram("spawn_seconds", "from the record to the command's exec");
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
 
-  constructor(supervisor: Supervisor, events: EventTail, host: NativeObserver) {
+  /** `ours`: which events there are to count. */
+  constructor(supervisor: Supervisor, host: NativeObserver, ours: Pick<EventFilter, "stateId">) {
     this.#supervisor = supervisor;
-    this.#events = events;
+    this.#ours = ours;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
     const open = async (): Promise<readonly RunRecord[]> =>
@@ -63,18 +67,39 @@ export class Metrics implements AsyncDisposable {
     });
   }
 
-  /** From the newest event there is. */
+  /** From the newest event there is; when somebody asks, and now and then, before events are forgotten. */
   async start(): Promise<void> {
-    this.#counting = this.#count(await this.#newest().catch(() => null));
+    await this.#catchUp();
+    this.#looking = setInterval(() => void this.#catchUp(), defaults.eventPollMs).unref();
   }
 
-  text(): Promise<string> {
+  async text(): Promise<string> {
+    await this.#catchUp();
     return this.#registry.metrics();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#ended.abort();
+    if (this.#looking !== null) clearInterval(this.#looking);
     await this.#counting;
+  }
+
+  /** Never rejects: a store that cannot be read now is asked again from the same place. */
+  #catchUp(): Promise<void> {
+    this.#counting ??= this.#count()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#counting = null;
+      });
+    return this.#counting;
+  }
+
+  async #count(): Promise<void> {
+    this.#cursor ??= new EventCursor(this.#supervisor, await this.#newest(), this.#ours);
+    for (let more = true; more;) {
+      const { events, full } = await this.#cursor.next(PAGE);
+      for (const event of events) await this.#note(event);
+      more = full;
+    }
   }
 
   async #newest(): Promise<number> {
@@ -82,40 +107,12 @@ export class Metrics implements AsyncDisposable {
     return newest?.seq ?? 0;
   }
 
-  async #count(after: number | null): Promise<void> {
-    // A store that cannot be read now is asked again from the same place.
-    for (let last = after; !this.#ended.signal.aborted;) {
-      try {
-        last ??= await this.#newest();
-        for await (const event of this.#events.follow(last, undefined, this.#ended.signal)) {
-          if (event.type === "gap") continue;
-          last = event.seq;
-          if (await this.#isOurs(event)) await this.#note(event);
-        }
-      } catch {
-        await new Promise((resolve) => setTimeout(resolve, 1_000).unref());
-      }
-    }
-  }
-
-  /** Looked up once for each run, where others keep theirs in the same store. */
-  async #isOurs({ runId, type }: RunEvent): Promise<boolean> {
-    const known = this.#ours.get(runId);
-    if (type === "exit") this.#ours.delete(runId);
-    if (known !== undefined) return known;
-    const scope = await this.#supervisor.scope();
-    if (scope.ofState === undefined) return true;
-    const record = await this.#supervisor.getRun(runId);
-    const ours = record !== null && isInScope(record, scope);
-    if (type !== "exit") this.#ours.set(runId, ours);
-    return ours;
-  }
-
+  /** Never rejects. */
   async #note(event: RunEvent): Promise<void> {
     switch (event.type) {
       case "spawn": {
         this.#spawned.inc();
-        const record = await this.#supervisor.getRun(event.runId);
+        const record = await this.#supervisor.getRun(event.runId).catch(() => null);
         if (record !== null) this.#spawnSeconds.observe(Math.max(0, event.at - record.createdAt) / 1000);
         return;
       }

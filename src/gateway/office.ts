@@ -12,8 +12,9 @@ import { History } from "../sessions/history.js";
 import { Sessions } from "../sessions/sessions.js";
 import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
-import { openStore, watchEvents } from "../store/open.js";
+import { watchEvents } from "../store/open.js";
 import { stateIdOf } from "../store/state-id.js";
+import type { Store } from "../store/store.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
 import { systemClock } from "../supervisor/clock.js";
@@ -45,7 +46,8 @@ import { Settling } from "./settling.js";
 
 export interface OfficeParts {
   readonly home: string;
-  readonly storePath: string;
+  /** The supervisor's, which closes it. */
+  readonly store: Store;
   readonly supervisor: Supervisor;
   readonly callers: Callers;
   readonly startedAt: number;
@@ -84,37 +86,30 @@ export interface Office extends AsyncDisposable {
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, storePath, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } =
+  const { home, store, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } =
     parts;
   const { instanceId } = supervisor;
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);
   const capabilities = await capabilitiesHere();
-  const { store, presence, approvals } = await awaitStore(async () => {
-    const opened = await openStore(storePath, instanceId);
-    try {
-      const present = new Presence(opened, {
-        ...machine,
-        instanceId,
-        hostName: hostname(),
-        stateId,
-        version: packageVersion(),
-        capabilities,
-        address: null,
-        peerKey: null,
-        startedAt,
-      });
-      await present.announce();
-      const asked = await openApprovals({
-        store: opened,
-        gatewayInstanceId: instanceId,
-        onProblem: (message, cause) => problem({ runId: null, message, cause }),
-      });
-      return { store: opened, presence: present, approvals: asked };
-    } catch (error) {
-      await opened[Symbol.asyncDispose]();
-      throw error;
-    }
+  const presence = new Presence(store, {
+    ...machine,
+    instanceId,
+    hostName: hostname(),
+    stateId,
+    version: packageVersion(),
+    capabilities,
+    address: null,
+    peerKey: null,
+    startedAt,
+  });
+  const approvals = await awaitStore(async () => {
+    await presence.announce();
+    return openApprovals({
+      store,
+      gatewayInstanceId: instanceId,
+      onProblem: (message, cause) => problem({ runId: null, message, cause }),
+    });
   }, parts.waiting);
   const sessions = new Sessions({
     store,
@@ -206,7 +201,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   );
   const observer = observeNatively(home, machine, findAnchor());
-  const metrics = new Metrics(supervisor, events, observer);
+  const metrics = new Metrics(supervisor, observer, store.shared ? { stateId } : {});
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
@@ -243,7 +238,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     shared: store.shared,
     problem: (message, cause) => problem({ runId: null, message, cause }),
   });
-  if (doors.peering !== null) await presence.reachableAt(doors.peering);
+  const { peering } = doors;
+  if (peering !== null) await awaitStore(() => presence.reachableAt(peering), parts.waiting);
   return {
     asked: asked.promise,
     settling,
@@ -275,7 +271,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await approvals[Symbol.asyncDispose]();
       await agentRuns[Symbol.asyncDispose]();
       await presence[Symbol.asyncDispose]();
-      await store[Symbol.asyncDispose]();
     },
   };
 }

@@ -52,7 +52,7 @@ export async function startGateway(
       if (!started) ours?.giveUp();
       return { status, started };
     }
-    const waiting = status === undefined ? waitingGateway(home) : null;
+    const waiting = status === undefined ? await waitingGateway(home) : null;
     if (waiting !== null) {
       // It goes on by itself when the store is back. Without a run to hold, one that was started for this goes with it.
       if (ours?.pid !== waiting.pid || waiting.held > 0) throw new GatewayUnreachable(waitingText(waiting));

@@ -3,6 +3,7 @@ import { join } from "node:path";
 
 /** A gateway that has started, holds its runs, and answers nobody yet: its store is away. */
 export interface WaitingGateway {
+  readonly instanceId: string;
   readonly pid: number;
   readonly since: number;
   readonly why: string;
@@ -23,11 +24,14 @@ export function noteWaitingOver(home: string): void {
   rmSync(fileOf(home), { force: true });
 }
 
-/** Null: none waits. One that was killed while it did is not taken for one that does. */
-export function waitingGateway(home: string): WaitingGateway | null {
+/** Null: none waits. One that was killed while it did is not taken for one that does, whoever has its number now. */
+export async function waitingGateway(home: string): Promise<WaitingGateway | null> {
   try {
     const waiting = JSON.parse(readFileSync(fileOf(home), "utf8")) as WaitingGateway;
-    return existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`) ? null : waiting;
+    if (existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`)) return null;
+    // Loaded only where there is something to be asked: every command would wait for it.
+    const { isInstanceLockFree } = await import("../store/instance-lock.js");
+    return (await isInstanceLockFree(join(home, "instances", waiting.instanceId))) ? null : waiting;
   } catch {
     return null;
   }

@@ -39,11 +39,19 @@ export class EventCursor {
     // The last one is read again: in a store that has gone back it is gone, or another has its number.
     const found = await this.#list({ after: last === null ? this.#after : last.seq - 1, limit });
     const [first] = found;
-    const replaced = last !== null && first?.seq === last.seq && !isSame(first, last);
+    const again = last !== null && first?.seq === last.seq;
+    const replaced = again ? !isSame(first, last) : await this.#isAnothers(last);
     if (replaced || (first === undefined && (await this.#isBeyond()))) return this.#leap(limit);
-    const events = last !== null && first?.seq === last.seq ? found.slice(1) : found;
+    const events = again ? found.slice(1) : found;
     this.#moveTo(events);
     return { gap: null, events, full: found.length === limit };
+  }
+
+  /** It is not among those that are wanted: forgotten by now, unless one that is not wanted has its number. */
+  async #isAnothers(last: RunEvent | null): Promise<boolean> {
+    if (last === null || Object.keys(this.#filter).length === 0) return false;
+    const [there] = await this.#store.listEvents({ after: last.seq - 1, limit: 1 });
+    return there?.seq === last.seq;
   }
 
   async #isBeyond(): Promise<boolean> {

@@ -1,10 +1,13 @@
-import type { Insertable, Selectable } from "kysely";
+import { sql } from "kysely";
+import type { InsertObject, Selectable } from "kysely";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
-import type { EventTable } from "./schema.js";
+import type { EventTable, Schema } from "./schema.js";
 
-export function toEventRow(event: NewRunEvent): Insertable<EventTable> {
+export function toEventRow(event: NewRunEvent): InsertObject<Schema, "run_events"> {
   return {
     run_id: event.runId,
+    // Whoever writes it: an event is of where its run is.
+    state_id: sql<string | null>`(select state_id from runs where run_id = ${event.runId})`,
     type: event.type,
     at: event.at,
     root_pid: event.rootPid,

@@ -102,6 +102,8 @@ export interface RunRow {
 export interface EventTable {
   seq: Generated<number>;
   run_id: string;
+  /** As the run says. Null: it does not, or there is none. */
+  state_id: string | null;
   type: RunEventType;
   at: number;
   root_pid: number | null;

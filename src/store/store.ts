@@ -128,6 +128,8 @@ export interface EventFilter {
   readonly runId?: string;
   /** Of runs of these hosts. */
   readonly hostIds?: readonly string[];
+  /** Of runs of this state directory. */
+  readonly stateId?: string;
   readonly limit?: number;
   /** Instead of oldest first. */
   readonly newestFirst?: boolean;

@@ -159,6 +159,8 @@ export interface Run {
   cancel(options?: CancelOptions): Promise<void>;
   /** Of its input, how much its anchor holds. */
   readonly accepted: number;
+  /** And how much has been written and waits for the program to make room. */
+  readonly waitingInput: number;
   /** Resolves when the anchor holds every byte. With `at`, what is there from that offset on is not taken twice. */
   write(data: Uint8Array | string, at?: number): Promise<void>;
   closeStdin(): Promise<void>;
@@ -251,6 +253,8 @@ export interface Supervisor extends AsyncDisposable {
   recover(): Promise<readonly Run[]>;
   /** The same for every run of the state directory whose owner is gone: take over or end what the rules allow. */
   reconcile(scope?: ReconcileScope): Promise<Reconciliation>;
+  /** What cannot be taken up, because the store is away, must not be ended by its anchor for that. How many are kept so. */
+  holdOn(): Promise<number>;
   /** Forget ended runs that are older or more than is kept, and their output. */
   retain(limits?: Partial<Retention>): Promise<Retained>;
   /** Stop any run of this state directory, held here or not, and say what became of it. */

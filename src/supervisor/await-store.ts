@@ -1,6 +1,7 @@
 import { defaults } from "../defaults.js";
 import { StoreAway } from "../errors.js";
 import { systemClock } from "./clock.js";
+import { deferred } from "./deferred.js";
 
 /** What to do while the store is away: be told of it each time, and end the waiting. */
 export interface Waiting {
@@ -20,7 +21,7 @@ export async function awaitStore<Store>(open: () => Promise<Store>, waiting: Wai
     } catch (error) {
       if (!(error instanceof StoreAway) || waiting === null || isOver(waiting)) throw error;
       await waiting.away(error);
-      await systemClock.pause(systemClock.spread(pauseMs), ended(waiting.signal));
+      await pause(systemClock.spread(pauseMs), waiting.signal);
       if (isOver(waiting)) throw error;
     }
 }
@@ -29,8 +30,11 @@ function isOver({ signal }: Waiting): boolean {
   return signal?.aborted === true;
 }
 
-function ended(signal: AbortSignal | undefined): Promise<void> | undefined {
-  return (
-    signal && new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }))
-  );
+/** Leaves nothing at the signal: an outage may last for days. */
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  const early = deferred<void>();
+  const stop = (): void => early.resolve();
+  signal?.addEventListener("abort", stop, { once: true });
+  await systemClock.pause(ms, early.promise);
+  signal?.removeEventListener("abort", stop);
 }

@@ -24,8 +24,9 @@ export async function hold(
     const { highestEpoch } = observer.welcome;
     if (highestEpoch > told.anchorEpoch) return null;
     const epoch = told.anchorEpoch + 1;
-    // Before its anchor hears of it: should this process end, the next one knows that it was here.
-    await ledger.keep({ ...told, anchorEpoch: epoch });
+    // Before its anchor hears of it: should this process end, the next one knows that it was here. Where that cannot be
+    // written down, the next one cannot hold it; that is no reason to let go of it now.
+    await ledger.keep({ ...told, anchorEpoch: epoch }).catch(() => undefined);
     return await host.attach(run, epoch);
   } finally {
     observer.close();

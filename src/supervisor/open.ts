@@ -9,6 +9,7 @@ import { acquireInstanceLock } from "../store/instance-lock.js";
 import { readMachineIdentity } from "../store/machine.js";
 import { openStore } from "../store/open.js";
 import { stateIdOf } from "../store/state-id.js";
+import type { Store } from "../store/store.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
 import { awaitStore, type Waiting } from "./await-store.js";
@@ -18,6 +19,13 @@ import { createSupervisor } from "./supervisor.js";
 
 /** A supervisor on this machine: its own instance directory, the state directory's store, native anchors. */
 export async function openSupervisor(options: SupervisorOptions = {}): Promise<Supervisor> {
+  return (await openSupervisorAndStore(options)).supervisor;
+}
+
+/** For who needs the store beside it, so that both share its connections. It is closed with the supervisor. */
+export async function openSupervisorAndStore(
+  options: SupervisorOptions,
+): Promise<{ readonly supervisor: Supervisor; readonly store: Store }> {
   const { instanceId = newInstanceId() } = options;
   if (!isInstanceId(instanceId))
     throw new BadInput(
@@ -48,7 +56,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
     opened.push(store);
     // A name is for people: without it the host goes by its id.
     await store.introduceHost({ hostId: machine.hostId, name: hostname(), platform }).catch(() => undefined);
-    return createSupervisor({
+    const supervisor = createSupervisor({
       onProblem: warn,
       ...options,
       home,
@@ -63,6 +71,7 @@ export async function openSupervisor(options: SupervisorOptions = {}): Promise<S
         await lock[Symbol.asyncDispose]();
       },
     });
+    return { supervisor, store };
   } catch (error) {
     const [lock, ...others] = opened;
     for (const each of others.reverse()) await each[Symbol.asyncDispose]();

@@ -90,6 +90,10 @@ class SupervisedRun implements Run {
     return this.#live.stdin.accepted;
   }
 
+  get waitingInput(): number {
+    return this.#live.stdin.waiting;
+  }
+
   async write(data: Uint8Array | string, at?: number): Promise<void> {
     if (typeof data !== "string" && !(data instanceof Uint8Array))
       throw new BadInput("data", `only text or bytes can be written, not ${JSON.stringify(data)}`);

@@ -50,6 +50,11 @@ export class Stdin {
     return this.#accepted;
   }
 
+  /** Bytes that are kept here for the anchor to take. */
+  get waiting(): number {
+    return this.#ended === null ? this.#written - this.#accepted : 0;
+  }
+
   /**
    * Resolves when the anchor holds every byte. A writer that counts says where its bytes begin: what is here already is
    * not taken twice, and a gap is refused.

@@ -172,6 +172,12 @@ class ComposedSupervisor implements Supervisor {
     return { decisions, runs: taken.map(runOf) };
   }
 
+  async holdOn(): Promise<number> {
+    const { holds } = this.#parts;
+    await holds?.holdAll((runId) => this.#context.live.has(runId));
+    return holds?.size ?? 0;
+  }
+
   async retain(limits?: Partial<Retention>): Promise<Retained> {
     this.#mustBeOpen("nothing was removed");
     return tracked(this.#work, retain(this.#context, limits));
@@ -261,10 +267,11 @@ class ComposedSupervisor implements Supervisor {
     return tracked(this.#work, pass);
   }
 
-  /** What could not be taken up yet must not be ended by its anchor because the store is away. */
   async #holdOn(error: unknown): Promise<never> {
-    if (error instanceof StoreAway)
-      await this.#parts.holds?.holdAll((runId) => this.#context.live.has(runId));
+    if (error instanceof StoreAway) {
+      this.#context.left.sawNothing();
+      await this.holdOn();
+    }
     throw error;
   }
 

@@ -23,7 +23,10 @@ async function survived(
   freezer: Freezer,
 ): Promise<{ owner: RawLink; survivor: number }> {
   // A launcher that left before the last one died could not remove its cgroup.
-  onTestFinished(() => until(() => removeBoundaries(launcher.directory, launcher.instanceId)));
+  onTestFinished(() => {
+    launcher.leave();
+    return until(() => removeBoundaries(launcher.directory, launcher.instanceId));
+  });
   const owner = await launcher.run("run_a", "sleep 3041 & echo $!; wait", { killReportMs: 100 });
   await until(async () => (await launcher.output("run_a")).endsWith("\n"));
   const survivor = Number(await launcher.output("run_a"));

@@ -69,7 +69,7 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       stderr: expect.stringContaining("waiting for the store") as string,
     });
     expect(ended.stderr).not.toContain("hunter2");
-    expect(waitingGateway(stage.home)).toBeNull();
+    expect(await waitingGateway(stage.home)).toBeNull();
   }, 90_000);
 
   test("the config file can name it, and nothing that shows settings shows its password", async () => {

@@ -94,7 +94,7 @@ afterAll(async () => {
 
 // The first half with its gateway, the second without: the run goes on under its anchor.
 describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
-  const renewed = where === "answers" ? ["lease_expires_at", "updated_at"] : [];
+  const renewed = where === "answers" ? ["lease_expires_at", "updated_at", "heartbeat_at"] : [];
   beforeAll(async () => {
     if (where === "answers") return;
     await resident.stop();

@@ -76,25 +76,25 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
 
       const leave = new AbortController();
       const refused = open(leave.signal);
-      await until("it waits", () => waitingGateway(home), 15_000);
+      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).not.toBeNull();
       leave.abort();
       await expect(refused).rejects.toBeInstanceOf(StoreAway);
-      expect(waitingGateway(home)).toBeNull();
+      expect(await waitingGateway(home)).toBeNull();
 
       const opening = open();
-      await until("it waits", () => waitingGateway(home), 15_000);
+      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).not.toBeNull();
       await expect(startGateway(home)).rejects.toThrow(/waits for its store: .*cannot be reached/);
       // What anchors decide without a word: there is no event to wait for.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
-      expect(waitingGateway(home)).toMatchObject({ pid: process.pid, held: 1 });
+      expect(await waitingGateway(home)).toMatchObject({ pid: process.pid, held: 1 });
       expect(news.findLast(({ type }) => type === "waiting")).toMatchObject({ held: 1 });
 
       await server.start();
       const after = await opening;
       onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
       await after.ready;
-      expect(waitingGateway(home)).toBeNull();
+      expect(await waitingGateway(home)).toBeNull();
       const run = after.supervisor.run(task.runId) ?? expect.fail("it is not held");
       await run.write("you\n");
       await printed(run, "heard you");
@@ -105,6 +105,34 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
           (event) => event.type === "reconcile" && event.data.row === "forgotten",
         ),
       ).toEqual([]);
+    },
+  );
+
+  test(
+    "when it goes away once more before the gateway is open, its runs are kept",
+    { timeout: 90_000 },
+    async () => {
+      const before = await open();
+      await before.ready;
+      const task = await before.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
+      await before.stop({ runs: "leave", waitMs: 0 });
+      const { HOLDFAST_DATABASE_URL: url } = process.env;
+      const opening = openGateway({
+        home,
+        // Its supervisor has reached the store; what comes next does not.
+        onNews: ({ type }) => {
+          if (type === "up") vi.stubEnv("HOLDFAST_DATABASE_URL", "postgres://u@localhost/x?host=/nowhere");
+        },
+      });
+      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
+      // What anchors decide without a word: there is no event to wait for.
+      await delay(2.5 * ownerLossMs);
+      expect(isAlive(task.rootPid)).toBe(true);
+      vi.stubEnv("HOLDFAST_DATABASE_URL", url);
+      const after = await opening;
+      onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
+      await after.ready;
+      expect(after.supervisor.run(task.runId)).not.toBeNull();
     },
   );
 

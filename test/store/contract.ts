@@ -332,6 +332,20 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(found.toSorted()).toEqual([here, unsaid].toSorted());
     });
 
+    test("events are of their run's state directory, whoever writes them", async () => {
+      for (const stateId of ["one", "two", null]) {
+        const runId = `run_${stateId}`;
+        const lease = await store.insertRun(newRun({ stateId, runId }), LEASE_MS, [event(runId, 1)]);
+        await store.saveRun(lease, exited, [event(runId, 2)]);
+      }
+      await other.appendEvents([event("run_one", 3), event("run_two", 3), event("nobody's", 3)]);
+      const of = async (stateId: string, page = {}): Promise<string[]> =>
+        (await other.listEvents({ stateId, ...page })).map(({ runId, at }) => `${runId} ${at}`);
+      expect(await of("one")).toEqual(["run_one 1", "run_one 2", "run_one 3"]);
+      expect(await of("two", { newestFirst: true, limit: 1 })).toEqual(["run_two 3"]);
+      expect(await of("three")).toEqual([]);
+    });
+
     test("runs and their events are found by host", async () => {
       for (const hostId of ["one", "two", "three"]) {
         const runId = `run_${hostId}`;

@@ -19,8 +19,9 @@ class Events {
     this.sequence = sequence;
   }
 
-  readonly listEvents = async ({ after = 0, limit, newestFirst }: EventFilter): Promise<RunEvent[]> => {
-    const found = this.all.filter(({ seq }) => seq > after);
+  readonly listEvents = async (filter: EventFilter): Promise<RunEvent[]> => {
+    const { after = 0, limit, newestFirst, runId: wanted } = filter;
+    const found = this.all.filter(({ seq, runId }) => seq > after && (wanted ?? runId) === runId);
     return (newestFirst === true ? found.toReversed() : found).slice(0, limit);
   };
   readonly eventsReach = async (): Promise<number> => this.sequence;
@@ -62,6 +63,21 @@ test("nor is it missed when the numbers have come farther than before", async ()
   const { gap, events: told } = await cursor.next(10);
   expect(gap).toEqual({ type: "gap", after: 3, from: 1 });
   expect(runsIn(told)).toEqual(["new4", "new5", "new6", "new7", "new8"]);
+});
+
+test("nor by one who reads some events only, when others' have the numbers of those", async () => {
+  const events = new Events();
+  for (let at = 1; at <= 3; at += 1) events.write("mine", at);
+  const cursor = new EventCursor(events, 0, { runId: "mine" });
+  await cursor.next(10);
+  events.goBack(1);
+  for (const [at, runId] of ["mine", "other", "other", "mine"].entries()) events.write(runId, 4 + at);
+  const { gap, events: told } = await cursor.next(10);
+  expect(gap).toEqual({ type: "gap", after: 3, from: 1 });
+  expect(told.map(({ at }) => at)).toEqual([4, 7]);
+  events.all = events.all.slice(-1);
+  events.write("other", 8);
+  expect(await cursor.next(10)).toMatchObject({ gap: null, events: [] });
 });
 
 test("a cursor from elsewhere that is ahead of the store is told so, and goes on from its end", async () => {

@@ -1,4 +1,4 @@
-import { readdir, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
@@ -64,4 +64,10 @@ test("a file that is damaged is as if it had not been kept", async () => {
   await ledger.keep(open("one"));
   await writeFile(join(path, "one.json"), "{");
   expect(await new FileLedger(path).get("one")).toBeNull();
+});
+
+test("what could not be written leaves nothing behind", async () => {
+  await mkdir(join(path, "one.json"), { recursive: true });
+  await expect(ledger.keep(open("one"))).rejects.toThrow();
+  expect(await readdir(path)).toEqual(["one.json"]);
 });

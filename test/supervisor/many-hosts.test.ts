@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
+import { StoreAway } from "../../src/errors.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { systemClock } from "../../src/supervisor/clock.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
@@ -57,6 +58,23 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
     expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 1, outputs: 0 });
     expect(host.discarded).toEqual(["run_here4"]);
     expect(await store.countEnded({ ofState: { stateId: "elsewhere", instanceIds: [] } })).toBe(4);
+  });
+
+  test("does not hold the time for which the database was away against a host", async () => {
+    await store.insertRun(
+      newRun({ hostId: "elsewhere", ownerInstanceId: "in_elsewhere" }),
+      -defaults.hostLostMs,
+    );
+    const look = async (): Promise<string | undefined> => (await supervisor.reconcile()).decisions[0]?.action;
+    expect(await look()).toBe("leave");
+    await server.kill();
+    await expect(look()).rejects.toBeInstanceOf(StoreAway);
+    await server.start();
+    ahead = defaults.hostLostMs;
+    // It can be reached again, there too: now its owner would be heard of.
+    expect(await look()).toBe("leave");
+    ahead += defaults.hostLostMs;
+    expect(await look()).toBe("lose");
   });
 
   test.each([

@@ -1,8 +1,10 @@
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { LeaseLost, StoreAway } from "../../src/errors.js";
 import { FileLedger } from "../../src/store/ledger/file-ledger.js";
 import type { RunRecord } from "../../src/store/run-record.js";
+import { hold } from "../../src/supervisor/hold.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 import { fakeWorld, start, until, type FakeWorld } from "./fake-supervisor.js";
 
@@ -120,4 +122,98 @@ test("a run whose anchor has heard of somebody else is observed, not held", asyn
   expect(new Set(host.attached)).toEqual(new Set([0]));
   await run.cancel();
   expect(host.last.stops).toHaveLength(1);
+});
+
+test("what another supervisor holds here is left to it when the store forgets it, cgroup and all", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const { runId } = await start(world);
+  await until(() => store.runs.get(runId)?.state === "running");
+  host.last.hangUp();
+  await supervisor.close({ leaveRuns: true });
+  host.locals = [...host.locals, { instanceId: "in_other", alive: true, launched: true }];
+  const cgroup = { path: `/holdfast-in_test/runs/${runId}`, inode: "77" };
+  Object.assign(host, { boundaries: async () => [{ runId, ...cgroup }] });
+  host.cgroups.set(cgroup.path, "populated");
+  host.last.answers = false;
+  const ledger = new FileLedger(path);
+  const told = (await ledger.get(runId)) ?? expect.fail("it was not kept");
+  await ledger.keep({
+    record: { ...told.record, ownerInstanceId: "in_other", leaseEpoch: 2 },
+    anchorEpoch: 2,
+  });
+  store.failing = null;
+  store.runs.clear();
+  const next = fakeWorld({ store, host, ledger });
+  await next.supervisor.reconcile();
+  expect(host.reaped).toEqual([]);
+  expect(store.runs.has(runId)).toBe(false);
+});
+
+test("a claim that was answered just before the store went away is known to who holds the run meanwhile", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, ledger, path } = world;
+  const run = await start(world);
+  await until(() => store.runs.get(run.runId)?.state === "running");
+  const getRun = store.getRun.bind(store);
+  store.beforeWrite = (what) => {
+    if (what !== "claim") return;
+    store.beforeWrite = () => undefined;
+    store.getRun = () => Promise.reject(new StoreAway("", "it is away"));
+  };
+  host.last.hangUp();
+  await until(() => host.attached.includes(2));
+  store.getRun = getRun;
+  const told = { record: { leaseEpoch: 2, ownerInstanceId: "in_test" }, anchorEpoch: 2 };
+  expect(await ledger.get(run.runId)).toMatchObject(told);
+  const link = await hold(host, new FileLedger(path), run.runId);
+  expect(link?.welcome.highestEpoch).toBe(3);
+});
+
+test("a run whose hold cannot be written down is held all the same", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, ledger, path } = world;
+  const run = await start(world);
+  await until(() => store.runs.get(run.runId)?.state === "running");
+  await rm(path, { recursive: true });
+  await writeFile(path, "");
+  expect(await hold(host, ledger, run.runId)).not.toBeNull();
+});
+
+test("a ledger that can be neither written nor read is said, and keeps no run from being looked after", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const { runId } = await start(world);
+  await until(() => store.runs.get(runId)?.state === "running");
+  host.last.hangUp();
+  await supervisor.close({ leaveRuns: true });
+  store.failing = null;
+  await rm(path, { recursive: true });
+  await writeFile(path, "");
+  const next = fakeWorld({ store, host, ledger: new FileLedger(path) });
+  expect((await next.supervisor.reconcile()).runs).toMatchObject([{ runId }]);
+  expect(next.problems.map(({ message }) => message)).toEqual([
+    expect.stringContaining("cannot be read, so nothing is put back"),
+    expect.stringContaining("no copy of its record could be kept here"),
+  ]);
+});
+
+test("a run that was ended elsewhere and forgotten on purpose does not come back", async () => {
+  const world = await ledgeredWorld();
+  const { store, host, supervisor, path } = world;
+  const { runId } = await start(world);
+  await until(() => store.runs.get(runId)?.state === "running");
+  const record = store.runs.get(runId) ?? expect.fail("no record");
+  store.runs.set(runId, { ...record, state: "exited", leaseEpoch: 9, endedAt: 1 });
+  host.last.hangUp();
+  await until(() => supervisor.run(runId) === null);
+  // What is behind an ended record is stopped, and in time forgotten: its directory, then its record.
+  host.anchors.clear();
+  await store.deleteRuns([runId]);
+  await supervisor.close();
+  store.failing = null;
+  const next = fakeWorld({ store, host, ledger: new FileLedger(path) });
+  await next.supervisor.reconcile();
+  expect(store.runs.has(runId)).toBe(false);
+  expect(await new FileLedger(path).runIds()).toEqual([]);
 });

@@ -62,6 +62,19 @@ test("a directory without a record, its anchor dead, somebody in its cgroup: the
   });
 });
 
+test("a directory without a record, its anchor too busy to answer, somebody in its cgroup: nobody is touched", async () => {
+  const { supervisor, store, host, runId } = await forgotten();
+  peopled({ host, runId });
+  const attach = host.attach.bind(host);
+  host.attach = () => Promise.reject(new AnchorUnusable("sock", "it did not answer in time"));
+  await supervisor.reconcile();
+  expect(host.reaped).toEqual([]);
+  expect(store.runs.has(runId)).toBe(false);
+  host.attach = attach;
+  const { runs } = await supervisor.reconcile();
+  expect(runs).toMatchObject([{ runId }]);
+});
+
 test("a cgroup that could not be emptied the first time is tried again, and not taken for one that never ran", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   host.anchors.clear();

@@ -19,7 +19,7 @@ async function gateway({ host, directory }: Observatory): Promise<Check> {
   const id = (await readFile(`${directory.home}/gateway-id`, "utf8").catch(() => "")).trim();
   if (id === "") return ok("gateway", "none has ever run here");
   const found = (await host.instances()).find(({ instanceId }) => instanceId === id);
-  const waiting = waitingGateway(directory.home);
+  const waiting = await waitingGateway(directory.home);
   if (found?.alive === true && waiting !== null)
     return warn("gateway", waitingText(waiting), "it goes on by itself when the store is back");
   return ok("gateway", found?.alive === true ? `${id} is running` : `${id} is not running`);

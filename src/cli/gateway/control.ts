@@ -25,13 +25,13 @@ export async function stopInBackground(policy: StopPolicy, json: boolean): Promi
   mustBeOperator("stop the gateway");
   const down = await stop(policy);
   if (json) print(`${JSON.stringify({ running: false, ...down?.done })}\n`);
-  else if (down === null) say(noneToStop(), "dim");
+  else if (down === null) say(await noneToStop(), "dim");
   else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
   return 0;
 }
 
-function noneToStop(): string {
-  const waiting = waitingGateway(resolveHome());
+async function noneToStop(): Promise<string> {
+  const waiting = await waitingGateway(resolveHome());
   return waiting === null
     ? "no gateway is running"
     : `${waitingText(waiting)} To end it: kill ${waiting.pid}`;
@@ -75,7 +75,7 @@ function doneLine({ ended, terminated, left, callers }: Stopping): string {
 export async function showStatus(json: boolean): Promise<number> {
   const home = resolveHome();
   const running = await reach(home, (await tokenFor(home)) || null);
-  const waiting = running === null ? waitingGateway(home) : null;
+  const waiting = running === null ? await waitingGateway(home) : null;
   if (json) {
     const said =
       running === null

@@ -1,4 +1,5 @@
-import { NotSteering, StdinClosed } from "../../errors.js";
+import { defaults } from "../../defaults.js";
+import { NotSteering, StdinClosed, StdinFull } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { Callers } from "../callers.js";
@@ -15,7 +16,13 @@ export function held(supervisor: Supervisor, record: RunRecord): Run {
 export function typedInto(supervisor: Supervisor, callers: Callers, record: RunRecord): Run {
   const run = held(supervisor, record);
   mayBeTypedInto(run, callers);
+  mustHaveRoom(run);
   return run;
+}
+
+/** What a program does not read is kept for it, by the gateway: not without end. */
+export function mustHaveRoom({ runId, waitingInput }: Run): void {
+  if (waitingInput > defaults.inputWaitingBytes) throw new StdinFull(runId, waitingInput);
 }
 
 /** A caller counts the bytes it has sent: those of others in between would be taken for its own. */

@@ -40,6 +40,8 @@ export async function passRequest(
   const leave = (): void => void asking.destroy();
   gone.addEventListener("abort", leave, { once: true });
   if (gone.aborted) leave();
+  let heard = false;
+  asking.once("socket", (socket) => socket.once("secureConnect", () => (heard = true)));
   try {
     const answer = await new Promise<IncomingMessage>((resolve, reject) => {
       asking.once("response", resolve);
@@ -49,7 +51,7 @@ export async function passRequest(
     response.writeHead(answer.statusCode ?? 502, passable(answer.headers));
     await pipeline(answer, response);
   } catch (cause) {
-    throw peer.unreachable(whyOf(cause), cause);
+    throw peer.unreachable(whyOf(cause), cause, heard && request.method !== "GET");
   } finally {
     gone.removeEventListener("abort", leave);
     request.unpipe(asking);

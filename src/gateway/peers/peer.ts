@@ -26,8 +26,8 @@ export class Peer {
     this.#silentMs = silentMs;
   }
 
-  unreachable(why: string, cause?: unknown): PeerUnreachable {
-    return new PeerUnreachable(this.#runId, this.#gateway, why, { cause });
+  unreachable(why: string, cause?: unknown, perhapsDone = false): PeerUnreachable {
+    return new PeerUnreachable(this.#runId, this.#gateway, why, { cause, perhapsDone });
   }
 
   /**
@@ -48,7 +48,9 @@ export class Peer {
       agent: false,
       minVersion: "TLSv1.3",
       ciphers: "PSK",
-      // Whoever shows a certificate does not have the key, however good the certificate.
+      // Whoever shows a certificate does not have the key, however good the certificate, and whatever the environment
+      // says about taking bad ones (NODE_TLS_REJECT_UNAUTHORIZED).
+      rejectUnauthorized: true,
       checkServerIdentity: () => new Error("it has not proven that it reads the same store"),
       pskCallback: () => ({
         psk: sharedKey(peerKey, this.#caller, instanceId),

@@ -8,7 +8,7 @@ import { BadInput, HoldfastError } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import type { Callers } from "../callers.js";
-import { mayBeSteered, mayBeTypedInto } from "../handlers/steered.js";
+import { mayBeSteered, mayBeTypedInto, mustHaveRoom } from "../handlers/steered.js";
 import type { Sights } from "../sights.js";
 import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
 import { passUpgrade } from "../peers/pass-on.js";
@@ -222,7 +222,10 @@ async function obey(
   if (message?.type === "stop") return stopFor(run, requester, message);
   if (message === null || message.type === "eof") mayBeTypedInto(run, callers);
   else mayBeSteered(run, callers);
-  if (message === null) return run.write(data);
+  if (message === null) {
+    mustHaveRoom(run);
+    return run.write(data);
+  }
   switch (message.type) {
     case "resize":
       return run.resize({ rows: message.rows, cols: message.cols });

@@ -40,6 +40,8 @@ export function openSqliteReader(path: string): Reader | null {
         throw new StateUnusable(path, `${path} was changed while it was read. Try again.`);
       },
       async [Symbol.asyncDispose]() {
+        // What was prepared keeps a closed database open, and would keep its snapshot, too.
+        if (db.isTransaction) db.exec("rollback");
         db.close();
       },
     };
@@ -71,6 +73,8 @@ export async function openSqliteWriter(path: string): Promise<Writer> {
       },
       async commit() {
         translated(path, () => db.exec("commit"));
+        // Whoever takes it for a backup takes one file. The log is needed beside it only while somebody else reads there.
+        db.exec("pragma wal_checkpoint(truncate)");
       },
       async [Symbol.asyncDispose]() {
         if (db.isTransaction) db.exec("rollback");

@@ -57,6 +57,12 @@ export class FileLedger implements Ledger {
     }
   }
 
+  async drop(runId: string): Promise<void> {
+    this.#open.delete(runId);
+    await rm(this.#path(runId, OPEN), { force: true });
+    await this.forget([runId]);
+  }
+
   async runIds(): Promise<readonly string[]> {
     const names = await this.#names();
     const ids = names.flatMap((name) => {
@@ -71,15 +77,20 @@ export class FileLedger implements Ledger {
     const ended = state === "exited";
     const draft = join(this.#directory, `.${runId}.${process.pid}`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    const file = await open(draft, "w", 0o600);
     try {
-      await file.writeFile(JSON.stringify(told));
-      // Power loss ends what is open, and then its record needs no copy.
-      if (ended) await file.sync();
-    } finally {
-      await file.close();
+      const file = await open(draft, "w", 0o600);
+      try {
+        await file.writeFile(JSON.stringify(told));
+        // Power loss ends what is open, and then its record needs no copy.
+        if (ended) await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(draft, this.#path(runId, ended ? ENDED : OPEN));
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
     }
-    await rename(draft, this.#path(runId, ended ? ENDED : OPEN));
     if (!ended) return;
     await rm(this.#path(runId, OPEN), { force: true });
     if (this.#ends++ % PRUNE_EVERY === 0) await this.#prune();

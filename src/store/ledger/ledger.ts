@@ -19,6 +19,8 @@ export interface Ledger {
   remember(told: Told): void;
   /** Forget ends. What is open stays. */
   forget(runIds: readonly string[]): Promise<void>;
+  /** Forget one altogether, open or not: it is over. */
+  drop(runId: string): Promise<void>;
   runIds(): Promise<readonly string[]>;
   /** The last that this process kept: if the store knows that, it knows all that came before. */
   readonly newest: string | null;

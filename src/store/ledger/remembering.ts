@@ -1,6 +1,6 @@
 import { applyChange, newRecord } from "../apply-change.js";
 import type { RunRecord } from "../run-record.js";
-import type { RunStore } from "../store.js";
+import type { Lease, RunStore } from "../store.js";
 import type { Ledger } from "./ledger.js";
 
 /**
@@ -16,9 +16,14 @@ export function remembering(
     ledger
       .keep({ record, anchorEpoch: Math.max(anchorEpoch, record.leaseEpoch) })
       .catch((cause: unknown) => failing(record.runId, cause));
-  const keepAsRead = async (runId: string): Promise<void> => {
-    const record = await store.getRun(runId).catch(() => null);
-    if (record !== null) await keep(record);
+  const keepAsRead = async (runId: string, lease: Partial<Lease> = {}): Promise<void> => {
+    const told = await ledger.get(runId);
+    const read = await store.getRun(runId).catch(() => null);
+    if (read !== null) return keep(read, told?.anchorEpoch);
+    // Answered, and away since: whoever must hold the run meanwhile goes by its epoch.
+    const { ownerInstanceId, epoch: leaseEpoch } = lease;
+    if (told === null || ownerInstanceId === undefined || leaseEpoch === undefined) return;
+    await keep({ ...told.record, ownerInstanceId, leaseEpoch }, told.anchorEpoch);
   };
   const writes = {
     insertRun: async (run, leaseMs, events) => {
@@ -42,7 +47,7 @@ export function remembering(
     claimLease: async (claim, events) => {
       const lease = await store.claimLease(claim, events);
       // Somebody else may have written since it was last held here.
-      if (lease !== null) await keepAsRead(claim.runId);
+      if (lease !== null) await keepAsRead(claim.runId, lease);
       return lease;
     },
     concludeRun: async (claim, end, events) => {

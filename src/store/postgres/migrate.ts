@@ -46,6 +46,8 @@ const additions: Readonly<Record<number, (schema: string) => string>> = {
   // Room for new versions of a row beside the old one: renewing a lease then touches no index.
   1: () => "alter table runs set (fillfactor = 50)",
   2: eventOrder,
+  // A file is of one state directory, and so are all of its events.
+  10: () => "create index run_events_of_state on run_events (state_id, seq)",
 };
 
 function beginning(schema: string, exists: boolean): string {

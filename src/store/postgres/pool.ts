@@ -50,6 +50,8 @@ export function openPool(
   const pool = new Pool({
     ...clientConfig(target, settings),
     max: defaults.storeConnections,
+    min: 1,
+    idleTimeoutMillis: defaults.storeIdleMs,
     // An idle connection is no reason for a process to stay.
     allowExitOnIdle: true,
     // What is committed survives the server's death, whatever its default. Stricter settings stay.

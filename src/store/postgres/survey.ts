@@ -29,8 +29,8 @@ export interface ServerFacts {
   };
 }
 
-/** What a gateway takes at most: two stores, and one connection that listens. */
-export const CONNECTIONS_OF_A_GATEWAY = 2 * defaults.storeConnections + 1;
+/** What a gateway takes at most: those of its store, and one that listens. */
+export const CONNECTIONS_OF_A_GATEWAY = defaults.storeConnections + 1;
 
 const QUESTION = `select
   current_setting('server_version') as version,

@@ -8,6 +8,7 @@ import * as services from "./migrations/0006-services.js";
 import * as sessionOfRun from "./migrations/0007-session-of-run.js";
 import * as gateways from "./migrations/0008-gateways.js";
 import * as commands from "./migrations/0009-commands.js";
+import * as whose from "./migrations/0010-whose.js";
 import * as sessionMessages from "./migrations/0011-session-messages.js";
 import * as acp from "./migrations/0012-acp.js";
 
@@ -22,6 +23,7 @@ export const migrations = [
   { id: 7, name: "session-of-run", sql: sessionOfRun.sql },
   { id: 8, name: "gateways", sql: gateways.sql },
   { id: 9, name: "commands", sql: commands.sql },
+  { id: 10, name: "whose", sql: whose.sql },
   { id: 11, name: "session-messages", sql: sessionMessages.sql },
   { id: 12, name: "acp", sql: acp.sql },
 ] as const;

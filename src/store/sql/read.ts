@@ -136,6 +136,7 @@ export async function listEvents(
   if (settled !== null) query = query.where("seq", "<=", settled);
   if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
+  if (filter.stateId !== undefined) query = query.where("state_id", "=", filter.stateId);
   if (filter.hostIds !== undefined) {
     const { hostIds } = filter;
     query = query.where("run_id", "in", (of) =>

@@ -23,7 +23,13 @@ export async function tellForgotten(
   const { eras } = store;
   const doubted = context.doubted || eras !== context.comparedEra;
   if (!doubted && !(await hasForgotten(context, ledger, ledger.newest))) return;
-  const runIds = await ledger.runIds();
+  const runIds = await ledger.runIds().catch((cause: unknown) => {
+    const message = "what the store was told from here cannot be read, so nothing is put back; trying again";
+    context.report({ runId: null, message, cause });
+    return null;
+  });
+  if (runIds === null) return;
+  const isOver = overHere(context);
   for (let at = 0; at < runIds.length; at += PAGE) {
     const told = await toldOf(ledger, runIds.slice(at, at + PAGE));
     const known = await knownOf(context, told);
@@ -40,11 +46,26 @@ export async function tellForgotten(
       if (!mine && !ended && instances.get(record.ownerInstanceId)?.alive !== false) continue;
       // Whoever forgets an ended run on purpose takes it out of the ledger first.
       if (ended && (await ledger.get(record.runId)) === null) continue;
-      await tellAgain(context, record, mine ? defaults.leaseMs : 0);
+      if (!known.has(record.runId) && (await isOver(record))) await ledger.drop(record.runId);
+      else await tellAgain(context, record, mine ? defaults.leaseMs : 0);
     }
   }
   context.doubted = false;
   context.comparedEra = eras;
+}
+
+/**
+ * A directory goes after the end is on record, and before that is forgotten on purpose. Of a run that was taken from
+ * here, or moved to another store and back, nobody may have told the ledger.
+ */
+function overHere({ host, live, beginning }: Context): (record: RunRecord) => Promise<boolean> {
+  const directories = new Map<string, ReadonlySet<string>>();
+  return async ({ runId, state, originInstanceId }) => {
+    if (state === "exited" || live.has(runId) || beginning.has(runId)) return false;
+    const known = directories.get(originInstanceId) ?? new Set(await host.runIds(originInstanceId));
+    directories.set(originInstanceId, known);
+    return !known.has(runId);
+  };
 }
 
 /** One question, for tables that were put back under our hands: it knows the last thing, or forgot more than that. */

@@ -18,10 +18,16 @@ interface Watched {
 export class Left {
   readonly #said = new Map<string, string>();
   readonly #watched = new Map<string, Watched>();
+  #blind = false;
 
   unreachableMs(runId: string, now: number): number {
     const watched = this.#watched.get(runId);
-    return watched === undefined || isBroken(watched, now) ? 0 : now - watched.since;
+    return watched === undefined ? 0 : now - this.#since(watched, now);
+  }
+
+  /** A look failed, because the store is away: from the last one to the next, nobody could be heard of. */
+  sawNothing(): void {
+    this.#blind = true;
   }
 
   /** After a look at everything, forget what is no longer left alone, so that neither map outgrows the runs there are. */
@@ -34,9 +40,10 @@ export class Left {
     for (const [runId, { row }] of left) {
       if (!WATCHED.includes(row)) continue;
       const before = this.#watched.get(runId);
-      const since = before === undefined || isBroken(before, now) ? now : before.since;
+      const since = before === undefined ? now : this.#since(before, now);
       this.#watched.set(runId, { row, since, last: now });
     }
+    if (everything) this.#blind = false;
   }
 
   /** True when this was not the last thing said of it. */
@@ -46,11 +53,12 @@ export class Left {
     this.#said.set(runId, said);
     return true;
   }
-}
 
-/** While nobody could look, the store was away, and its owner could not renew either. */
-function isBroken({ row, last }: Watched, now: number): boolean {
-  return row === "stalled" && now - last > defaults.stalledWatchMs;
+  /** While nobody could look, the store was away, and its owner could not renew either. */
+  #since({ row, since, last }: Watched, now: number): number {
+    if (row === "stalled") return now - last > defaults.stalledWatchMs ? now : since;
+    return this.#blind ? since + now - last : since;
+  }
 }
 
 /**

@@ -62,10 +62,8 @@ async function takeUpDirectory(
   const { store, host, settled } = context;
   const record = await store.getRun(run.runId);
   if (record === null) {
-    // Of one that the store has forgotten just now everything is known; the next look finds its record.
-    const told = await context.ledger?.get(run.runId);
-    if (told !== null && told !== undefined) context.doubted = true;
-    else if (await isThere(context, run)) return importRun(context, run, decided);
+    if (!(await wasTold(context, run.runId)) && (await isThere(context, run)))
+      return importRun(context, run, decided);
     return null;
   }
   if (record.state !== "exited") return null;
@@ -77,6 +75,14 @@ async function takeUpDirectory(
   }
   settled.add(run.runId);
   return null;
+}
+
+/** Of one that the store has forgotten just now everything is known; the next look finds its record. */
+async function wasTold(context: Context, runId: string): Promise<boolean> {
+  const told = await context.ledger?.get(runId);
+  if (told === null || told === undefined) return false;
+  context.doubted = true;
+  return true;
 }
 
 type Answer =
@@ -110,14 +116,18 @@ async function takeUpBoundary(
   const [state] = await host.inspectBoundaries([boundary]).catch(() => []);
   if (state !== "populated") return null;
   const record = await store.getRun(runId);
-  if (record === null) return importBoundary(context, { instanceId, runId }, boundary, decided);
-  if (record.state !== "exited") return null;
+  if (record !== null && record.state !== "exited") return null;
   // None on record: its directory was imported when nobody could be asked. The host vouches for it.
-  if (record.boundary !== null && record.boundary.cgroupInode !== boundary.inode) return null;
-  // Its anchor is there, and sees to it.
+  if (record !== null && record.boundary !== null && record.boundary.cgroupInode !== boundary.inode)
+    return null;
+  // Its anchor is there, and sees to it; or it is busy now, and nothing is concluded from that.
   const answer = await ask(host, { instanceId, runId });
   if (answer.kind === "observer") answer.observer.close();
   if (answer.kind !== "nobody") return null;
+  if (record === null) {
+    if (await wasTold(context, runId)) return null;
+    return importBoundary(context, { instanceId, runId }, boundary, decided);
+  }
   const { graceMs } = record.policy;
   const { killed, killMode, survivors } = await host.reap({
     root: null,

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
 import { until } from "../../until.js";
 import { gone, refusal } from "../real-gateway.js";
@@ -52,6 +53,25 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
     viewer.socket.send(JSON.stringify({ type: "stop" }));
     expect(await viewer.closed).toBe(1000);
     expect(viewer.said.at(-1)).toMatchObject({ type: "ended", record: { state: "exited" } });
+  });
+
+  test("what a program does not read is not piled up without end, and whoever types is told", async () => {
+    const runId = await start(there, "sleep 1000", { stdin: "pipe" });
+    const viewer = new Viewer(here, runId);
+    await until("attached", () => viewer.said.length > 0, 15_000);
+    const piece = Buffer.alloc(512 * 1024, "x");
+    for (let sent = 0; sent < 48; sent++) viewer.socket.send(piece);
+    await until("told", () => viewer.said.some(({ type }) => type === "refused"), 30_000);
+    expect(viewer.said.find(({ type }) => type === "refused")).toMatchObject({
+      message: expect.stringContaining("bytes of input wait for the program"),
+    });
+    const write = here.client.write({ params: { runId }, body: { text: "more" } });
+    expect(await refusal(write)).toMatchObject({ code: "STDIN_FULL" });
+    const waiting = there.gateway.supervisor.run(runId)?.waitingInput ?? 0;
+    expect(waiting).toBeLessThan(defaults.inputWaitingBytes + 2 * piece.length);
+    // Stopping is no matter of what it reads.
+    viewer.socket.send(JSON.stringify({ type: "stop" }));
+    expect(await viewer.closed).toBe(1000);
   });
 
   test("output passes byte for byte, however much", async () => {

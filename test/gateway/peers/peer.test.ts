@@ -96,6 +96,22 @@ test("a caller that leaves in the middle is not worked for any longer", async ()
   await Promise.all([asking, gone]);
 });
 
+test("what breaks off after it was asked is not said not to have been done", async () => {
+  const done: string[] = [];
+  const port = await passingTo((request, response) => {
+    request.on("data", (bytes: Buffer) => done.push(bytes.toString()));
+    request.on("end", () => response.socket?.destroy());
+  });
+  const ask = async (init: RequestInit): Promise<string> =>
+    (await fetch(`http://127.0.0.1:${port}/`, init)).text();
+  const typed = await ask({ method: "POST", body: "rm it\n" });
+  expect(done).toEqual(["rm it\n"]);
+  expect(typed).toContain("may have done it all the same");
+  expect(typed).not.toContain("Nothing was done");
+  // Reading changes nothing.
+  expect(await ask({})).toContain("Nothing was done");
+});
+
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 
 test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", async () => {
@@ -116,7 +132,11 @@ test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", as
   const trusting = await promisify(execFile)(process.execPath, ["-e", script], { env });
   expect([trusting.stdout, heard]).toEqual(["200\n", 1]);
   const child = join(import.meta.dirname, "children/ask.mjs");
-  const { stdout } = await promisify(execFile)(process.execPath, [child, String(port)], { env });
-  expect(stdout).toBe("refused: it has not proven that it reads the same store\n");
-  expect(heard).toBe(1);
+  // Nor where all of a host's programs are told to take any.
+  for (const more of [{}, { NODE_TLS_REJECT_UNAUTHORIZED: "0", NODE_NO_WARNINGS: "1" }]) {
+    const around = { env: { ...env, ...more } };
+    const { stdout } = await promisify(execFile)(process.execPath, [child, String(port)], around);
+    expect(stdout).toBe("refused: it has not proven that it reads the same store\n");
+    expect(heard).toBe(1);
+  }
 });

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
@@ -65,6 +65,18 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     await target.appendEvents([event("run_open")]);
     // The number of the run that was deleted is not given again.
     expect((await target.listEvents({ after: EVENTS })).map(({ seq }) => seq)).toEqual([EVENTS + 2]);
+  });
+
+  test("the file that was made has everything in it, without the log beside it", async () => {
+    const { home, path } = await house();
+    await using _ = home;
+    const to = join(home.path, "other.sqlite");
+    const backup = join(home.path, "backup.sqlite");
+    await copy(path, to);
+    await copyFile(to, backup);
+    await using source = await openSqliteStore({ path });
+    await using target = await openSqliteStore({ path: backup });
+    expect(await allOf(target)).toEqual(await allOf(source));
   });
 
   test("what is in the log, with its writer killed, is copied, too", async () => {

@@ -14,11 +14,12 @@ const newest = migrations.at(-1)?.id ?? 0;
 
 /** As the store was before runs knew their sessions; what depends on the columns goes with them. */
 const BEFORE_SESSIONS_OF_RUNS = `
+  alter table holdfast.run_events drop column state_id;
   drop table holdfast.commands, holdfast.hosts, holdfast.gateways;
   alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade, drop column state_id;
   create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
   execute function holdfast.refuse_update('an exited run never changes');
-  delete from holdfast.holdfast_migrations where id between 7 and 9;`;
+  delete from holdfast.holdfast_migrations where id between 7 and 10;`;
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   let server: TestServer;
@@ -92,6 +93,22 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     const ids = await Promise.all(runs.map(async ({ runId }) => (await store.getRun(runId))?.sessionId));
     expect(ids).toEqual([null, first.id, null, second.id]);
     expect(await store.listHosts()).toMatchObject([{ hostId: runs[0]?.hostId, name: "" }]);
+  });
+
+  test("events from before are of the state directory of their runs, if there are any", async () => {
+    {
+      await using store = await database.open();
+      for (const stateId of ["one", "two", null]) {
+        const run = newRun({ runId: `run_${stateId}`, stateId });
+        await store.insertRun(run, LEASE_MS, [event(run.runId)]);
+      }
+      await store.appendEvents([event("gone")]);
+    }
+    await database.query(`alter table holdfast.run_events drop column state_id;
+      delete from holdfast.holdfast_migrations where id = 10`);
+    await using store = await database.open();
+    expect(await store.listEvents({ stateId: "one" })).toMatchObject([{ runId: "run_one" }]);
+    expect(await store.listEvents({})).toHaveLength(4);
   });
 
   test("an ended run can be hidden, and nothing be changed along with it", async () => {

@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Store } from "../../../src/store/store.js";
+import { until } from "../../until.js";
+import { LEASE_MS, newRun } from "../samples.js";
+import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+/** Open runs of each of these hosts, with an event for each run. */
+const HOSTS = 40;
+const RUNS = 50;
+
+describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again", () => {
+  let server: TestServer;
+  let database: PostgresDatabase;
+  let store: Store;
+  beforeAll(async () => {
+    server = await startServer();
+    database = await server.createDatabase();
+    await fill(database);
+    // The server says how it has executed each statement, and how many rows it has touched for it.
+    for (const setting of [
+      "session_preload_libraries = 'auto_explain'",
+      "auto_explain.log_min_duration = 0",
+      "auto_explain.log_analyze = on",
+      "auto_explain.log_format = 'json'",
+    ])
+      await database.query(`alter database ${database.name} set ${setting}`);
+    store = await database.open();
+  });
+  afterAll(async () => {
+    await store[Symbol.asyncDispose]();
+    await server[Symbol.asyncDispose]();
+  });
+
+  /** The scans of what `ask` had the server execute on `table`. Asked often enough for the plan that is kept. */
+  async function scansOf(table: string, ask: () => Promise<unknown>): Promise<readonly Scan[]> {
+    const before = server.log().length;
+    const TIMES = 8;
+    for (let time = 0; time < TIMES; time += 1) await ask();
+    const told = await until("the plans are told", () => {
+      const found = plansIn(server.log().slice(before)).filter((plan) => scans(plan, table).length > 0);
+      return found.length >= TIMES && found;
+    });
+    return told.flatMap((plan) => scans(plan, table));
+  }
+
+  test("its own events are read without others'", async () => {
+    const asked = () => store.listEvents({ stateId: "state-7", after: 0, limit: 500 });
+    expect(await asked()).toHaveLength(RUNS);
+    for (const scan of await scansOf("run_events", asked)) {
+      expect(scan).toMatchObject({ index: "run_events_of_state" });
+      expect(scan.rows).toBeLessThanOrEqual(RUNS);
+    }
+  });
+});
+
+interface Scan {
+  readonly index: string | null;
+  /** Touched, wanted or not. */
+  readonly rows: number;
+}
+
+interface Plan {
+  readonly "Node Type": string;
+  readonly "Relation Name"?: string;
+  readonly "Index Name"?: string;
+  readonly "Actual Rows": number;
+  readonly "Rows Removed by Filter"?: number;
+  readonly Plans?: readonly Plan[];
+}
+
+function plansIn(log: string): readonly Plan[] {
+  return [...log.matchAll(/plan:\n((?:\t.*\n)+)/g)].map(
+    ([, json = ""]) => (JSON.parse(json) as { readonly Plan: Plan }).Plan,
+  );
+}
+
+/** Of an index that points into a table, the scan of the table counts, and of that the index is named. */
+function scans(plan: Plan, table: string): readonly Scan[] {
+  const below = plan.Plans ?? [];
+  if (plan["Relation Name"] !== table) return below.flatMap((each) => scans(each, table));
+  const rows = plan["Actual Rows"] + (plan["Rows Removed by Filter"] ?? 0);
+  const named = [plan, ...below.flatMap(whole)].flatMap(({ "Index Name": name }) => name ?? []);
+  return named.length === 0 ? [{ index: null, rows }] : named.map((index) => ({ index, rows }));
+}
+
+function whole(plan: Plan): readonly Plan[] {
+  return [plan, ...(plan.Plans ?? []).flatMap(whole)];
+}
+
+async function fill(database: PostgresDatabase): Promise<void> {
+  {
+    await using store = await database.open();
+    await store.insertRun(newRun({ runId: "run_model" }), LEASE_MS);
+  }
+  await database.query(`set search_path = holdfast;
+    insert into runs select (jsonb_populate_record(runs, jsonb_build_object(
+      'run_id', 'run_' || at, 'host_id', 'host-' || at % ${HOSTS}, 'state_id', 'state-' || at % ${HOSTS},
+      'owner_instance_id', 'owner-' || at % ${HOSTS}
+    ))).* from runs, generate_series(1, ${HOSTS * RUNS}) as at;
+    insert into run_events (run_id, state_id, type, at, descendants, data)
+    select run_id, state_id, 'attach', 0, 0, '{}' from runs;
+    analyze`);
+}
