@@ -33,6 +33,8 @@ export interface CloseRequest {
 
 /** A store that could not be read is asked again. */
 const AGAIN_MS = 1_000;
+/** To write down that an agent has ended, and remove its directory. */
+const LAST_WORDS_MS = 2_000;
 /** Survivors of a KILL are no event of a run. */
 const LOOK_MS = 500;
 
@@ -135,6 +137,9 @@ export class HeldSession {
   /** The next process goes on with it. */
   async leave(): Promise<void> {
     this.#leaving = true;
+    const { agent } = this.#seat;
+    // Ended with the gateway: that is still for this one to write down.
+    if (agent?.run.state === "exited") await this.#parts.clock.pause(LAST_WORDS_MS, this.#seat.gone(agent));
     this.questions?.forget();
     await this.#parts.kept.leave();
   }

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -174,3 +175,24 @@ test(
     await second.client.acpClose({ params: { id: "one" } });
   },
 );
+
+test("a gateway that terminates its runs leaves nothing of its agents", { timeout: 60_000 }, async () => {
+  const home = await place();
+  const first = await gateway(home);
+  await first.client.acpSpawn({
+    body: { argv: shellAgent(), cwd: home, key: "one", prompt: "echo $TMPDIR; sleep 3106" },
+  });
+  let tmp = "";
+  await until("it has said where", async () => {
+    const { updates } = await first.client.acpWatch({ params: { id: "one" } });
+    tmp = /\/\S*hf-acp-\w+/.exec(JSON.stringify(updates.filter(({ type }) => type === "update")))?.[0] ?? "";
+    return existsSync(tmp);
+  });
+  expect(await first.client.stop({ body: { runs: "terminate" } })).toMatchObject({ terminated: 1, left: 0 });
+  await left(home);
+  expect(existsSync(tmp)).toBe(false);
+  const second = await gateway(home);
+  const { turns } = await second.client.acpHistory({ params: { id: "one" } });
+  expect(turns).toMatchObject([{ state: "ended", outcome: "interrupted" }]);
+  await second.client.acpClose({ params: { id: "one" } });
+});
