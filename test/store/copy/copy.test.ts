@@ -306,6 +306,8 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     expect(await parsePlace(`url-file:${file}`)).toEqual({ kind: "postgres", url });
     expect(await parsePlace("env:HERE", { HERE: url })).toEqual({ kind: "postgres", url });
     await expect(parsePlace("env:THERE", {})).rejects.toThrow("the environment has no THERE");
+    for (const nameless of ["env:", "url-file:"]) await expect(parsePlace(nameless, {})).rejects.toThrow();
+    await expect(parsePlace("/")).rejects.toThrow("/ is a directory; a store is a file");
     const wrong = await parsePlace("env:HERE", { HERE: "mysql://ada:hunter2@db/x" }).catch(String);
     expect(wrong).toContain("must look like");
     expect(wrong).not.toContain("hunter2");
