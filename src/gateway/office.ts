@@ -30,7 +30,7 @@ import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
 import { statedRequester } from "./peers/stated.js";
 import { Whereabouts } from "./peers/whereabouts.js";
-import { SupervisorClosed } from "../errors.js";
+import { StoreAway, SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
@@ -238,8 +238,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     shared: store.shared,
     problem: (message, cause) => problem({ runId: null, message, cause }),
   });
-  const { peering } = doors;
-  if (peering !== null) await awaitStore(() => presence.reachableAt(peering), parts.waiting);
+  if (doors.peering !== null)
+    await presence.reachableAt(doors.peering).catch((error: unknown) => {
+      // Said with the next beat.
+      if (!(error instanceof StoreAway)) throw error;
+    });
   return {
     asked: asked.promise,
     settling,

@@ -1,22 +1,30 @@
 import { StateUnusable } from "../errors.js";
 import type { NewGateway } from "../store/gateway-record.js";
-import type { GatewayStore } from "../store/gateway-store.js";
+import type { Store } from "../store/store.js";
+
+type AnnouncingStore = Pick<Store, "announceGateway" | "beatGateway" | "retireGateway" | "eras">;
 
 /** A gateway's row in the store: there from its announcement to its good-bye, one statement at a time. */
 export class Presence implements AsyncDisposable {
-  readonly #store: GatewayStore;
+  readonly #store: AnnouncingStore;
   #gateway: NewGateway;
+  /** The store's, when it was last told all that there is to say. Null: it has not been. */
+  #announcedEra: number | null = null;
   #last: Promise<unknown> = Promise.resolve();
   #gone = false;
 
-  constructor(store: GatewayStore, gateway: NewGateway) {
+  constructor(store: AnnouncingStore, gateway: NewGateway) {
     this.#store = store;
     this.#gateway = gateway;
   }
 
   /** Rejects when another host's gateway goes by the same id. */
   async announce(): Promise<void> {
-    if (await this.#store.announceGateway(this.#gateway)) return;
+    const { eras } = this.#store;
+    if (await this.#store.announceGateway(this.#gateway)) {
+      this.#announcedEra = eras;
+      return;
+    }
     const { instanceId } = this.#gateway;
     throw new StateUnusable(
       instanceId,
@@ -27,14 +35,19 @@ export class Presence implements AsyncDisposable {
   /** From now on other gateways reach it there. */
   reachableAt(peering: Pick<NewGateway, "address" | "peerKey">): Promise<void> {
     this.#gateway = { ...this.#gateway, ...peering };
+    this.#announcedEra = null;
     return this.#next(() => this.announce());
   }
 
-  /** It is still there. Announced again when the store has forgotten it, say because an older one took its place. */
+  /**
+   * It is still there. Announced again when the store has forgotten it, or may know it as it once was, because an older
+   * one took its place.
+   */
   beat(): Promise<void> {
     return this.#next(async () => {
-      if (this.#gone || (await this.#store.beatGateway(this.#gateway.instanceId))) return;
-      await this.announce();
+      if (this.#gone) return;
+      const heard = await this.#store.beatGateway(this.#gateway.instanceId);
+      if (!heard || this.#announcedEra !== this.#store.eras) await this.announce();
     });
   }
 

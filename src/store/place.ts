@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { BadInput } from "../errors.js";
 import { parseTarget } from "./postgres/target.js";
@@ -19,7 +19,7 @@ export async function parsePlace(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<Place> {
   if (isUrl(text)) return postgres(text);
-  const [, scheme, rest = ""] = /^(env|url-file):(.+)$/s.exec(text) ?? [];
+  const [, scheme, rest = ""] = /^(env|url-file):(.*)$/s.exec(text) ?? [];
   if (scheme === "env") {
     const url = env[rest] ?? "";
     if (url !== "") return postgres(url);
@@ -37,7 +37,13 @@ export async function parsePlace(
   }
   if (text === "" || text.includes("\0") || text.length > LONGEST_PATH)
     throw new BadInput("place", `a store is ${PLACES}; nothing was changed`);
-  return { kind: "sqlite", path: resolve(text) };
+  const path = resolve(text);
+  if ((await stat(path).catch(() => null))?.isDirectory() === true)
+    throw new BadInput(
+      "place",
+      `${path} is a directory; a store is a file, such as store.sqlite in a state directory. Nothing was changed`,
+    );
+  return { kind: "sqlite", path };
 }
 
 /** Whether this, as a word of a command line, tells a password to whoever lists processes. */

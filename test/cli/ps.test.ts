@@ -67,8 +67,25 @@ test("a process cannot forge a line", () => {
     health: null,
     ports: [],
     processes,
+    elsewhere: false,
   };
   const lines = psLines([shown], 62_000, null, true);
   expect(lines).toHaveLength(3);
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
+});
+
+test("what cannot be seen from here is not said to be nothing", () => {
+  const record = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
+  const nothing = { care: null, silentMs: null, health: null, ports: [], processes: [] };
+  const [, here, there] = psLines(
+    [
+      { record, hostName: "here", elsewhere: false, ...nothing },
+      { record, hostName: "there", elsewhere: true, ...nothing },
+    ],
+    62_000,
+    null,
+    true,
+  );
+  expect(here).toMatch(/ 0ms +0 bytes +0 /);
+  expect(there).toMatch(/ - +- +- /);
 });

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
+import { StoreAway } from "../../src/errors.js";
 import { Presence } from "../../src/gateway/presence.js";
 import { presenceOf, presentGateways } from "../../src/store/gateway-presence.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
@@ -31,11 +32,45 @@ test("a gateway that the store has forgotten announces itself again with its nex
   expect((await store.getGateway("gw_one"))?.stoppedAt).toBeTypeOf("number");
 });
 
+test("where it is reached is said again when it could not be, and when the store may have gone back to before", async () => {
+  const store = await openStore();
+  let eras = 1;
+  let away = true;
+  const presence = new Presence(
+    {
+      get eras() {
+        return eras;
+      },
+      beatGateway: (id) => store.beatGateway(id),
+      retireGateway: (id) => store.retireGateway(id),
+      announceGateway: async (gateway) => {
+        if (away && gateway.address !== null) throw new StoreAway("", "it is away");
+        return store.announceGateway(gateway);
+      },
+    },
+    newGateway({ address: null, peerKey: null }),
+  );
+  const at = (port: number) => ({ address: { host: "10.0.0.1", port }, peerKey: `key ${port}` });
+  const port = async () => (await store.getGateway("gw_one"))?.address?.port;
+  await presence.announce();
+  await expect(presence.reachableAt(at(7))).rejects.toThrow(StoreAway);
+  away = false;
+  await presence.beat();
+  expect(await port()).toBe(7);
+  await store.announceGateway(newGateway(at(6)));
+  await presence.beat();
+  expect(await port()).toBe(6);
+  eras = 2;
+  await presence.beat();
+  expect(await port()).toBe(7);
+});
+
 test("a beat that is late does not bring back who has said good-bye", async () => {
   const store = await openStore();
   const asked = deferred<void>();
   const answer = deferred<void>();
   const slow: Store = Object.create(store, {
+    eras: { value: 1 },
     beatGateway: {
       value: async (instanceId: string) => {
         asked.resolve();

@@ -26,7 +26,8 @@ export async function checkDatabase(): Promise<readonly Check[]> {
   }
 }
 
-export function server({ label, version, standby, latencyMs, clockAheadMs }: ServerFacts): Check {
+export function server(facts: ServerFacts): Check {
+  const { label, version, standby, encoding, writable, latencyMs, clockAheadMs } = facts;
   const name = "database";
   const ahead = Math.round(clockAheadMs);
   const apart =
@@ -39,6 +40,18 @@ export function server({ label, version, standby, latencyMs, clockAheadMs }: Ser
       name,
       `${detail}; it is a stand-by and only lets itself be read: nothing can be recorded`,
       "use the address of the primary",
+    );
+  if (encoding !== "UTF8")
+    return bad(
+      name,
+      `${detail}; it has the encoding ${encoding} and cannot hold every text: no gateway starts on it`,
+      "create a database with encoding UTF8",
+    );
+  if (!writable)
+    return bad(
+      name,
+      `${detail}; this user may not write there, or make the tables: nothing can be recorded`,
+      "grant it the right to create a schema in the database, or use the user that made the tables",
     );
   if (Math.abs(ahead) > CLOCK_MS)
     return warn(name, detail, "set the clocks of both (NTP): times shown are off; leases are not affected");

@@ -1,5 +1,5 @@
 import { sanitizeLine } from "../../output/sanitize.js";
-import { readConfig } from "../../gateway/config.js";
+import { readSettings } from "../../gateway/settings.js";
 import { configPath } from "../../store/config-file.js";
 import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
@@ -44,14 +44,13 @@ async function allChecks(): Promise<readonly Check[]> {
 
 async function checkConfig(): Promise<Check> {
   const path = configPath();
-  return readConfig(path).then(
-    ({ foreign }) =>
-      ok(
-        "config",
-        foreign.length === 0
-          ? `${path}: nothing is set`
-          : `${path}, foreign profiles: ${foreign.map((each) => each.name).join(", ")}`,
-      ),
+  return readSettings().then(
+    ({ config: { foreign }, each }) => {
+      const keys = each.filter(({ from }) => from === "file").map(({ key }) => key);
+      const profiles = foreign.map(({ name }) => name).join(", ");
+      const set = keys.length === 0 ? `${path}: nothing is set` : `${path} sets ${keys.join(", ")}`;
+      return ok("config", profiles === "" ? set : `${set}; foreign profiles: ${profiles}`);
+    },
     (error: unknown) =>
       bad("config", error instanceof Error ? error.message : String(error), `correct ${path}`),
   );

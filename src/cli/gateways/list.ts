@@ -7,6 +7,7 @@ import { findStateDirectory, resolveHome } from "../../store/state-directory.js"
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { mustBeOperator } from "../gateway/connect.js";
+import { readHosts, type Hosts } from "../hosts/hosts.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -21,7 +22,11 @@ export async function listGateways(json: boolean): Promise<number> {
   const gateways = store === null ? [] : await presentGateways(store, bootId, now);
   if (json) print(`${JSON.stringify(gateways, null, 2)}\n`);
   else if (gateways.length === 0) say("no gateway has ever run here", "dim");
-  else print(`${gatewayLines(gateways, now, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else {
+    const hosts = await readHosts(store);
+    const width = isatty(1) ? process.stdout.columns : null;
+    print(`${gatewayLines(gateways, now, width, hosts).join("\n")}\n`);
+  }
   return 0;
 }
 
@@ -29,10 +34,11 @@ export function gatewayLines(
   gateways: readonly PresentGateway[],
   now: number,
   width: number | null,
+  hosts: Hosts,
 ): string[] {
   const ago = (at: number): string => `${formatDuration(Math.max(0, now - at))} ago`;
   const rows = gateways.map((gateway) => [
-    sanitizeLine(gateway.hostName),
+    hosts.shown(gateway.hostId),
     sanitizeLine(gateway.instanceId),
     sanitizeLine(gateway.version),
     gateway.presence,

@@ -23,8 +23,11 @@ export class Hosts {
   nameOf(hostId: string): string {
     const name = this.#known.find((host) => host.hostId === hostId)?.name ?? "";
     const id = hostId.slice(0, ID_SHOWN);
-    if (name === "") return id;
-    return this.#known.filter((host) => host.name === name).length > 1 ? `${name} (${id})` : name;
+    const shown = sanitizeLine(name);
+    if (shown === "") return id;
+    // Nor may one look like another by what is not shown of it.
+    const alike = this.#known.filter((host) => sanitizeLine(host.name) === shown);
+    return alike.length > 1 ? `${name} (${id})` : name;
   }
 
   /** The same, for a terminal. */
@@ -34,7 +37,11 @@ export class Hosts {
 
   /** By name, or by the beginning of an id. Rejects when there is none, rather than show nothing. */
   find(wanted: string): readonly string[] {
-    const named = this.#known.filter(({ name }) => name !== "" && name === wanted);
+    // As it calls itself, or as it is shown: a name can hold what no terminal is given.
+    const named = this.#known.filter(
+      ({ name, hostId }) =>
+        name !== "" && (name === wanted || [sanitizeLine(name), this.shown(hostId)].includes(wanted)),
+    );
     const found = named.length > 0 ? named : this.#known.filter(({ hostId }) => hostId.startsWith(wanted));
     if (wanted !== "" && found.length > 0) return found.map(({ hostId }) => hostId);
     const known = this.#known.map(({ hostId }) => this.shown(hostId)).join(", ");

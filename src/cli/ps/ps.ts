@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { observeMachineIdentity } from "../../store/machine.js";
+import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
@@ -41,6 +41,8 @@ export interface Shown {
   /** TCP ports that a service listens on. */
   readonly ports: readonly number[];
   readonly processes: LiveProcesses;
+  /** Its processes cannot be seen from here: how many there are, and what they use, is not known. */
+  readonly elsewhere: boolean;
 }
 
 const EVERY_MS = 2_000;
@@ -100,6 +102,7 @@ async function look(
       health,
       ports: listens,
       processes,
+      elsewhere: !isSameMachine(record, here),
     };
   });
 }
@@ -111,7 +114,7 @@ export function psLines(
   severalHosts = false,
 ): string[] {
   const host = (name: string): readonly string[] => (severalHosts ? [name] : []);
-  const rows = shown.flatMap(({ record, hostName, care, silentMs, ports, processes }) => [
+  const rows = shown.flatMap(({ record, hostName, care, silentMs, ports, processes, elsewhere }) => [
     [
       record.runId,
       ...host(sanitizeLine(hostName)),
@@ -123,9 +126,13 @@ export function psLines(
         .filter((word) => word !== null)
         .join(", "),
       formatDuration(Math.max(0, now - (record.startedAt ?? record.createdAt))),
-      formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
-      formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
-      String(processes.length),
+      ...(elsewhere
+        ? ["-", "-", "-"]
+        : [
+            formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
+            formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
+            String(processes.length),
+          ]),
       "",
       sanitizeLine(record.command),
     ],

@@ -43,8 +43,9 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   // Somebody may have come meanwhile, and what it wrote would be left behind.
   await requireNobody(options);
   await target.commit();
-  // What another store was told before is not for this one.
-  await rm(ledgerIn(home), { recursive: true, force: true });
+  // What another store was told before is not for this one. A file elsewhere is a backup, and the other still in use.
+  if (to.kind === "postgres" || dirname(to.path) === home)
+    await rm(ledgerIn(home), { recursive: true, force: true });
   return copied;
 }
 

@@ -43,7 +43,11 @@ export class EventWatch implements AsyncDisposable {
     if (this.#again !== null) clearTimeout(this.#again);
     const client = this.#client;
     this.#client = null;
-    await client?.end().catch(() => {});
+    if (client === null) return;
+    // A server that does not answer does not say good-bye either.
+    const late = setTimeout(() => client.connection.stream.destroy(), defaults.storeAnswerMs);
+    await client.end().catch(() => {});
+    clearTimeout(late);
   }
 
   /** Never rejects. */

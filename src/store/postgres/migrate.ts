@@ -76,8 +76,22 @@ async function missing(
   );
   if (tables.length === 0) return null;
   if (!tables.some(({ name }) => name === "holdfast_migrations")) throw otherProgram(placeOf(target));
+  await requireUse(client, target);
   const { rows } = await client.query<{ id: number }>("select id from holdfast_migrations");
   return missingFrom(placeOf(target), rows);
+}
+
+/** A schema that a user may not look into is to the server as good as none: its tables would "not exist". */
+async function requireUse(client: Pool | PoolClient, { label, schema }: PostgresTarget): Promise<void> {
+  const { rows } = await client.query<{ usable: boolean }>(
+    "select has_schema_privilege($1, 'usage') as usable",
+    [schema],
+  );
+  if (rows[0]?.usable !== false) return;
+  throw new StateUnusable(
+    label,
+    `the ${label} has a schema ${schema} that belongs to another user, and this one has no right to use it; nothing was changed. Use the address with the user that made it, or grant this one the schema and its tables.`,
+  );
 }
 
 /** Asked, because `if not exists` wants the right to create one even where it exists. */

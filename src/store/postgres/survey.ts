@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import { defaults } from "../../defaults.js";
 import { translatePostgresError } from "./errors.js";
 import { openPool } from "./pool.js";
-import { parseTarget } from "./target.js";
+import { DEFAULT_SCHEMA, parseTarget } from "./target.js";
 import { SERVER_CLOCK } from "./words.js";
 
 /** What a server is like, as far as a store depends on it. */
@@ -15,6 +15,10 @@ export interface ServerFacts {
   readonly clockAheadMs: number;
   /** It follows another server and only lets itself be read. */
   readonly standby: boolean;
+  /** A store needs UTF8. */
+  readonly encoding: string;
+  /** This user may make the tables, or write to those that are there. */
+  readonly writable: boolean;
   readonly fsync: boolean;
   readonly fullPageWrites: boolean;
   /** As our connections have it. */
@@ -32,7 +36,17 @@ export interface ServerFacts {
 /** What a gateway takes at most: those of its store, and one that listens. */
 export const CONNECTIONS_OF_A_GATEWAY = defaults.storeConnections + 1;
 
+/** By name, not by `to_regclass`: that fails where the schema may not be used. */
+const WRITABLE = `coalesce(
+  (select has_schema_privilege(tables.relnamespace, 'usage') and has_table_privilege(tables.oid, 'insert, update')
+    from pg_class tables join pg_namespace named on named.oid = tables.relnamespace
+    where named.nspname = '${DEFAULT_SCHEMA}' and tables.relname = 'runs'),
+  (select has_schema_privilege(oid, 'create') from pg_namespace where nspname = '${DEFAULT_SCHEMA}'),
+  has_database_privilege(current_database(), 'create'))`;
+
 const QUESTION = `select
+  current_setting('server_encoding') as encoding,
+  ${WRITABLE} as writable,
   current_setting('server_version') as version,
   pg_is_in_recovery() as standby,
   current_setting('fsync') = 'on' as fsync,

@@ -10,6 +10,8 @@ const good: ServerFacts = {
   latencyMs: 0.4,
   clockAheadMs: 0.2,
   standby: false,
+  encoding: "UTF8",
+  writable: true,
   fsync: true,
   fullPageWrites: true,
   synchronousCommit: "on",
@@ -31,6 +33,8 @@ test("a good server is found good", () => {
 
 test.each([
   ["database", "bad", "is a stand-by", { standby: true }],
+  ["database", "bad", "the encoding LATIN1", { encoding: "LATIN1" }],
+  ["database", "bad", "may not write there", { writable: false }],
   ["database", "warn", "a clock 61000 ms behind", { clockAheadMs: -61_000 }],
   ["database", "warn", "answers in 250.0 ms", { latencyMs: 250 }],
   ["database disk", "warn", "fsync is off", { fsync: false }],
@@ -74,5 +78,24 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(away.code).toBe(1);
     expect(away.stdout).toContain("cannot be reached");
     expect(away.stdout + away.stderr).not.toContain("hunter2");
+  });
+
+  test("doctor finds a database bad on which no gateway would start", async () => {
+    await using stage = await Stage.open();
+    const database = await running.createDatabase();
+    const ask = async (url: string): Promise<string> =>
+      (await stage.startWith({ HOLDFAST_DATABASE_URL: url }, "doctor").finished).stdout;
+    await database.query("create role stranger login");
+    const stranger = database.url.replace("postgres@", "stranger@");
+    expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);
+    await (await database.open())[Symbol.asyncDispose]();
+    expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);
+    await database.query("grant usage on schema holdfast to stranger");
+    expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);
+    expect(await ask(database.url)).not.toMatch(/^bad/m);
+    await database.query(
+      "create database latin encoding LATIN1 template template0 lc_collate 'C' lc_ctype 'C'",
+    );
+    expect(await ask(database.url.replace(database.name, "latin"))).toMatch(/^bad +database .*LATIN1/m);
   });
 });

@@ -79,6 +79,12 @@ describe("the list of runs", () => {
     expect(hosts.find("alpha")).toEqual(["aaaaaaaaaa"]);
     expect(hosts.find("\x1b[31mtwin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
     expect(hosts.find("ddd")).toEqual(["dddddddddd"]);
+    // As it is shown, too: what a terminal is not given cannot be typed.
+    expect(hosts.find("twin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
+    expect(hosts.find("twin (cccccccc)")).toEqual(["cccccccccc"]);
+    const alike = new Hosts([...known, { ...host, hostId: "ffffffffff", name: "al\x1b[31mpha" }]);
+    expect(alike.shown("aaaaaaaaaa")).toBe("alpha (aaaaaaaa)");
+    expect(alike.find("alpha (aaaaaaaa)")).toEqual(["aaaaaaaaaa"]);
     for (const wanted of ["", "alph", "nobody"])
       expect(() => hosts.find(wanted)).toThrow(/^there is no host .*; known: alpha, twin \(bbbbbbbb\)/);
   });

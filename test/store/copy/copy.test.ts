@@ -79,6 +79,19 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     expect(await allOf(target)).toEqual(await allOf(source));
   });
 
+  test("a backup elsewhere leaves the ledger to the store in use; a store in its place begins with none", async () => {
+    const { home, path } = await house();
+    await using _ = home;
+    await using elsewhere = await temporaryDirectory();
+    const kept = join(home.path, "ledger", "run_open.json");
+    await mkdir(join(home.path, "ledger"));
+    await writeFile(kept, "{}");
+    await copy(path, join(elsewhere.path, "backup.sqlite"), { home: home.path });
+    expect(existsSync(kept)).toBe(true);
+    await copy(path, join(home.path, "other.sqlite"), { home: home.path });
+    expect(existsSync(kept)).toBe(false);
+  });
+
   test("what is in the log, with its writer killed, is copied, too", async () => {
     const { home, path } = await house();
     await using _ = home;
@@ -306,6 +319,8 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     expect(await parsePlace(`url-file:${file}`)).toEqual({ kind: "postgres", url });
     expect(await parsePlace("env:HERE", { HERE: url })).toEqual({ kind: "postgres", url });
     await expect(parsePlace("env:THERE", {})).rejects.toThrow("the environment has no THERE");
+    for (const nameless of ["env:", "url-file:"]) await expect(parsePlace(nameless, {})).rejects.toThrow();
+    await expect(parsePlace("/")).rejects.toThrow("/ is a directory; a store is a file");
     const wrong = await parsePlace("env:HERE", { HERE: "mysql://ada:hunter2@db/x" }).catch(String);
     expect(wrong).toContain("must look like");
     expect(wrong).not.toContain("hunter2");

@@ -137,6 +137,20 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     await until("a wake-up on the new connection", () => hint === 2, 15_000);
   });
 
+  test("who listens to a server that does not answer any more can leave all the same", async () => {
+    let woken = 0;
+    const watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 600_000);
+    await until("the first look", () => woken > 0, 15_000);
+    server.pause();
+    // Others have to say good-bye to it, too.
+    const late = setTimeout(() => server.resume(), 10_000);
+    const asked = performance.now();
+    await watch[Symbol.asyncDispose]();
+    expect(performance.now() - asked).toBeLessThan(9_000);
+    clearTimeout(late);
+    server.resume();
+  }, 15_000);
+
   test("a lost wake-up costs time and nothing else", async () => {
     let woken = 0;
     await using _watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 20);

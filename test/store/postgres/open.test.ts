@@ -53,6 +53,16 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await create();
   });
 
+  test("a user without the right to use the schema is told that, not that there are no tables", async () => {
+    await create();
+    await database.query("create role stranger login");
+    const url = database.url.replace("postgres@", "stranger@");
+    for (const open of [openPostgresStore, openPostgresStoreForReading]) {
+      const { message } = await refusal(open({ url, name: "test" }));
+      expect(message).toContain("has no right to use it");
+    }
+  });
+
   test("a store written by a newer version is refused, says what to do, and is left alone", async () => {
     await create();
     await database.query("insert into holdfast.holdfast_migrations values (9999, 'from the future', 0)");
