@@ -14,23 +14,39 @@ interface Watched {
   readonly last: number;
 }
 
+/** Some runs; or all that concern this state directory; or also those elsewhere that have been silent for long. */
+export type Looked = "some" | "here" | "everywhere";
+
 /** What this supervisor has left alone, and since when it has seen nothing of its owner. */
 export class Left {
   readonly #said = new Map<string, string>();
   readonly #watched = new Map<string, Watched>();
+  /** What only a look everywhere finds. */
+  #far: ReadonlySet<string> = new Set();
+  #farAgainAt = -Infinity;
+
+  mayLookFar(now: number): boolean {
+    return now >= this.#farAgainAt;
+  }
+
+  /** What was found elsewhere stays as it is until the next such look: an owner that had renewed would be missing there for a day. */
+  lookedFar(found: ReadonlySet<string>, againAt: number): void {
+    this.#far = found;
+    this.#farAgainAt = againAt;
+  }
 
   unreachableMs(runId: string, now: number): number {
     const watched = this.#watched.get(runId);
     return watched === undefined || isBroken(watched, now) ? 0 : now - watched.since;
   }
 
-  /** After a look at everything, forget what is no longer left alone, so that neither map outgrows the runs there are. */
-  keep(everything: boolean, left: ReadonlyMap<string, Decision>, now: number): void {
-    if (everything) {
-      for (const runId of this.#said.keys()) if (!left.has(runId)) this.#said.delete(runId);
-      for (const [runId, { row }] of this.#watched)
-        if (left.get(runId)?.row !== row) this.#watched.delete(runId);
-    }
+  /** Forget what was looked at and is no longer left alone, so that neither map outgrows the runs there are. */
+  keep(looked: Looked, left: ReadonlyMap<string, Decision>, now: number): void {
+    const wasSeen = (runId: string): boolean =>
+      looked === "everywhere" || (looked === "here" && !this.#far.has(runId));
+    for (const runId of this.#said.keys()) if (wasSeen(runId) && !left.has(runId)) this.#said.delete(runId);
+    for (const [runId, { row }] of this.#watched)
+      if (wasSeen(runId) && left.get(runId)?.row !== row) this.#watched.delete(runId);
     for (const [runId, { row }] of left) {
       if (!WATCHED.includes(row)) continue;
       const before = this.#watched.get(runId);
@@ -60,13 +76,13 @@ function isBroken({ row, last }: Watched, now: number): boolean {
 export async function noteLeft(
   context: Context,
   examined: readonly Examined[],
-  everything: boolean,
+  looked: Looked,
 ): Promise<void> {
   const leftAlone = examined.filter(
     ({ decision: { action, row } }) => action === "leave" && row !== "healthy",
   );
   context.left.keep(
-    everything,
+    looked,
     new Map(leftAlone.map(({ record, decision }) => [record.runId, decision] as const)),
     context.clock.now(),
   );
