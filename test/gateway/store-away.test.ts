@@ -116,19 +116,20 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       await before.ready;
       const task = await before.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
       await before.stop({ runs: "leave", waitMs: 0 });
-      const { HOLDFAST_DATABASE_URL: url } = process.env;
+      let killed = Promise.resolve();
       const opening = openGateway({
         home,
         // Its supervisor has reached the store; what comes next does not.
         onNews: ({ type }) => {
-          if (type === "up") vi.stubEnv("HOLDFAST_DATABASE_URL", "postgres://u@localhost/x?host=/nowhere");
+          if (type === "up") killed = server.kill();
         },
       });
       await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
       // What anchors decide without a word: there is no event to wait for.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
-      vi.stubEnv("HOLDFAST_DATABASE_URL", url);
+      await killed;
+      await server.start();
       const after = await opening;
       onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
       await after.ready;
