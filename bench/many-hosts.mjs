@@ -11,6 +11,7 @@ import pg from "pg";
 import { defaults, openSupervisor } from "../dist/index.js";
 import { EventWatch } from "../dist/store/postgres/event-watch.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
+import { OPEN_STATES } from "../dist/store/run-record.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { quantile } from "./measure.mjs";
 import { startPostgres } from "./postgres-server.mjs";
@@ -238,8 +239,19 @@ async function costs() {
   await cost("a look for events that finds ten", STEALS, () =>
     atOnce(STEALS, (n) => store.listEvents({ after: n % 100, limit: 10 })),
   );
-  await cost(`a look for runs without an owner, beside ${LEASES} of another host`, 200, () =>
-    atOnce(200, () => store.listUnattended("somebody", { hostId: "elsewhere", bootId: "b" })),
+  await behind.query(`update ${schema}.run_events set state_id = 's' || seq % 100`);
+  await behind.query(`vacuum analyze ${schema}.run_events`);
+  await cost("a look for one's own events, beside others'", STEALS, () =>
+    atOnce(STEALS, () => store.listEvents({ stateId: "another", after: 0, limit: 10 })),
+  );
+  // As autovacuum has done long before there are so many.
+  await behind.query(`analyze ${schema}.runs`);
+  const elsewhere = { hostId: "elsewhere", bootId: "b", stateId: "another" };
+  await cost(`a look for runs without an owner, beside ${LEASES} of another host`, STEALS, () =>
+    atOnce(STEALS, () => store.listUnattended("somebody", elsewhere)),
+  );
+  await cost(`a look for hosts that are silent, among ${LEASES} runs`, 200, () =>
+    atOnce(200, () => store.listRuns({ states: OPEN_STATES, silentForMs: defaults.hostLostMs })),
   );
   await cost("a heartbeat without leases", STEALS, () =>
     atOnce(STEALS, (n) => store.renewLeases(`none${n}`, 30_000)),

@@ -13,6 +13,7 @@ const base = {
   hostId: "h",
   bootId: "b",
   pidNamespace: "n",
+  stateId: "s",
   anchorPath: "",
   leaseEpoch: 1,
   deadlines: { overallMs: null, noOutputMs: null },

@@ -37,6 +37,8 @@ export const defaults = {
   stalledWatchMs: 30_000,
   /** A run on a machine or in a container that nothing is heard of: a day covers a night's power cut and a weekend's patience. */
   hostLostMs: 24 * 3_600_000,
+  /** Between two looks for hosts that have been silent for so long, which reads every open run: a day more or less ten minutes is a day. */
+  silentLookMs: 600_000,
   /** Between two looks at runs without an owner: a lease lives three times as long. */
   reconcileMs: 10_000,
   /** Ended runs: a week, as the field keeps them, and never so many that listing them is slow. */

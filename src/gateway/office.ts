@@ -86,8 +86,7 @@ export interface Office extends AsyncDisposable {
 }
 
 export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, store, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } =
-    parts;
+  const { home, store, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } = parts;
   const { instanceId } = supervisor;
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);

@@ -108,6 +108,8 @@ export interface RunFilter {
   readonly endedBefore?: number;
   readonly hostIds?: readonly string[];
   readonly ofState?: StateScope;
+  /** Only those whose lease has been expired for so long, on the store's clock. */
+  readonly silentForMs?: number;
   /** Only these, as many as there are. */
   readonly runIds?: readonly string[];
   /** Not those that these instances started. */
@@ -166,7 +168,7 @@ export interface RunStore extends AsyncDisposable {
   /**
    * Open runs that somebody may have to see to: this owner's own, and others' whose lease has expired or was measured
    * in another boot. Healthy leases of others are left out; where the store is shared, also expired ones of other
-   * hosts and state directories, until they have been for `hostLostMs`: before that, only there can anything be done.
+   * hosts and state directories: only there can anything be done, until they have been silent for very long.
    */
   listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */

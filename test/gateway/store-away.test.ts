@@ -16,7 +16,6 @@ import { startGateway } from "../../src/gateway/start.js";
 import { waitingGateway } from "../../src/gateway/waiting.js";
 import type { EventGap } from "../../src/store/event-cursor.js";
 import type { RunEvent } from "../../src/store/run-event.js";
-import { startProxy } from "../store/postgres/proxy.js";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
 import { printed, sh, temporaryHome } from "../supervisor/real-supervisor.js";
 import { until } from "../until.js";
@@ -117,22 +116,20 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       await before.ready;
       const task = await before.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
       await before.stop({ runs: "leave", waitMs: 0 });
-      const proxy = await startProxy(server.directory);
-      onTestFinished(() => proxy[Symbol.asyncDispose]());
-      const url = process.env["HOLDFAST_DATABASE_URL"] ?? "";
-      vi.stubEnv("HOLDFAST_DATABASE_URL", url.replace(server.directory, proxy.directory));
+      let killed = Promise.resolve();
       const opening = openGateway({
         home,
         // Its supervisor has reached the store; what comes next does not.
         onNews: ({ type }) => {
-          if (type === "up") proxy.refuse();
+          if (type === "up") killed = server.kill();
         },
       });
       await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
       // What anchors decide without a word: there is no event to wait for.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
-      proxy.mend();
+      await killed;
+      await server.start();
       const after = await opening;
       onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
       await after.ready;

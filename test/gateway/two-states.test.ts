@@ -130,7 +130,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     process.kill(pid, "SIGKILL");
     await database.query("update holdfast.runs set lease_expires_at = 0");
     const before = await store.getRun(runId);
-    const { decisions } = await house.gateway.supervisor.reconcile();
+    const { decisions } = await house.gateway.supervisor.reconcile({ runIds: [runId] });
     // Expired for more than a day: it is looked at, and left.
     expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
     expect(await store.getRun(runId)).toEqual(before);

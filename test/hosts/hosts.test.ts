@@ -19,6 +19,7 @@ const numbers = {
   selfFenceMs: 4_000,
   storeBusyMs: 2_000,
   reconcileMs: 1_000,
+  silentLookMs: 1_000,
   eventPollMs: 1_000,
 };
 /** As long as nothing may be heard of a host before others so much as look at its runs. */

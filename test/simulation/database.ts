@@ -9,6 +9,7 @@ import type {
   RunChange,
   RunEnd,
   RunFilter,
+  StateScope,
 } from "../../src/store/store.js";
 import { applyChange, newRecord } from "../../src/store/apply-change.js";
 
@@ -128,11 +129,14 @@ export class Database {
       states,
       ownerInstanceId,
       runIds,
+      hostIds,
+      ofState,
       notFrom = [],
       sessionKey,
       sessionId,
       agentId,
       endedBefore,
+      silentForMs,
       hidden,
       labels = {},
       limit,
@@ -145,10 +149,13 @@ export class Database {
           states?.includes(each.state) !== false &&
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
           runIds?.includes(each.runId) !== false &&
+          hostIds?.includes(each.hostId) !== false &&
+          (ofState === undefined || isOf(ofState, each)) &&
           !notFrom.includes(each.originInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
           (sessionId === undefined || each.sessionId === sessionId) &&
           (hidden === undefined || each.hiddenAt === null) &&
+          (silentForMs === undefined || each.leaseExpiresAt <= this.#clock() - silentForMs) &&
           (agentId === undefined || each.agentId === agentId) &&
           (endedBefore === undefined || (each.endedAt !== null && each.endedAt < endedBefore)) &&
           Object.entries(labels).every(([name, value]) => each.labels[name] === value),
@@ -158,10 +165,17 @@ export class Database {
     return found.slice(0, limit);
   }
 
-  listEvents({ after = 0, runId, limit, newestFirst }: EventFilter): readonly RunEvent[] {
-    const found = this.events.filter(
-      (event) => event.seq > after && (runId === undefined || event.runId === runId),
-    );
+  listEvents(filter: EventFilter): readonly RunEvent[] {
+    const { after = 0, runId, hostIds, stateId, limit, newestFirst } = filter;
+    const found = this.events.filter((event) => {
+      const run = this.records.get(event.runId);
+      return (
+        event.seq > after &&
+        (runId === undefined || event.runId === runId) &&
+        (hostIds === undefined || (run !== undefined && hostIds.includes(run.hostId))) &&
+        (stateId === undefined || run?.stateId === stateId)
+      );
+    });
     return (newestFirst === true ? found.toReversed() : found).slice(0, limit);
   }
 
@@ -202,4 +216,8 @@ export class Database {
     this.watch(commit);
     this.appendEvents(events, kept);
   }
+}
+
+function isOf({ stateId, instanceIds }: StateScope, run: RunRecord): boolean {
+  return run.stateId === null ? instanceIds.includes(run.originInstanceId) : run.stateId === stateId;
 }

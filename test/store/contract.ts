@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { LeaseLost, RunExists } from "../../src/errors.js";
-import type { RunRecord } from "../../src/store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../../src/store/run-record.js";
 import type { RunChange, RunStore } from "../../src/store/store.js";
 import { HERE, LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
 
@@ -406,7 +406,7 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.listEvents({})).toHaveLength(1);
     });
 
-    test("unattended are one's own, those with an expired lease, and those of a clock that is gone; of other hosts and state directories, if there are any, those given up", async () => {
+    test("unattended are one's own, those with an expired lease, and those of a clock that is gone; those of other hosts and state directories, if there are any, are asked for apart", async () => {
       const own = await store.insertRun(newRun(), LEASE_MS);
       await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), LEASE_MS);
       const expired = await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), -1);
@@ -427,9 +427,11 @@ export function storeContract(name: string, createDatabase: () => Promise<TestDa
       const ownElsewhere = await store.insertRun(newRun({ ...elsewhere, ownerInstanceId: "owner-a" }), -1);
       const found = (await other.listUnattended("owner-a", HERE)).map(({ runId }) => runId);
       const expected = store.shared
-        ? [own, expired, givenUp, besideGivenUp, unsaid, ownElsewhere]
+        ? [own, expired, unsaid, ownElsewhere]
         : [own, expired, before, healthy, silent, givenUp, besideSilent, besideGivenUp, unsaid, ownElsewhere];
       expect(found.toSorted()).toEqual(expected.map(({ runId }) => runId).toSorted());
+      const lost = await other.listRuns({ states: OPEN_STATES, silentForMs: defaults.hostLostMs });
+      expect(new Set(lost.map(({ runId }) => runId))).toEqual(new Set([givenUp.runId, besideGivenUp.runId]));
     });
 
     test("ten thousand events are written in one go", async () => {

@@ -1,6 +1,5 @@
 import { sql } from "kysely";
 import type { Kysely, RawBuilder } from "kysely";
-import { defaults } from "../../defaults.js";
 import { toRunEvent } from "../event-row.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
@@ -11,6 +10,13 @@ import type { Words } from "./engine.js";
 
 /** An empty list is no syntax everywhere. */
 const never = sql<boolean>`false`;
+
+/** A literal: only so can the indexes of open runs serve. */
+const notExited = sql<boolean>`state <> 'exited'`;
+
+/** The clock is asked once, not for every run. */
+const expired = (words: Words, forMs: number): RawBuilder<boolean> =>
+  sql<boolean>`lease_expires_at <= (select ${words.now()}) - ${forMs}`;
 
 /** Above every string that starts with `prefix`, in byte order. */
 const afterPrefix = (prefix: string): string => `${prefix}\u{10FFFF}`;
@@ -51,6 +57,8 @@ export async function listRuns(
   query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
   if (filter.states !== undefined)
     query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
+  if (filter.states?.includes("exited") === false) query = query.where(notExited);
+  if (filter.silentForMs !== undefined) query = query.where(expired(words, filter.silentForMs));
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
   if (filter.hostIds !== undefined)
@@ -80,20 +88,18 @@ export async function listUnattended(
   ownerInstanceId: string,
   { hostId, bootId, stateId }: Here,
 ): Promise<readonly RunRecord[]> {
-  // Asked once, not for every open run of every host.
-  const expired = (forMs: number) => sql<boolean>`lease_expires_at <= (select ${words.now()}) - ${forMs}`;
   const here =
     stateId === null ? sql<boolean>`true` : sql<boolean>`(state_id is null or state_id = ${stateId})`;
   const rows = await db
     .selectFrom("runs")
     .selectAll()
-    .where(sql<boolean>`state <> 'exited'`)
+    .where(notExited)
     .where((row) =>
       row.or([
         row("owner_instance_id", "=", ownerInstanceId),
         ...(words.shared
-          ? [row.and([expired(0), row("host_id", "=", hostId), here]), expired(defaults.hostLostMs)]
-          : [expired(0), row("boot_id", "<>", bootId)]),
+          ? [row.and([expired(words, 0), row("host_id", "=", hostId), here])]
+          : [expired(words, 0), row("boot_id", "<>", bootId)]),
       ]),
     )
     .execute();
@@ -105,7 +111,7 @@ export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Pro
     .selectFrom("runs")
     .select("run_id")
     .where("owner_instance_id", "=", ownerInstanceId)
-    .where(sql<boolean>`state <> 'exited'`)
+    .where(notExited)
     .execute();
   return rows.map(({ run_id }) => run_id);
 }

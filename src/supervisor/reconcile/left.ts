@@ -14,11 +14,27 @@ interface Watched {
   readonly last: number;
 }
 
+/** Some runs; or all that concern this state directory; or also those elsewhere that have been silent for long. */
+export type Looked = "some" | "here" | "everywhere";
+
 /** What this supervisor has left alone, and since when it has seen nothing of its owner. */
 export class Left {
   readonly #said = new Map<string, string>();
   readonly #watched = new Map<string, Watched>();
   #blind = false;
+  /** What only a look everywhere finds. */
+  #far: ReadonlySet<string> = new Set();
+  #farAgainAt = -Infinity;
+
+  mayLookFar(now: number): boolean {
+    return now >= this.#farAgainAt;
+  }
+
+  /** What was found elsewhere stays as it is until the next such look: an owner that had renewed would be missing there for a day. */
+  lookedFar(found: ReadonlySet<string>, againAt: number): void {
+    this.#far = found;
+    this.#farAgainAt = againAt;
+  }
 
   unreachableMs(runId: string, now: number): number {
     const watched = this.#watched.get(runId);
@@ -30,20 +46,20 @@ export class Left {
     this.#blind = true;
   }
 
-  /** After a look at everything, forget what is no longer left alone, so that neither map outgrows the runs there are. */
-  keep(everything: boolean, left: ReadonlyMap<string, Decision>, now: number): void {
-    if (everything) {
-      for (const runId of this.#said.keys()) if (!left.has(runId)) this.#said.delete(runId);
-      for (const [runId, { row }] of this.#watched)
-        if (left.get(runId)?.row !== row) this.#watched.delete(runId);
-    }
+  /** Forget what was looked at and is no longer left alone, so that neither map outgrows the runs there are. */
+  keep(looked: Looked, left: ReadonlyMap<string, Decision>, now: number): void {
+    const wasSeen = (runId: string): boolean =>
+      looked === "everywhere" || (looked === "here" && !this.#far.has(runId));
+    for (const runId of this.#said.keys()) if (wasSeen(runId) && !left.has(runId)) this.#said.delete(runId);
+    for (const [runId, { row }] of this.#watched)
+      if (wasSeen(runId) && left.get(runId)?.row !== row) this.#watched.delete(runId);
     for (const [runId, { row }] of left) {
       if (!WATCHED.includes(row)) continue;
       const before = this.#watched.get(runId);
       const since = before === undefined ? now : this.#since(before, now);
       this.#watched.set(runId, { row, since, last: now });
     }
-    if (everything) this.#blind = false;
+    if (looked === "everywhere") this.#blind = false;
   }
 
   /** True when this was not the last thing said of it. */
@@ -68,13 +84,13 @@ export class Left {
 export async function noteLeft(
   context: Context,
   examined: readonly Examined[],
-  everything: boolean,
+  looked: Looked,
 ): Promise<void> {
   const leftAlone = examined.filter(
     ({ decision: { action, row } }) => action === "leave" && row !== "healthy",
   );
   context.left.keep(
-    everything,
+    looked,
     new Map(leftAlone.map(({ record, decision }) => [record.runId, decision] as const)),
     context.clock.now(),
   );

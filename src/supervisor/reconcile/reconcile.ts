@@ -8,7 +8,7 @@ import { act } from "./act.js";
 import type { Decision } from "./decide.js";
 import { examine, surroundings } from "./examine.js";
 import { tellForgotten } from "./forgotten.js";
-import { noteLeft } from "./left.js";
+import { noteLeft, type Looked } from "./left.js";
 import { takeUpStrays } from "./strays.js";
 
 export interface Scope {
@@ -41,7 +41,8 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
     sleepless: store.shared,
   });
   await tellForgotten(context, around.instances);
-  const examined = await examine(host, clock, around, await recordsIn(context, scope));
+  const { records, looked } = await lookFor(context, scope);
+  const examined = await examine(host, clock, around, records);
   const decisions = examined.map(({ record, decision }): Decided => ({
     runId: record.runId,
     ...overruled(decision, scope),
@@ -54,7 +55,7 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
       return act(context, record, claim, overruled(decision, scope));
     }),
   );
-  await noteLeft(context, examined, scope.own !== true && scope.runIds === undefined);
+  await noteLeft(context, examined, looked);
   const strays =
     scope.runIds === undefined
       ? await takeUpStrays(context, mineOrDead(context, scope, around.instances), (each) =>
@@ -64,16 +65,39 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
   return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
 }
 
-async function recordsIn(context: Context, { own, runIds }: Scope): Promise<readonly RunRecord[]> {
+async function lookFor(
+  context: Context,
+  { own, runIds }: Scope,
+): Promise<{ readonly records: readonly RunRecord[]; readonly looked: Looked }> {
   const { store, host, instanceId, stateId, live, beginning } = context;
-  const records =
-    own === true
-      ? await store.listRuns({ states: OPEN_STATES, ownerInstanceId: instanceId })
-      : await store.listUnattended(instanceId, { ...host.machine, stateId });
-  const wanted = runIds === undefined ? null : new Set(runIds);
-  return records.filter(
-    ({ runId }) => !live.has(runId) && !beginning.has(runId) && wanted?.has(runId) !== false,
-  );
+  const isHeld = ({ runId }: RunRecord): boolean => live.has(runId) || beginning.has(runId);
+  if (own === true) {
+    const mine = await store.listRuns({ states: OPEN_STATES, ownerInstanceId: instanceId });
+    return { records: mine.filter((record) => !isHeld(record)), looked: "some" };
+  }
+  const near = await store.listUnattended(instanceId, { ...host.machine, stateId });
+  const far = await lookFar(context, near, runIds !== undefined);
+  const found = [...near, ...(far ?? [])].filter((record) => !isHeld(record));
+  if (runIds === undefined) return { records: found, looked: far === null ? "here" : "everywhere" };
+  return { records: found.filter(({ runId }) => runIds.includes(runId)), looked: "some" };
+}
+
+/** Runs of hosts that have been silent for very long. Null: it was not asked, because it costs much and changes slowly. */
+async function lookFar(
+  { store, clock, left }: Context,
+  near: readonly RunRecord[],
+  asked: boolean,
+): Promise<readonly RunRecord[] | null> {
+  // A store of one's own has no others.
+  if (!store.shared) return [];
+  const now = clock.now();
+  if (!asked && !left.mayLookFar(now)) return null;
+  const known = new Set(near.map(({ runId }) => runId));
+  const silent = await store.listRuns({ states: OPEN_STATES, silentForMs: defaults.hostLostMs });
+  const far = silent.filter(({ runId }) => !known.has(runId));
+  if (!asked)
+    left.lookedFar(new Set(far.map(({ runId }) => runId)), now + clock.spread(defaults.silentLookMs));
+  return far;
 }
 
 function overruled(decision: Decision, { terminate }: Scope): Decision {

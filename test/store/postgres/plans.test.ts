@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { OPEN_STATES } from "../../../src/store/run-record.js";
 import type { Store } from "../../../src/store/store.js";
 import { until } from "../../until.js";
 import { LEASE_MS, newRun } from "../samples.js";
@@ -42,6 +43,23 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     });
     return told.flatMap((plan) => scans(plan, table));
   }
+
+  test("its own runs, and those without an owner, are found without others'", async () => {
+    const here = { hostId: "host-7", bootId: "boot", stateId: "state-7" };
+    const asked = () => store.listUnattended("owner-7", here);
+    expect(await asked()).toHaveLength(RUNS);
+    for (const scan of await scansOf("runs", asked)) {
+      expect(scan.index).toMatch(/^(runs_live|runs_open_of_state)$/);
+      expect(scan.rows).toBeLessThanOrEqual(RUNS);
+    }
+    const ofState = { stateId: "state-7", instanceIds: ["owner-7"] };
+    const open = () => store.listRuns({ states: OPEN_STATES, ofState });
+    expect(await open()).toHaveLength(RUNS);
+    for (const scan of await scansOf("runs", open)) {
+      expect(scan).toMatchObject({ index: "runs_open_of_state" });
+      expect(scan.rows).toBeLessThanOrEqual(RUNS);
+    }
+  });
 
   test("its own events are read without others'", async () => {
     const asked = () => store.listEvents({ stateId: "state-7", after: 0, limit: 500 });

@@ -16,8 +16,6 @@ export interface Proxy extends AsyncDisposable {
   mend(): boolean;
   /** Swallow everything, saying nothing, until mended. */
   mute(): void;
-  /** Hang up on whoever says anything, until mended. */
-  refuse(): void;
 }
 
 /** A line to a server's socket that can be cut. */
@@ -27,7 +25,6 @@ export async function startProxy(serverDirectory: string): Promise<Proxy> {
   let armed: { readonly what: Cut; passing: number } | null = null;
   let happened = false;
   let muted = false;
-  let refusing = false;
   const server = createServer((client) => {
     const upstream = connect(join(serverDirectory, ".s.PGSQL.5432"));
     const pair = [client, upstream] as const;
@@ -41,7 +38,6 @@ export async function startProxy(serverDirectory: string): Promise<Proxy> {
       });
       from.on("data", (piece) => {
         if (muted) return;
-        if (refusing) return hangUp();
         if (armed?.what === direction) {
           if (armed.passing === 0) {
             armed = null;
@@ -67,14 +63,10 @@ export async function startProxy(serverDirectory: string): Promise<Proxy> {
     mend() {
       armed = null;
       muted = false;
-      refusing = false;
       return happened;
     },
     mute() {
       muted = true;
-    },
-    refuse() {
-      refusing = true;
     },
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();

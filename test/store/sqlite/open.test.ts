@@ -70,7 +70,7 @@ test("a store written by a newer version is refused, says what to do, and is lef
 
 /** As the store was before runs knew their sessions. */
 const BEFORE_SESSIONS_OF_RUNS = `
-  alter table run_events drop column state_id;
+  drop index runs_open_of_state; alter table run_events drop column state_id;
   drop trigger runs_exited_is_final; drop index runs_of_session_id;
   drop table commands; drop table hosts; drop table gateways; alter table runs drop column state_id;
   alter table runs drop column session_id; alter table runs drop column hidden_at;
