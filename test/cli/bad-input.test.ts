@@ -24,7 +24,8 @@ import { temporaryDirectory } from "../store/temporary-directory.js";
 import { Stage, type Finished } from "./stage.js";
 
 const NOBODY = 65_534;
-const asNobody = `setpriv --reuid ${NOBODY} --regid ${NOBODY} --clear-groups`;
+/** With a home of its own: the other's is closed to it. */
+const asNobody = `env HOME=/nonexistent setpriv --reuid ${NOBODY} --regid ${NOBODY} --clear-groups`;
 const whyNoOtherUser =
   spawnSync("sh", ["-c", `${asNobody} test -r dist/cli/main.js`]).status === 0
     ? null

@@ -194,7 +194,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
   test.skipIf(whyNoMounts !== null)("a full disk leaves nothing", async () => {
     const { home, path } = await house();
     await using _ = home;
-    await using disk = mountSmallDisk("256k");
+    await using disk = mountSmallDisk("512k");
     const to = join(disk.path, "store.sqlite");
     await expect(copy(path, to)).rejects.toThrow(`no space is left for ${to}`);
     await using target = await openSqliteStore({ path: to });

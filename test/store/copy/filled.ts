@@ -40,7 +40,7 @@ export async function fill(store: Store): Promise<void> {
   await store.insertAcpSession(newAcpSession(session.id));
   await store.commitAcp(session.id, "in_1", {
     newTurn: newAcpTurn("turn_1"),
-    updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "a\0b \u{1F600}" } }],
+    updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "\u{1F600}" } }],
     newPermission: newAcpPermission(session.id, "prm_1"),
   });
   await store.appendEvents(Array.from({ length: EVENTS }, (_, at) => event("run_open", at)));
