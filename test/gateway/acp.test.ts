@@ -63,6 +63,7 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   const parent = await client.openSession({
     body: {
       key: "parent",
+      sandboxed: true,
       execRules: [{ effect: "allow", executable: process.execPath }, { effect: "deny" }],
     },
   });
@@ -78,6 +79,10 @@ test("a session sees and steers what is below it, and nothing else; what it may 
     parentSessionKey: "parent",
     lineage: [parent.session.id],
     backend: "acp",
+    // Its parent can read its token: it may do no more.
+    sandboxed: true,
+    visibility: "tree",
+    execRules: parent.session.execRules,
   });
   expect((await self.acpList()).sessions).toHaveLength(1);
   const other = stage.as(strangers);
@@ -94,6 +99,9 @@ test("a session sees and steers what is below it, and nothing else; what it may 
     self.acpAnswer({ params: { id: "prm_1" }, body: { verdict: "allow" } }),
   ])
     expect(await refusal(act)).toMatchObject({ code: "NOT_FOUND" });
+  // Byte for byte as if there were none.
+  const ask = async (id: string) => (await refusal(other.acpShow({ params: { id } }))).message;
+  expect(await ask("child")).toBe((await ask("nobody")).replace("nobody", "child"));
   const path = "/v1/acp/sessions/child/updates?follow=1";
   expect((await stage.raw("GET", path, { token: strangers })).status).toBe(404);
   expect(await refusal(self.acpSpawn({ body: { argv: ["/bin/sh"], cwd } }))).toMatchObject({
