@@ -10,7 +10,7 @@ import { Sessions } from "../sessions/sessions.js";
 import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { watchEvents } from "../store/open.js";
-import { stateIdOf } from "../store/state-id.js";
+import { directoryIdOf, stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
@@ -79,6 +79,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     instanceId,
     hostName: hostname(),
     stateId,
+    directory: await directoryIdOf(home),
     version: packageVersion(),
     capabilities,
     address: null,

@@ -15,7 +15,7 @@ export interface GatewayFilter {
 export interface GatewayStore {
   /**
    * From now on it is there, with its host. False, and nothing written, while a gateway of the same id is heard of from
-   * another host: a copy of a state directory must not pass for the original.
+   * another host or directory: a copy of a state directory must not pass for the original.
    */
   announceGateway(gateway: NewGateway): Promise<boolean>;
   /** It is still there. False: nobody knows of it, or it has said good-bye. */

@@ -84,7 +84,7 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
         const { instance_id: _, ...rest } = columns;
         const replace = conflict.column("instance_id").doUpdateSet(rest);
         // A file is used by one host at a time, and a former one's clock says nothing here.
-        return words.shared ? replace.where(this.#replaceable(gateway.hostId)) : replace;
+        return words.shared ? replace.where(this.#replaceable(gateway)) : replace;
       });
     if ((yield* countOf(announce)) === 0) return false;
     const { hostId, hostName, capabilities } = gateway;
@@ -92,9 +92,11 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
     return true;
   }
 
-  #replaceable(hostId: string): RawBuilder<boolean> {
+  /** Where it was is told by host and directory, not by boot: what a restart of the host has ended is in nobody's way. */
+  #replaceable({ hostId, directory }: NewGateway): RawBuilder<boolean> {
     const silentSince = sql`${this.#engine.words.now()} - ${defaults.leaseMs}`;
-    return sql<boolean>`(gateways.host_id = ${hostId} or gateways.stopped_at is not null or gateways.heartbeat_at <= ${silentSince})`;
+    const here = sql`(gateways.host_id = ${hostId} and gateways.directory = ${directory})`;
+    return sql<boolean>`(${here} or gateways.stopped_at is not null or gateways.heartbeat_at <= ${silentSince})`;
   }
 
   #introduce({ hostId, name, platform }: HostIntroduction): Compilable {
