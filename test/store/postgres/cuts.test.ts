@@ -155,6 +155,7 @@ const scenes: Readonly<Record<string, Scene>> = {
       countHeld: (store: Store) => store.countHeld(),
       getCommand: (store: Store) => store.getCommand("c"),
       listCommands: (store: Store) => store.listCommands(["t"]),
+      commandsOf: (store: Store) => store.commandsOf("r"),
       acceptCommand: (store: Store) => store.acceptCommand("c"),
       forgetCommands: (store: Store) => store.forgetCommands(60_000),
       getSession: (store: Store) => store.getSession("s"),
