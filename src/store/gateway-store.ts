@@ -25,8 +25,8 @@ export interface GatewayStore {
   /** By host name. */
   listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]>;
   getGateway(instanceId: string): Promise<GatewayRecord | null>;
-  /** False: there was none. */
-  forgetGateway(instanceId: string): Promise<boolean>;
+  /** False: there is none, or it was heard of within `silentMs` and has not said good-bye. Asked in the statement that forgets. */
+  forgetGateway(instanceId: string, silentMs?: number): Promise<boolean>;
   /** What this host is called; writes only what is not known yet. */
   introduceHost(host: HostIntroduction): Promise<void>;
   /** By name. */

@@ -115,6 +115,14 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await store.listGateways()).toEqual([]);
     });
 
+    test("a gateway that is back by the time it is to be forgotten keeps its row", async () => {
+      await store.announceGateway(newGateway());
+      expect(await other.forgetGateway("gw_one", 60_000)).toBe(false);
+      expect(await store.beatGateway("gw_one")).toBe(true);
+      await store.retireGateway("gw_one");
+      expect(await other.forgetGateway("gw_one", 60_000)).toBe(true);
+    });
+
     test("hosts are known by those who introduce them and by their gateways, under their newest name", async () => {
       await store.introduceHost({ hostId: "b", name: "beta", platform: "linux" });
       await store.announceGateway(newGateway({ hostId: "a", hostName: "alpha" }));

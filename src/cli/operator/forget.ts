@@ -57,15 +57,20 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   );
   const all = results.every(({ forgotten }) => forgotten);
   // Its row stays for as long as somebody there may still hold a run.
-  const gateways = all ? given.gateways.map(({ instanceId }) => instanceId) : [];
-  for (const instanceId of gateways) await store.forgetGateway(instanceId);
+  const gateways: string[] = [];
+  if (all)
+    for (const { instanceId } of given.gateways)
+      if (await store.forgetGateway(instanceId, defaults.leaseMs)) gateways.push(instanceId);
   if (json) print(`${JSON.stringify({ runs: results, gateways })}\n`);
   else {
     for (const { runId, forgotten } of results)
       print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);
-    for (const instanceId of gateways) print(`gateway ${instanceId} is forgotten\n`);
+    for (const { instanceId } of given.gateways)
+      print(
+        `gateway ${instanceId} ${gateways.includes(instanceId) ? "is forgotten" : "was not forgotten: it may be there again"}\n`,
+      );
   }
-  return all ? 0 : exitCodes.incomplete;
+  return all && gateways.length === given.gateways.length ? 0 : exitCodes.incomplete;
 }
 
 /** Without a shared database there is no other host. */

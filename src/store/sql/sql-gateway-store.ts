@@ -54,8 +54,9 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
     return read.getGateway(this.#engine.db, instanceId);
   }
 
-  async forgetGateway(instanceId: string): Promise<boolean> {
-    const forget = this.#engine.db.deleteFrom("gateways").where("instance_id", "=", instanceId);
+  async forgetGateway(instanceId: string, silentMs = 0): Promise<boolean> {
+    const all = this.#engine.db.deleteFrom("gateways").where("instance_id", "=", instanceId);
+    const forget = silentMs === 0 ? all : all.where(this.#silentFor(silentMs));
     return (await this.#engine.perform(() => countOf(forget))) > 0;
   }
 
@@ -94,9 +95,14 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
 
   /** Where it was is told by host and directory, not by boot: what a restart of the host has ended is in nobody's way. */
   #replaceable({ hostId, directory }: NewGateway): RawBuilder<boolean> {
-    const silentSince = sql`${this.#engine.words.now()} - ${defaults.leaseMs}`;
     const here = sql`(gateways.host_id = ${hostId} and gateways.directory = ${directory})`;
-    return sql<boolean>`(${here} or gateways.stopped_at is not null or gateways.heartbeat_at <= ${silentSince})`;
+    return sql<boolean>`(${here} or ${this.#silentFor(defaults.leaseMs)})`;
+  }
+
+  /** It has said good-bye, or nothing for so long. */
+  #silentFor(ms: number): RawBuilder<boolean> {
+    const since = sql`${this.#engine.words.now()} - ${Math.ceil(ms)}`;
+    return sql<boolean>`(gateways.stopped_at is not null or gateways.heartbeat_at <= ${since})`;
   }
 
   #introduce({ hostId, name, platform }: HostIntroduction): Compilable {
