@@ -130,6 +130,8 @@ export const defaults = {
   commandLookMs: 5_000,
   /** A gateway that lives takes up a command within one look; who does not by then may be away for long. */
   commandAcceptMs: 6_000,
+  /** Gateways that are not heard of: as long as the runs they had. */
+  gatewaysKeptMs: 7 * 24 * 3_600_000,
   /** Commands: as long as the runs they were about. */
   commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is a loaded machine with many runs to take up. */

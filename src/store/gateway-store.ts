@@ -27,6 +27,11 @@ export interface GatewayStore {
   getGateway(instanceId: string): Promise<GatewayRecord | null>;
   /** False: there is none, or it was heard of within `silentMs` and has not said good-bye. Asked in the statement that forgets. */
   forgetGateway(instanceId: string, silentMs?: number): Promise<boolean>;
+  /**
+   * Forget gateways that were not heard of for so long and have no open run, and hosts of which nothing else is on
+   * record. Returns how many gateways.
+   */
+  forgetSilent(silentMs: number): Promise<number>;
   /** What this host is called; writes only what is not known yet. */
   introduceHost(host: HostIntroduction): Promise<void>;
   /** By name. */

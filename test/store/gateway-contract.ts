@@ -115,6 +115,32 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await store.listGateways()).toEqual([]);
     });
 
+    test("gateways that left go when they have no open run, and hosts of which nothing is left", async () => {
+      for (const each of ["idle", "busy"])
+        await store.announceGateway(
+          newGateway({ instanceId: `gw_${each}`, hostId: each, stateId: each, hostName: each }),
+        );
+      const named = async (): Promise<string[]> => [
+        ...(await other.listGateways()).map(({ instanceId }) => instanceId),
+        ...(await other.listHosts()).map(({ hostId }) => hostId),
+      ];
+      const all = await named();
+      const lease = await store.insertRun(newRun({ hostId: "busy", stateId: "busy" }), LEASE_MS);
+      for (const each of ["gw_idle", "gw_busy"]) await store.retireGateway(each);
+      expect(await other.forgetSilent(60_000)).toBe(0);
+      expect(await named()).toEqual(all);
+      // Everything is older than a time to come.
+      expect(await other.forgetSilent(-60_000)).toBe(1);
+      expect(await named()).toEqual(["gw_busy", "busy"]);
+      await store.saveRun(lease, exited);
+      expect(await other.forgetSilent(-60_000)).toBe(1);
+      // Its name is still needed.
+      expect(await named()).toEqual(["busy"]);
+      await store.deleteRuns([lease.runId]);
+      await other.forgetSilent(-60_000);
+      expect(await named()).toEqual([]);
+    });
+
     test("a gateway that is back by the time it is to be forgotten keeps its row", async () => {
       await store.announceGateway(newGateway());
       expect(await other.forgetGateway("gw_one", 60_000)).toBe(false);

@@ -60,6 +60,10 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
     return (await this.#engine.perform(() => countOf(forget))) > 0;
   }
 
+  forgetSilent(silentMs: number): Promise<number> {
+    return this.#engine.transact(() => this.#forgetSilent(silentMs));
+  }
+
   async introduceHost(host: HostIntroduction): Promise<void> {
     const known = await this.listHosts();
     const same = known.find(({ hostId }) => hostId === host.hostId);
@@ -103,6 +107,32 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
   #silentFor(ms: number): RawBuilder<boolean> {
     const since = sql`${this.#engine.words.now()} - ${Math.ceil(ms)}`;
     return sql<boolean>`(gateways.stopped_at is not null or gateways.heartbeat_at <= ${since})`;
+  }
+
+  *#forgetSilent(silentMs: number): Steps<number> {
+    const { db, words } = this.#engine;
+    const before = Date.now() - silentMs;
+    // Heartbeats in a file are on the clock of one boot.
+    const silent = words.shared
+      ? sql<boolean>`heartbeat_at < ${words.now()} - ${Math.ceil(silentMs)}`
+      : sql<boolean>`stopped_at < ${before}`;
+    const open = sql`select 1 from runs where runs.state <> 'exited' and (runs.state_id = gateways.state_id
+      or runs.owner_instance_id = gateways.instance_id or runs.origin_instance_id = gateways.instance_id)`;
+    const forgotten = yield* countOf(
+      db
+        .deleteFrom("gateways")
+        .where(silent)
+        .where(sql<boolean>`not exists (${open})`),
+    );
+    const used = sql`select 1 from gateways where gateways.host_id = hosts.host_id
+      union all select 1 from runs where runs.host_id = hosts.host_id`;
+    yield* countOf(
+      db
+        .deleteFrom("hosts")
+        .where("last_seen_at", "<", before)
+        .where(sql<boolean>`not exists (${used})`),
+    );
+    return forgotten;
   }
 
   #introduce({ hostId, name, platform }: HostIntroduction): Compilable {

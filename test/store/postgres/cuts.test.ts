@@ -162,6 +162,7 @@ const scenes: Readonly<Record<string, Scene>> = {
       getSessionByKey: (store: Store) => store.getSessionByKey("s"),
       listSessions: (store: Store) => store.listSessions({ limit: 1 }),
       forgetSessions: (store: Store) => store.forgetSessions(0),
+      forgetSilent: (store: Store) => store.forgetSilent(60_000),
       resolveToken: (store: Store) => store.resolveToken("t"),
       revokeToken: (store: Store) => store.revokeToken("t"),
       decideApproval: (store: Store) => store.decideApproval("a", { verdict: "deny", actor: "b", at: AT }),
