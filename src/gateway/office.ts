@@ -10,7 +10,7 @@ import { Sessions } from "../sessions/sessions.js";
 import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { watchEvents } from "../store/open.js";
-import { stateIdOf } from "../store/state-id.js";
+import { directoryIdOf, stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
@@ -64,7 +64,7 @@ export interface Office extends AsyncDisposable {
   beat(): Promise<void>;
   /** Take up what other gateways have handed over. */
   takeUp(): Promise<void>;
-  /** Forget sessions that were closed, questions that were answered, and what was handed over, long ago. */
+  /** Forget sessions that were closed, questions that were answered, what was handed over, and gateways that left, long ago. */
   retain(): Promise<{ readonly sessions: number; readonly approvals: number }>;
 }
 
@@ -79,6 +79,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     instanceId,
     hostName: hostname(),
     stateId,
+    directory: await directoryIdOf(home),
     version: packageVersion(),
     capabilities,
     address: null,
@@ -209,6 +210,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     takeUp: () => errands.look(),
     retain: async () => {
       await store.forgetCommands(defaults.commandsKeptMs);
+      await store.forgetSilent(defaults.gatewaysKeptMs);
       return {
         approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
         sessions: await store.forgetSessions(Date.now() - defaults.sessionsKeptMs),

@@ -158,6 +158,10 @@ class ComposedSupervisor implements Supervisor {
     return this.#context.live.size;
   }
 
+  runs(): readonly Run[] {
+    return [...this.#context.live.values()].map(runOf);
+  }
+
   run(runId: string): Run | null {
     const live = this.#context.live.get(runId);
     return live === undefined ? null : runOf(live);
