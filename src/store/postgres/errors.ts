@@ -38,6 +38,12 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
   if (error instanceof StateUnusable) return error;
   const { label } = target;
   const state = error instanceof DatabaseError ? (error.code ?? "") : null;
+  if (state === null && isOfFile(error))
+    return new StateUnusable(
+      label,
+      `the ${label} is not asked: a certificate or key that its address names cannot be read (${hide(reason(error), target)}). ${consequence} Check sslrootcert, sslcert and sslkey.`,
+      { cause: error },
+    );
   if (state === null) {
     // Not a word from the server: whatever it is, there is no connection.
     const told =
@@ -67,6 +73,12 @@ const conflicts = ["40001", "40P01", "0A000"];
 export function isConflict(error: unknown): boolean {
   const cause = error instanceof StateUnusable ? error.cause : error;
   return cause instanceof DatabaseError && conflicts.includes(cause.code ?? "");
+}
+
+/** A file that the address names cannot be read. No server was asked. */
+function isOfFile(error: unknown): boolean {
+  const { syscall, code } = Object(error) as NodeJS.ErrnoException;
+  return syscall === "open" || code === "EISDIR";
 }
 
 function reason(error: unknown): string {
