@@ -215,6 +215,21 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(store.eras).toBeGreaterThan(eras);
   });
 
+  test("a database that is gone from under an open store is away; at a first opening its name is wrong", async () => {
+    await using store = await database.open();
+    await store.insertRun(newRun(), LEASE_MS);
+    const beside = await server.createDatabase();
+    await beside.query(`drop database ${database.name} with (force)`);
+    expect(await refusal(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await refusal(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await refusal(database.open())).toMatchObject({
+      code: "STATE_UNUSABLE",
+      message: expect.stringContaining("does not exist"),
+    });
+    await beside.query(`create database ${database.name}`);
+    expect(await store.listRuns({})).toEqual([]);
+  });
+
   test("a server that has become a stand-by is away, until it takes writes again", async () => {
     await using store = await database.open();
     await server.kill();
