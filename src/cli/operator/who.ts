@@ -47,7 +47,8 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const hosts = await readHosts(store);
   const hostName = hosts.nameOf(hostId);
   if (json) print(`${JSON.stringify({ pid, hostId, hostName, ...facts(belonging), gateway }, null, 2)}\n`);
-  else print(`${describe(live, belonging, gateway, hosts.several ? hostName : null).join("\n")}\n`);
+  else
+    print(`${describe(live, belonging, gateway, hosts.several ? hosts.shown(hostId) : null).join("\n")}\n`);
   return 0;
 }
 
