@@ -108,6 +108,14 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       }
     });
 
+    test("its good-bye is the last that is heard of a gateway", async () => {
+      await store.announceGateway(newGateway());
+      const before = (await other.getGateway("gw_one"))?.heartbeatAt ?? expect.fail("not announced");
+      await expect.poll(() => store.now(), { timeout: 15_000 }).toBeGreaterThan(before);
+      await store.retireGateway("gw_one");
+      expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(before);
+    });
+
     test("a gateway is forgotten once", async () => {
       await store.announceGateway(newGateway());
       expect(await other.forgetGateway("gw_one")).toBe(true);

@@ -39,8 +39,13 @@ export class SqlGatewayStore extends SqlSessionStore implements GatewayStore {
   async retireGateway(instanceId: string): Promise<void> {
     const retire = this.#engine.db
       .updateTable("gateways")
-      // Nobody is to connect where nobody answers any more.
-      .set({ stopped_at: Date.now(), address: null, peer_key: null })
+      // Its good-bye is the last that is heard of it. Nobody is to connect where nobody answers any more.
+      .set({
+        stopped_at: Date.now(),
+        heartbeat_at: this.#engine.words.now(),
+        address: null,
+        peer_key: null,
+      })
       .where("instance_id", "=", instanceId)
       .where("stopped_at", "is", null);
     await this.#engine.perform(() => countOf(retire));
