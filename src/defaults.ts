@@ -135,10 +135,14 @@ export const defaults = {
   /** Whoever works on another gateway's request says so this often; three times unheard, the connection is given up. */
   peerLifeMs: 5_000,
   peerSilentMs: 15_000,
+  /** Connections of one address to the peer port that have not proven themselves yet: a burst of a busy peer, and few of all there may be. */
+  peerStrangers: 64,
   /** Between two looks at what others have handed over, when no word of it has come. */
   commandLookMs: 5_000,
   /** A gateway that lives takes up a command within one look; who does not by then may be away for long. */
   commandAcceptMs: 6_000,
+  /** Gateways that are not heard of: as long as the runs they had. */
+  gatewaysKeptMs: 7 * 24 * 3_600_000,
   /** Commands: as long as the runs they were about. */
   commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is a loaded machine with many runs to take up. */

@@ -169,7 +169,7 @@ export class NothingToAbandon extends HoldfastError {
 export class NotOurs extends HoldfastError {
   readonly pid: number;
   constructor(pid: number, why: string) {
-    super("NOT_OURS", `process ${pid} belongs to no run of this state directory: ${why}`);
+    super("NOT_OURS", `process ${pid} belongs to no run that is known here: ${why}`);
     this.pid = pid;
   }
 }
@@ -237,6 +237,12 @@ export interface FarGateway {
   readonly heartbeatAt: number | null;
 }
 
+export interface PeerFailure extends ErrorOptions {
+  readonly perhapsDone?: boolean;
+  /** What is not there that would be needed; null: nothing that is known, it does not answer. */
+  readonly missing?: keyof typeof ways | null;
+}
+
 /** The run is on another host, and the gateway there does not answer. Stopping it is handed over all the same. */
 export class PeerUnreachable extends HoldfastError {
   readonly runId: string;
@@ -250,15 +256,19 @@ export class PeerUnreachable extends HoldfastError {
     runId: string,
     { instanceId, hostId, hostName, heartbeatAt }: FarGateway,
     why: string,
-    { perhapsDone = false, ...options }: ErrorOptions & { readonly perhapsDone?: boolean } = {},
+    { perhapsDone = false, missing = null, ...options }: PeerFailure = {},
   ) {
     const heard = heartbeatAt === null ? "it was never heard of" : `last heard of ${timeOf(heartbeatAt)}`;
     const done = perhapsDone
       ? "It had been asked, and may have done it all the same: look before you ask again."
-      : "Nothing was done. Ask again, or on that host;";
+      : `Nothing was done. ${missing === null ? "Ask again, or on that host." : ways[missing]}`;
+    const stops =
+      missing === "gateway"
+        ? "stops the run as soon as a gateway is there"
+        : "needs no connection to it: the store passes that on";
     super(
       "PEER_UNREACHABLE",
-      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. ${done} \`holdfast runs cancel\` stops the run as soon as its gateway is back`,
+      `run ${runId} is on host ${hostName || hostId}, and its gateway ${instanceId} cannot be reached from here: ${why}; ${heard}. ${done} \`holdfast runs cancel\` ${stops}`,
       options,
     );
     this.perhapsDone = perhapsDone;
@@ -268,6 +278,13 @@ export class PeerUnreachable extends HoldfastError {
     this.lastHeardAt = heartbeatAt;
   }
 }
+
+/** What to do when it is no use to ask again. */
+const ways = {
+  gateway: "Start a gateway there.",
+  listener: "Ask on that host, or let its gateway listen.",
+  here: "Start one and ask again, or ask on that host.",
+} as const;
 
 function timeOf(at: number): string {
   return `${new Date(at).toISOString().replace("T", " ").slice(0, 19)} UTC`;

@@ -286,6 +286,11 @@ export class AcpController implements AsyncDisposable {
     return this.#held.get(sessionId)?.stderr ?? "";
   }
 
+  /** Whether the run is the agent of a session that is held here. */
+  holds(runId: string): boolean {
+    return [...this.#held.values()].some(({ kept }) => kept.row.runId === runId);
+  }
+
   /** Resolves when no turn runs and none waits, or when `enough` aborts. */
   async quiet(enough: AbortSignal): Promise<void> {
     const states = ["queued", "running"] as const;

@@ -149,7 +149,7 @@ export async function openGateway({
     const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
     return supervisor.listRuns(open).then(
       (found) => found.length,
-      () => supervisor.held,
+      () => supervisor.runs().filter(({ state }) => state !== "exited").length,
     );
   };
   let stopped = false;

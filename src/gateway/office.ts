@@ -13,7 +13,7 @@ import { Sessions } from "../sessions/sessions.js";
 import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
 import { watchEvents } from "../store/open.js";
-import { stateIdOf } from "../store/state-id.js";
+import { directoryIdOf, stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
@@ -74,8 +74,8 @@ export interface Office extends AsyncDisposable {
   /** See to the answers of agents' commands that a former gateway started. */
   look(): Promise<void>;
   /**
-   * Forget sessions that were closed, questions that were answered, and what was said or handed over, long ago; end those
-   * of commands that nobody went on with.
+   * Forget sessions that were closed, questions that were answered, what was said or handed over, and gateways that left, long
+   * ago; end those of commands that nobody went on with.
    */
   retain(): Promise<{
     readonly sessions: number;
@@ -96,6 +96,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     instanceId,
     hostName: hostname(),
     stateId,
+    directory: await directoryIdOf(home),
     version: packageVersion(),
     capabilities,
     address: null,
@@ -138,7 +139,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
   });
-  const settling = new Settling(supervisor, callers, (enough) => acp.quiet(enough));
+  const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
   const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
@@ -251,6 +252,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     takeUp: () => errands.look(),
     retain: async () => {
       await store.forgetCommands(defaults.commandsKeptMs);
+      await store.forgetSilent(defaults.gatewaysKeptMs);
       return {
         approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
         messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),

@@ -18,7 +18,7 @@ export class Presence implements AsyncDisposable {
     this.#gateway = gateway;
   }
 
-  /** Rejects when another host's gateway goes by the same id. */
+  /** Rejects when the gateway of another host or directory goes by the same id. */
   async announce(): Promise<void> {
     const { eras } = this.#store;
     if (await this.#store.announceGateway(this.#gateway)) {
@@ -28,7 +28,7 @@ export class Presence implements AsyncDisposable {
     const { instanceId } = this.#gateway;
     throw new StateUnusable(
       instanceId,
-      `gateway ${instanceId} is heard of from another host, so this state directory seems to be a copy of that one's; nothing was started, because each would take the other's runs for its own. In a copy, remove the files gateway-id and state-id. If the directory has moved here, try again half a minute after the other has stopped.`,
+      `gateway ${instanceId} is heard of from another host or directory, so this state directory seems to be a copy of that one; nothing was started, because each would take the other's runs for its own. In a copy, remove the files gateway-id and state-id. If the directory has moved here, try again half a minute after the other has stopped.`,
     );
   }
 

@@ -1,7 +1,7 @@
 import { SupervisorClosed } from "../errors.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Callers } from "./callers.js";
-import { settleRuns, type StopPolicy, type Stopping } from "./stop.js";
+import { settleRuns, type Agents, type StopPolicy, type Stopping } from "./stop.js";
 
 interface Heard {
   readonly policy: StopPolicy;
@@ -13,13 +13,13 @@ interface Heard {
 export class Settling {
   readonly #supervisor: Supervisor;
   readonly #callers: Callers;
-  readonly #agentsQuiet: (enough: AbortSignal) => Promise<void>;
+  readonly #agents: Agents;
   #heard: Heard | null = null;
 
-  constructor(supervisor: Supervisor, callers: Callers, agentsQuiet: (enough: AbortSignal) => Promise<void>) {
+  constructor(supervisor: Supervisor, callers: Callers, agents: Agents) {
     this.#supervisor = supervisor;
     this.#callers = callers;
-    this.#agentsQuiet = agentsQuiet;
+    this.#agents = agents;
   }
 
   /** Whether what is held is terminated, also what nobody has counted yet. */
@@ -51,7 +51,7 @@ export class Settling {
     this.#heard?.superseded.abort();
     const superseded = new AbortController();
     const said = policy ?? { runs: "leave", waitMs: 0 };
-    const done = settleRuns(this.#supervisor, this.#callers, said, superseded.signal, this.#agentsQuiet);
+    const done = settleRuns(this.#supervisor, this.#callers, said, superseded.signal, this.#agents);
     this.#heard = { policy: said, superseded, done };
     return this.#heard;
   }

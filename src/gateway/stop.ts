@@ -1,5 +1,6 @@
-import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
-import type { Supervisor } from "../supervisor/api.js";
+import { setTimeout } from "node:timers/promises";
+import { defaults } from "../defaults.js";
+import type { Run, Supervisor } from "../supervisor/api.js";
 import type { Callers } from "./callers.js";
 
 export interface StopPolicy {
@@ -18,54 +19,64 @@ export interface Stopping {
   readonly callers: number;
 }
 
-/** See to the runs before the gateway leaves. Services are left in any case but `terminate`. Aborted, it drains no longer. */
+/** Those that talk with agents, which do not end by themselves. */
+export interface Agents {
+  /** Whether the run is an agent that one of them talks with. */
+  holds(runId: string): boolean;
+  /** Resolves when no agent works on anything. */
+  quiet(enough: AbortSignal): Promise<void>;
+}
+
+/**
+ * See to the runs before the gateway leaves, whatever the store does. Services are left in any case but `terminate`.
+ * Aborted, it drains no longer.
+ */
 export async function settleRuns(
-  supervisor: Supervisor,
-  callers: Callers,
+  supervisor: Pick<Supervisor, "run" | "runs" | "stop">,
+  callers: Pick<Callers, "present">,
   { runs, waitMs }: StopPolicy,
   signal: AbortSignal,
-  /** Resolves when no agent works on anything. They do not end by themselves. */
-  agentsQuiet: (enough: AbortSignal) => Promise<void>,
+  agents: Agents,
 ): Promise<Stopping> {
-  const held = (await openRuns(supervisor)).flatMap((record) => {
-    const run = supervisor.run(record.runId);
-    return run === null ? [] : [{ record, run }];
-  });
+  const held = supervisor.runs().filter(({ state }) => state !== "exited");
   let ended = 0;
   let terminated = 0;
   if (runs === "terminate")
     await Promise.all(
-      held.map(async ({ run }) => {
-        const { outcome } = await supervisor.stop(run.runId, { reason: "shutdown" });
+      held.map(async ({ runId }) => {
+        const { outcome } = await supervisor.stop(runId, { reason: "shutdown" });
         if (outcome === "gone") terminated++;
       }),
     );
   if (runs === "drain") {
-    const tasks = held.filter(({ record }) => record.kind === "task" && record.backendId !== "acp");
-    const over = new AbortController();
-    let timer: NodeJS.Timeout | undefined;
-    const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, signal.aborted ? 0 : waitMs);
-      signal.addEventListener("abort", () => resolve(), { once: true });
-    });
-    const all = Promise.all(
-      tasks.map(({ run }) =>
-        run.wait().then(
-          () => ended++,
-          () => undefined,
-        ),
-      ),
-    );
-    await Promise.race([Promise.all([all, agentsQuiet(over.signal)]), enough]);
-    over.abort();
-    clearTimeout(timer);
+    const tasks = held.filter(({ service, runId }) => service === null && !agents.holds(runId));
+    const enough = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+    // A store that is away cannot say what they work on.
+    const quiet = agents.quiet(enough).catch(() => undefined);
+    await Promise.all([drained(supervisor, tasks, waitMs, signal), quiet]);
+    ended = tasks.filter(({ state }) => state === "exited").length;
   }
   const left = held.length - ended - terminated;
   return { left, ended, terminated, callers: Math.min(left, callers.present) };
 }
 
-/** A store that cannot be read keeps nobody from leaving: then closing sees to whatever is held. */
-async function openRuns(supervisor: Supervisor): Promise<readonly RunRecord[]> {
-  const states = OPEN_STATES;
-  return supervisor.listRuns({ ownerInstanceId: supervisor.instanceId, states }).catch(() => []);
+/** At what is in memory, for as long as nothing is said by the store. */
+const LOOK_MS = 50;
+
+/** Until their ends are on record; those that a store which is away has not recorded yet keep nobody waiting. */
+async function drained(
+  supervisor: Pick<Supervisor, "run">,
+  tasks: readonly Run[],
+  waitMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const until = performance.now() + waitMs;
+  const recorded = Promise.allSettled(tasks.map((run) => run.wait()));
+  const pause = (ms: number): Promise<unknown> =>
+    Promise.race([recorded, setTimeout(ms, undefined, { signal }).catch(() => undefined)]);
+  const going = (): boolean =>
+    tasks.some(({ runId, state }) => state !== "exited" && supervisor.run(runId) !== null);
+  while (going() && !signal.aborted && performance.now() < until)
+    await pause(Math.min(LOOK_MS, until - performance.now()));
+  if (!going()) await pause(defaults.storeAnswerMs);
 }

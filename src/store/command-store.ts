@@ -8,6 +8,8 @@ export interface CommandStore {
   getCommand(id: string): Promise<CommandRecord | null>;
   /** Those for one of these that are not done, oldest first. */
   listCommands(targets: readonly string[]): Promise<readonly CommandRecord[]>;
+  /** Those about this run that are not done, oldest first. */
+  commandsOf(runId: string): Promise<readonly CommandRecord[]>;
   /** Its target has it. */
   acceptCommand(id: string): Promise<void>;
   /** What came of it, with its event. False, and nothing written: that has been said. */

@@ -13,6 +13,7 @@ export function toGatewayColumns(
     boot_id: gateway.bootId,
     pid_namespace: gateway.pidNamespace,
     state_id: gateway.stateId,
+    directory: gateway.directory,
     version: gateway.version,
     capabilities: JSON.stringify(gateway.capabilities),
     address: gateway.address === null ? null : JSON.stringify(gateway.address),
@@ -23,8 +24,8 @@ export function toGatewayColumns(
   };
 }
 
-/** All but the key. */
-export function toGatewayFacts(row: Omit<Selectable<GatewayTable>, "peer_key">): GatewayFacts {
+/** All but the key, and which directory. */
+export function toGatewayFacts(row: Omit<Selectable<GatewayTable>, "peer_key" | "directory">): GatewayFacts {
   return {
     instanceId: row.instance_id,
     hostId: row.host_id,
@@ -42,7 +43,7 @@ export function toGatewayFacts(row: Omit<Selectable<GatewayTable>, "peer_key">):
 }
 
 export function toGatewayRecord(row: Selectable<GatewayTable>): GatewayRecord {
-  return { ...toGatewayFacts(row), peerKey: row.peer_key };
+  return { ...toGatewayFacts(row), directory: row.directory, peerKey: row.peer_key };
 }
 
 export function toHostRecord(row: Selectable<HostTable>): HostRecord {

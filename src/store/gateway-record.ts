@@ -25,6 +25,8 @@ export interface GatewayRecord {
   readonly bootId: string;
   readonly pidNamespace: string;
   readonly stateId: string;
+  /** Which directory that is on its host: a copy has the id, and another place. */
+  readonly directory: string;
   readonly version: string;
   readonly capabilities: GatewayCapabilities;
   /** Null: others cannot reach it. */
@@ -41,7 +43,7 @@ export interface GatewayRecord {
 export type NewGateway = Omit<GatewayRecord, "heartbeatAt" | "stoppedAt">;
 
 /** All of it that anybody may see. */
-export type GatewayFacts = Omit<GatewayRecord, "peerKey">;
+export type GatewayFacts = Omit<GatewayRecord, "peerKey" | "directory">;
 
 /** A host that has, or had, runs or a gateway in this store. */
 export interface HostRecord {

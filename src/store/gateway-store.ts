@@ -15,7 +15,7 @@ export interface GatewayFilter {
 export interface GatewayStore {
   /**
    * From now on it is there, with its host. False, and nothing written, while a gateway of the same id is heard of from
-   * another host: a copy of a state directory must not pass for the original.
+   * another host or directory: a copy of a state directory must not pass for the original.
    */
   announceGateway(gateway: NewGateway): Promise<boolean>;
   /** It is still there. False: nobody knows of it, or it has said good-bye. */
@@ -25,8 +25,13 @@ export interface GatewayStore {
   /** By host name. */
   listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]>;
   getGateway(instanceId: string): Promise<GatewayRecord | null>;
-  /** False: there was none. */
-  forgetGateway(instanceId: string): Promise<boolean>;
+  /** False: there is none, or it was heard of within `silentMs` and has not said good-bye. Asked in the statement that forgets. */
+  forgetGateway(instanceId: string, silentMs?: number): Promise<boolean>;
+  /**
+   * Forget gateways that were not heard of for so long and have no open run, and hosts of which nothing else is on
+   * record. Returns how many gateways.
+   */
+  forgetSilent(silentMs: number): Promise<number>;
   /** What this host is called; writes only what is not known yet. */
   introduceHost(host: HostIntroduction): Promise<void>;
   /** By name. */

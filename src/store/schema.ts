@@ -170,6 +170,7 @@ export interface GatewayTable {
   boot_id: string;
   pid_namespace: string;
   state_id: string;
+  directory: string;
   version: string;
   /** JSON */
   capabilities: string;

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { keptId } from "./kept-id.js";
 
@@ -14,4 +14,10 @@ export function stateIdOf(home: string): Promise<string> {
 export async function observeStateId(home: string): Promise<string | null> {
   const kept = await readFile(join(home, FILE), "utf8").catch(() => "");
   return kept.trim() || null;
+}
+
+/** Tells a state directory from its copies on the same host; the same however it is reached, and as long as it is there. */
+export async function directoryIdOf(home: string): Promise<string> {
+  const { dev, ino } = await stat(home, { bigint: true });
+  return `${dev}:${ino}`;
 }

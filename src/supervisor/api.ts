@@ -246,6 +246,8 @@ export interface Supervisor extends AsyncDisposable {
   readonly home: string;
   /** How many runs it holds. */
   readonly held: number;
+  /** Those that it holds, also with a store that is away. */
+  runs(): readonly Run[];
   spawn(input: CommandInput, options?: SpawnOptions): Promise<Run>;
   /** Null: not one of this supervisor's live runs. */
   run(runId: string): Run | null;

@@ -3,7 +3,7 @@ import type { RunRecord } from "../store/run-record.js";
 import type { RunEnd, RunStore } from "../store/store.js";
 
 /**
- * End a run on record, on the word of an operator that its host will not come back: lost, unproven, nobody signalled.
+ * End a run on record, on the word of an operator that its host, or state directory, will not come back: lost, unproven, nobody signalled.
  * Should it come back all the same, it terminates what is behind an ended record. False, and nothing written: its lease
  * has not expired, or somebody was faster.
  */
@@ -31,7 +31,7 @@ export async function forgetRun(
       code: null,
       signal: null,
       source: "none",
-      detail: "its host was given up; whether anything of it still runs there is not known",
+      detail: "it was given up; whether anything of it still runs where it was is not known",
       errno: null,
       limitHit: null,
     },

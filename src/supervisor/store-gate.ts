@@ -9,14 +9,17 @@ import { deferred, type Deferred } from "./deferred.js";
  */
 export class StoreGate {
   readonly #clock: Clock;
+  readonly #answered: () => void;
   #shut: Deferred<void> | null = null;
   /** Shut, but the next to ask may try. */
   #ajar = false;
   #pauseMs: number = defaults.storeRetryMs;
   #timer: Timer | null = null;
 
-  constructor(clock: Clock) {
+  /** `answered` is told of every write that was accepted. */
+  constructor(clock: Clock, answered: () => void = () => {}) {
     this.#clock = clock;
+    this.#answered = answered;
   }
 
   /** Null: go ahead, and say afterwards how it went. Otherwise ask again when it resolves. */
@@ -30,6 +33,7 @@ export class StoreGate {
   }
 
   accepted(): void {
+    this.#answered();
     if (this.#shut === null) return;
     this.#pauseMs = defaults.storeRetryMs;
     this.#open();

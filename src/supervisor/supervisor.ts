@@ -128,7 +128,10 @@ class ComposedSupervisor implements Supervisor {
       actor,
       discardOutput,
       leases,
-      gate: new StoreGate(clock),
+      gate: new StoreGate(clock, () => {
+        // Writing works again: the right to steer need not wait for the next renewal.
+        if (leases.fenced) void leases.renew();
+      }),
       live,
       beginning: new Set(),
       closing: null,
@@ -156,6 +159,10 @@ class ComposedSupervisor implements Supervisor {
 
   get held(): number {
     return this.#context.live.size;
+  }
+
+  runs(): readonly Run[] {
+    return [...this.#context.live.values()].map(runOf);
   }
 
   run(runId: string): Run | null {

@@ -157,6 +157,32 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     expect(await told("who", own, "--host", hostname())).toMatchObject({ runId: local, verified: true });
   });
 
+  test("two hosts of one name are told apart for people; programs have the name, and the id beside it", async () => {
+    const rename = (name: string): Promise<unknown> =>
+      store.introduceHost({ hostId: FAR, name, platform: "linux" });
+    await rename(hostname());
+    try {
+      const twin = `${hostname()} (${FAR.slice(0, 8)})`;
+      const pid = String(stranger.pid);
+      for (const words of [
+        ["ps"],
+        ["runs", "list"],
+        ["runs", "show", SILENT],
+        ["events"],
+        ["process", "list"],
+      ])
+        expect((await holdfast(...words)).stdout, words.join(" ")).toContain(twin);
+      for (const words of [["ps"], ["runs", "list"], ["runs", "show", SILENT], ["who", pid, "--host", FAR]]) {
+        const text = JSON.stringify(await told(...words));
+        expect(text).toContain(`"hostName":"${hostname()}"`);
+        expect(text).not.toContain(twin);
+      }
+      expect((await holdfast("events", "--json")).stdout).not.toContain(twin);
+    } finally {
+      await rename("far\x1b[31m");
+    }
+  });
+
   test("gateways list shows both, each as it is, and no key", async () => {
     const list = (await told("gateways", "list")) as Record<string, unknown>[];
     expect(list.map(({ presence, runs }) => [presence, runs])).toContainEqual(["up", 1]);

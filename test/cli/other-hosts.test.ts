@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
+import { rename } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { FAR_HOST, onFarHost } from "../gateway/peers/far-host.js";
 import { Fleet, start, type Outside } from "../gateway/peers/fleet.js";
@@ -154,14 +155,34 @@ describe.skipIf(whyNoPostgres !== null || whyNoMounts !== null)("a run of anothe
     await until("nothing of it runs", () => sleeping(4343) === 0);
   });
 
-  test("of this host is not to be forgotten", async () => {
+  test("of this host is not to be forgotten, but for a state directory that is out of sight", async () => {
     const home = await fleet.newHome();
     const near = await fleet.spawn(home);
-    const runId = await start(near, "sleep 1000");
-    const { code, stderr } = await holdfast("runs", "forget", runId, "--yes");
+    const [stopped, runId] = [await start(near, "sleep 1000"), await start(near, "sleep 4545")];
+    const { code, stderr } = await holdfast("runs", "forget", stopped, "--yes");
     expect(code).toBe(3);
-    expect(stderr).toContain("it is of this host");
-    expect(await holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    expect(stderr).toContain(`in the state directory ${home}`);
+    // As it advises.
+    const there = { HOLDFAST_DATABASE_URL: fleet.database.url, HOLDFAST_HOME: home };
+    const cancelling = stage.startWith(there, "runs", "cancel", stopped);
+    cancelling.child.stdin.end();
+    expect(await cancelling.finished).toMatchObject({ code: 0 });
+    await near.kill();
+    const later = async (): Promise<void> => {
+      await fleet.database.query("update holdfast.gateways set heartbeat_at = heartbeat_at - 40000");
+      await fleet.database.query(
+        `update holdfast.runs set lease_expires_at = lease_expires_at - 40000 where run_id = '${runId}'`,
+      );
+    };
+    await rename(home, `${home}-away`);
+    expect((await holdfast("runs", "forget", runId, "--yes")).stderr).toMatch(/its gateway \S+ was heard of/);
+    await later();
+    const lost = { code: 0, stdout: `${runId} is lost, on record\n` };
+    expect(await holdfast("runs", "forget", runId, "--yes")).toMatchObject(lost);
+    expect(sleeping(4545)).toBe(1);
+    await rename(`${home}-away`, home);
+    await fleet.spawn(home);
+    await until("nothing of it runs", () => sleeping(4545) === 0);
   });
 });
 

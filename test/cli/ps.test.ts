@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { Hosts } from "../../src/cli/hosts/hosts.js";
 import { psLines } from "../../src/cli/ps/ps.js";
 import { sampleRecord } from "./sample-record.js";
 import { sees, Stage } from "./stage.js";
@@ -69,7 +70,17 @@ test("a process cannot forge a line", () => {
     processes,
     elsewhere: false,
   };
-  const lines = psLines([shown], 62_000, null, true);
+  const hosts = new Hosts(
+    [record.hostId, "another"].map((hostId) => ({
+      hostId,
+      name: "\x1b[31mhost\nrun_fake",
+      platform: "linux",
+      firstSeenAt: 0,
+      lastSeenAt: 0,
+    })),
+  );
+  const lines = psLines([shown], 62_000, null, hosts);
+  expect(lines[1]).toContain(`(${record.hostId.slice(0, 8)})`);
   expect(lines).toHaveLength(3);
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
 });
@@ -84,7 +95,6 @@ test("what cannot be seen from here is not said to be nothing", () => {
     ],
     62_000,
     null,
-    true,
   );
   expect(here).toMatch(/ 0ms +0 bytes +0 /);
   expect(there).toMatch(/ - +- +- /);

@@ -197,4 +197,33 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       expect(metrics).toMatch(/holdfast_run_restore_total [1-9]/);
     },
   );
+
+  test(
+    "when it is stopped drains or terminates what it holds, and says so",
+    { timeout: 90_000 },
+    async () => {
+      const settled = async (runs: "drain" | "terminate", script: string, kept: number): Promise<unknown> => {
+        const gateway = await open();
+        await gateway.ready;
+        const { client } = await clientOf();
+        const task = await gateway.supervisor.spawn(sh(script), { ownerLossMs, graceMs: 100 });
+        const stays = await gateway.supervisor.spawn(sh("sleep 300"), { graceMs: 100 });
+        await until("both run", () => task.rootPid !== null && stays.rootPid !== null, 15_000);
+        await server.kill();
+        if (runs === "drain") await task.write("go\n");
+        const done = await client.stop({ body: { runs, waitMs: 3_000 } });
+        await gateway.asked;
+        expect([isAlive(task.rootPid), isAlive(stays.rootPid)]).toEqual([false, kept > 0]);
+        await gateway.stop();
+        expect(news.findLast(({ type }) => type === "down")).toEqual({ type: "down", left: kept });
+        await server.start();
+        return done;
+      };
+      const drained = { left: 1, ended: 1, terminated: 0, callers: 0 };
+      expect(await settled("drain", "read line; sleep 1; exit 3", 1)).toEqual(drained);
+      // With the one that was left.
+      const terminated = { left: 0, ended: 0, terminated: 3, callers: 0 };
+      expect(await settled("terminate", "sleep 300", 0)).toEqual(terminated);
+    },
+  );
 });

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtemp } from "node:fs/promises";
+import { cp, mkdtemp } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -172,6 +172,31 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     expect(await presence()).toEqual(["stopped"]);
     await open(home);
     expect(await presence()).toEqual(["up"]);
+  });
+
+  test("a gateway is not started from a copy beside its original, and changes nothing there", async () => {
+    const one = await open(await newHome());
+    const runId = await start(one, "sleep", "7005");
+    const home = await newHome();
+    // Sockets cannot be copied, and to read a lock is to lose it.
+    const filter = (from: string): boolean => !/(sock|\.lock)$/.test(from);
+    await cp(one.home, home, { recursive: true, filter });
+    const [before, events] = [await store.getRun(runId), await store.listEvents({})];
+    const announced = await store.getGateway(one.gateway.instanceId);
+    await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
+      code: "STATE_UNUSABLE",
+      message: expect.stringContaining("another host or directory") as string,
+    });
+    const { leaseExpiresAt: _, ...kept } = before ?? expect.fail("no run");
+    expect(await store.getRun(runId)).toMatchObject({ ...kept, state: "running" });
+    expect(await store.listEvents({})).toEqual(events);
+    const { directory, startedAt } = announced ?? expect.fail("no gateway");
+    const row = { directory, startedAt, stoppedAt: null };
+    expect(await store.getGateway(one.gateway.instanceId)).toMatchObject(row);
+    // Stopped there, it has moved here.
+    await one.gateway.stop({ runs: "terminate", waitMs: 0 });
+    await open(home);
+    expect((await store.getGateway(one.gateway.instanceId))?.directory).not.toBe(directory);
   });
 
   test("a gateway is not started from a copy of a state directory whose original is heard of elsewhere", async () => {

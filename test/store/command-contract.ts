@@ -70,6 +70,15 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
       expect(await store.getCommand("req_none")).toBeNull();
     });
 
+    test("what waits for a run is found, without what is done, and without what waits for others", async () => {
+      for (const id of ["req_one", "req_two", "req_three"]) await store.insertCommand(newCommand({ id }), []);
+      await store.insertCommand(newCommand({ id: "req_other", runId: "run_other" }), []);
+      await store.finishCommand("req_two", done, []);
+      const found = (await other.commandsOf(RUN)).map(({ id }) => id);
+      expect(found.toSorted()).toEqual(["req_one", "req_three"]);
+      expect(await other.commandsOf("run_none")).toEqual([]);
+    });
+
     test("asked twice it is one command, with one event", async () => {
       const inserted = await Promise.all(
         [store, other, store].map((each) => each.insertCommand(newCommand(), [event(RUN)])),

@@ -13,6 +13,7 @@ export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
     bootId: "boot",
     pidNamespace: "pid:[1]",
     stateId: "state",
+    directory: "64768:12345",
     version: "1.2.3",
     capabilities: {
       platform: "linux",
@@ -56,7 +57,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(rest).toEqual({ ...gateway, stoppedAt: null });
       expect(heartbeatAt).toBeGreaterThanOrEqual(before);
       expect(heartbeatAt).toBeLessThanOrEqual(await store.now());
-      const { peerKey: _, ...shown } = rest;
+      const { peerKey: _, directory: __, ...shown } = rest;
       expect(await other.listGateways()).toEqual([{ ...shown, heartbeatAt }]);
       expect(await other.getGateway("gw_two")).toBeNull();
     });
@@ -81,15 +82,38 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await store.listGateways({ stateId: "another" })).toEqual([]);
     });
 
-    test("a copy of a state directory on another host does not pass for the original while that one is heard of", async () => {
+    test.each([
+      ["on another host", { hostId: "another", hostName: "another" }],
+      ["beside it", { directory: "64768:99" }],
+    ])(
+      "a copy of a state directory %s does not pass for the original while that one is heard of",
+      async (...[, place]) => {
+        await store.announceGateway(newGateway());
+        const copy = newGateway(place);
+        // Nobody shares a file with another host or directory: there it has moved.
+        expect(await other.announceGateway(copy)).toBe(!store.shared);
+        expect(await store.getGateway("gw_one")).toMatchObject(store.shared ? newGateway() : copy);
+        expect(await store.listHosts()).toHaveLength(store.shared || copy.hostId === "host" ? 1 : 2);
+        await store.retireGateway("gw_one");
+        expect(await other.announceGateway(copy)).toBe(true);
+      },
+    );
+
+    test("a gateway that was killed is back at once in its own directory, also after a restart of its host", async () => {
       await store.announceGateway(newGateway());
-      const copy = newGateway({ hostId: "another", hostName: "another" });
-      // Nobody shares a file with another host: there it has moved.
-      expect(await other.announceGateway(copy)).toBe(!store.shared);
-      expect((await store.getGateway("gw_one"))?.hostId).toBe(store.shared ? "host" : "another");
-      expect(await store.listHosts()).toHaveLength(store.shared ? 1 : 2);
+      for (const change of [{}, { bootId: "next", pidNamespace: "pid:[2]" }]) {
+        const next = newGateway({ ...change, startedAt: 1_800_000_000_000 });
+        expect(await other.announceGateway(next)).toBe(true);
+        expect(await store.getGateway("gw_one")).toMatchObject(next);
+      }
+    });
+
+    test("its good-bye is the last that is heard of a gateway", async () => {
+      await store.announceGateway(newGateway());
+      const before = (await other.getGateway("gw_one"))?.heartbeatAt ?? expect.fail("not announced");
+      await expect.poll(() => store.now(), { timeout: 15_000 }).toBeGreaterThan(before);
       await store.retireGateway("gw_one");
-      expect(await other.announceGateway(copy)).toBe(true);
+      expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(before);
     });
 
     test("a gateway is forgotten once", async () => {
@@ -97,6 +121,40 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await other.forgetGateway("gw_one")).toBe(true);
       expect(await other.forgetGateway("gw_one")).toBe(false);
       expect(await store.listGateways()).toEqual([]);
+    });
+
+    test("gateways that left go when they have no open run, and hosts of which nothing is left", async () => {
+      for (const each of ["idle", "busy"])
+        await store.announceGateway(
+          newGateway({ instanceId: `gw_${each}`, hostId: each, stateId: each, hostName: each }),
+        );
+      const named = async (): Promise<string[]> => [
+        ...(await other.listGateways()).map(({ instanceId }) => instanceId),
+        ...(await other.listHosts()).map(({ hostId }) => hostId),
+      ];
+      const all = await named();
+      const lease = await store.insertRun(newRun({ hostId: "busy", stateId: "busy" }), LEASE_MS);
+      for (const each of ["gw_idle", "gw_busy"]) await store.retireGateway(each);
+      expect(await other.forgetSilent(60_000)).toBe(0);
+      expect(await named()).toEqual(all);
+      // Everything is older than a time to come.
+      expect(await other.forgetSilent(-60_000)).toBe(1);
+      expect(await named()).toEqual(["gw_busy", "busy"]);
+      await store.saveRun(lease, exited);
+      expect(await other.forgetSilent(-60_000)).toBe(1);
+      // Its name is still needed.
+      expect(await named()).toEqual(["busy"]);
+      await store.deleteRuns([lease.runId]);
+      await other.forgetSilent(-60_000);
+      expect(await named()).toEqual([]);
+    });
+
+    test("a gateway that is back by the time it is to be forgotten keeps its row", async () => {
+      await store.announceGateway(newGateway());
+      expect(await other.forgetGateway("gw_one", 60_000)).toBe(false);
+      expect(await store.beatGateway("gw_one")).toBe(true);
+      await store.retireGateway("gw_one");
+      expect(await other.forgetGateway("gw_one", 60_000)).toBe(true);
     });
 
     test("hosts are known by those who introduce them and by their gateways, under their newest name", async () => {

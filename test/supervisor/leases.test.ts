@@ -39,6 +39,19 @@ test("a supervisor that cannot write stops steering; stopping and reading still 
   expect(() => run.resize({ rows: 1, cols: 1 })).not.toThrow();
 });
 
+test("after an outage the first write that succeeds brings the right to steer back, before the next renewal", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.store.failing = new Error("disk full");
+  await vi.advanceTimersByTimeAsync(2 * defaults.selfFenceMs - 1);
+  world.host.last.output("stdout", 1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(() => run.resize({ rows: 1, cols: 1 })).toThrow(NotSteering);
+  world.store.failing = null;
+  await vi.advanceTimersByTimeAsync(defaults.renewMs / 2);
+  expect(() => run.resize({ rows: 1, cols: 1 })).not.toThrow();
+});
+
 test("a lease taken after a long idle time is as good as a renewal", async () => {
   const world = fakeWorld();
   world.store.failing = new Error("disk full");

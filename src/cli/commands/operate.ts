@@ -29,8 +29,9 @@ Exit status: 0 abandoned, 1 no such run, 3 refused or not confirmed.
 const forgetExamples = `
 For a host that will not come back: ends its open runs on record, as lost and
 unproven. Nobody is signalled. Refused while its gateway was heard of within the
-lease, and for runs of this host. Should the host come back all the same, it
-terminates what it finds behind an ended record.
+lease, and for runs of this host, unless their state directory cannot be seen
+from here. Should the host come back all the same, it terminates what it finds
+behind an ended record.
 
 Exit status: 0 forgotten, 1 no such run or host, 3 refused or not confirmed.
 

@@ -104,6 +104,11 @@ export function replication({ synchronousStandbys, synchronousCommit }: ServerFa
 
 export function connections({ connections: { most, used, ours } }: ServerFacts, each: number): Check {
   const name = "connections";
+  if (used === null)
+    return ok(
+      name,
+      `how many of ${most} are used cannot be told: this user does not see those of others (grant it pg_read_all_stats); a gateway takes up to ${each}`,
+    );
   const more = Math.max(0, Math.floor((most - used) / each));
   const detail = `${used} of ${most} are used, ${ours} by Holdfast; a gateway takes up to ${each}: room for ${more} more`;
   return more > 0

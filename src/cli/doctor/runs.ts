@@ -7,6 +7,7 @@ import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { stateScope } from "../../supervisor/state-scope.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
+import { isShared } from "../operator/elsewhere.js";
 import type { Observatory } from "../operator/observer.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
@@ -72,16 +73,19 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
   }
 }
 
-/** Leases and deadlines need no wall clock; what people read does. */
+/** Leases and deadlines need no wall clock of this host; what people read does. */
 export async function checkClock({ storePath }: StateDirectory): Promise<Check> {
   const now = Date.now();
   const name = "clock";
   await using store = await openStoreForReading(storePath).catch(() => null);
   const [newest] = (await store?.listRuns({ limit: 1 }).catch(() => [])) ?? [];
+  const shared = await isShared().catch(() => false);
   if (newest !== undefined && newest.createdAt > now + 60_000)
     return warn(
       name,
-      "the newest run was started in the future by this clock: it has been set back",
+      shared
+        ? "the newest run was started in the future by this clock: it has been set back, or another host's is ahead"
+        : "the newest run was started in the future by this clock: it has been set back",
       "times shown are off; leases and deadlines are not affected",
     );
   if (now < Date.UTC(2025, 0))
@@ -90,5 +94,8 @@ export async function checkClock({ storePath }: StateDirectory): Promise<Check> 
       `the system says it is ${new Date(now).getUTCFullYear()}`,
       "set the clock; leases and deadlines are not affected",
     );
-  return ok(name, `${new Date(now).toISOString()}; leases and deadlines use the monotonic clock`);
+  const used = shared
+    ? "leases use the database's clock, deadlines the monotonic one"
+    : "leases and deadlines use the monotonic clock";
+  return ok(name, `${new Date(now).toISOString()}; ${used}`);
 }

@@ -49,6 +49,7 @@ export async function readLocally(home: string): Promise<Look> {
       record.runId,
       await farGateway(store, record),
       "no gateway runs here that could ask it (`holdfast gateway start` starts one)",
+      { missing: "here" },
     );
   };
   const sessionOf = async (params: { readonly id: string } | undefined) => {

@@ -43,9 +43,7 @@ export function gatewayLines(
     sanitizeLine(gateway.version),
     gateway.presence,
     String(gateway.runs),
-    gateway.lastHeardAt === null
-      ? "before its host restarted"
-      : ago(gateway.stoppedAt ?? gateway.lastHeardAt),
+    gateway.lastHeardAt === null ? "before its host restarted" : ago(gateway.lastHeardAt),
     gateway.address === null ? "-" : sanitizeLine(`${gateway.address.host}:${gateway.address.port}`),
   ]);
   const head = ["HOST", "GATEWAY", "VERSION", "STATUS", "RUNS", "LAST HEARD", "ADDRESS"];

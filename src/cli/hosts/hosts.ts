@@ -19,20 +19,17 @@ export class Hosts {
     return this.#known.length > 1;
   }
 
-  /** As it calls itself; by the beginning of its id where it has not said, with it where two say the same. */
+  /** As it calls itself, or by the beginning of its id. For programs, which have its id beside it. */
   nameOf(hostId: string): string {
     const name = this.#known.find((host) => host.hostId === hostId)?.name ?? "";
-    const id = hostId.slice(0, ID_SHOWN);
-    const shown = sanitizeLine(name);
-    if (shown === "") return id;
-    // Nor may one look like another by what is not shown of it.
-    const alike = this.#known.filter((host) => sanitizeLine(host.name) === shown);
-    return alike.length > 1 ? `${name} (${id})` : name;
+    return sanitizeLine(name) === "" ? hostId.slice(0, ID_SHOWN) : name;
   }
 
-  /** The same, for a terminal. */
+  /** The same, for a terminal: with the beginning of its id where two would look alike. */
   shown(hostId: string): string {
-    return sanitizeLine(this.nameOf(hostId));
+    const name = sanitizeLine(this.nameOf(hostId));
+    const alike = this.#known.filter((host) => sanitizeLine(host.name) === name);
+    return alike.length > 1 ? `${name} (${hostId.slice(0, ID_SHOWN)})` : name;
   }
 
   /** By name, or by the beginning of an id. Rejects when there is none, rather than show nothing. */

@@ -1,11 +1,15 @@
+import { stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
 import { farGateway } from "../../gateway/peers/whereabouts.js";
+import { sanitizeLine } from "../../output/sanitize.js";
 import type { GatewayFacts } from "../../store/gateway-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import { openStore } from "../../store/open.js";
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import { resolveHome } from "../../store/state-directory.js";
+import { observeStateId } from "../../store/state-id.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/forget.js";
 import { cliActor } from "../actor.js";
@@ -57,15 +61,20 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   );
   const all = results.every(({ forgotten }) => forgotten);
   // Its row stays for as long as somebody there may still hold a run.
-  const gateways = all ? given.gateways.map(({ instanceId }) => instanceId) : [];
-  for (const instanceId of gateways) await store.forgetGateway(instanceId);
+  const gateways: string[] = [];
+  if (all)
+    for (const { instanceId } of given.gateways)
+      if (await store.forgetGateway(instanceId, defaults.leaseMs)) gateways.push(instanceId);
   if (json) print(`${JSON.stringify({ runs: results, gateways })}\n`);
   else {
     for (const { runId, forgotten } of results)
       print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);
-    for (const instanceId of gateways) print(`gateway ${instanceId} is forgotten\n`);
+    for (const { instanceId } of given.gateways)
+      print(
+        `gateway ${instanceId} ${gateways.includes(instanceId) ? "is forgotten" : "was not forgotten: it may be there again"}\n`,
+      );
   }
-  return all ? 0 : exitCodes.incomplete;
+  return all && gateways.length === given.gateways.length ? 0 : exitCodes.incomplete;
 }
 
 /** Without a shared database there is no other host. */
@@ -84,12 +93,27 @@ async function oneRun(store: Store, wanted: string): Promise<Given> {
   const record = await findRecord(store, wanted);
   const { runId } = record;
   if (record.state === "exited") throw new NotForgotten(runId, `it has ended: ${statusOf(record)}`);
-  if (record.hostId === (await thisHost())) throw new NotForgotten(runId, OF_THIS_HOST);
+  if (record.hostId === (await thisHost())) await mustBeOutOfSight(record);
   const far = await farGateway(store, record);
   const gateways = (await store.listGateways()).filter(({ instanceId }) => instanceId === far.instanceId);
   // Of the gateway only whether it lives: it may have other runs.
   await mustBeSilent(store, { what: runId, runs: [], gateways });
   return { what: runId, runs: [record], gateways: [] };
+}
+
+/** What can be reached from here is ended here, not given up. */
+async function mustBeOutOfSight({ runId, stateId, originInstanceId, anchorPath }: RunRecord): Promise<void> {
+  // A run is started by its state directory's own copy of the anchor.
+  const home = dirname(dirname(anchorPath));
+  const ours =
+    stateId === null ? home === resolve(resolveHome()) : stateId === (await observeStateId(resolveHome()));
+  if (ours) throw new NotForgotten(runId, OF_THIS_HOST);
+  const lock = await stat(join(home, "instances", originInstanceId, "instance.lock")).catch(() => null);
+  if (lock !== null)
+    throw new NotForgotten(
+      runId,
+      `it is of this host, in the state directory ${sanitizeLine(home)}; with HOLDFAST_HOME set to that, \`holdfast runs cancel\` stops it, and \`holdfast runs cleanup --run\` ends what is left of it`,
+    );
 }
 
 /** By its name or id, or by the instance of a gateway of it. */

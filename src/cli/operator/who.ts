@@ -37,7 +37,7 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter((record) => isSameMachine(record, host.machine));
   const belonging = await findBelonging(live, here, (paths) => host.inspectBoundaries(paths));
-  if (belonging === null) throw new NotOurs(pid, reasonFor(live, records.length));
+  if (belonging === null) throw new NotOurs(pid, reasonFor(live, here.length));
   const instances = await host.instances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
   const gateway = {
@@ -48,7 +48,8 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const hosts = await readHosts(store);
   const hostName = hosts.nameOf(hostId);
   if (json) print(`${JSON.stringify({ pid, hostId, hostName, ...facts(belonging), gateway }, null, 2)}\n`);
-  else print(`${describe(live, belonging, gateway, hosts.several ? hostName : null).join("\n")}\n`);
+  else
+    print(`${describe(live, belonging, gateway, hosts.several ? hosts.shown(hostId) : null).join("\n")}\n`);
   return 0;
 }
 

@@ -39,8 +39,10 @@ export async function showEvents(request: EventsRequest): Promise<number> {
   const tell = follow ? printOn : print;
   const show = async (event: RunEvent): Promise<void> => {
     const hostId = json || hosts.several ? await hostIdOf(event.runId) : null;
-    const hostName = hostId === null ? null : hosts.nameOf(hostId);
-    tell(json ? `${JSON.stringify({ ...event, hostId, hostName })}\n` : `${line(event, hostName)}\n`);
+    if (json) {
+      const hostName = hostId === null ? null : hosts.nameOf(hostId);
+      tell(`${JSON.stringify({ ...event, hostId, hostName })}\n`);
+    } else tell(`${line(event, hostId === null ? null : hosts.shown(hostId))}\n`);
   };
   const newest = await store.listEvents({ ...filter, after, newestFirst: true, limit });
   for (const event of newest.toReversed()) await show(event);
@@ -75,8 +77,8 @@ function gapLine({ after, from }: EventGap): string {
   return `        the store has gone back in time, to before event ${after}; going on after ${from}`;
 }
 
-function line(event: RunEvent, hostName: string | null): string {
+function line(event: RunEvent, host: string | null): string {
   const time = new Date(event.at).toISOString().replace("T", " ").slice(0, 19);
-  const where = hostName === null ? "" : `${sanitizeLine(hostName)}  `;
+  const where = host === null ? "" : `${host}  `;
   return `${String(event.seq).padStart(6)}  ${time}  ${where}${event.runId}  ${event.type.padEnd(9)}  ${sanitizeLine(eventText(event))}`;
 }

@@ -1,9 +1,11 @@
 import { isatty } from "node:tty";
 import { say } from "../complain.js";
 import { openLook } from "../gateway/look.js";
+import { readHosts, type Hosts } from "../hosts/hosts.js";
 import { paletteFor } from "../palette.js";
 import { listLines } from "../runs/list.js";
 import { print } from "../runs/print.js";
+import { openStoreForReading } from "../runs/read-store.js";
 
 export interface ProcessListRequest {
   readonly all: boolean;
@@ -19,9 +21,19 @@ export async function listProcesses({ all, limit, json }: ProcessListRequest): P
   });
   if (json) print(`${JSON.stringify(runs, null, 2)}\n`);
   else if (runs.length === 0) say("there are no runs to be seen", "dim");
-  else
-    print(
-      `${listLines(runs, Date.now(), isatty(1) ? process.stdout.columns : null, paletteFor(1)).join("\n")}\n`,
-    );
+  else {
+    const width = isatty(1) ? process.stdout.columns : null;
+    print(`${listLines(runs, Date.now(), width, paletteFor(1), null, await knownHosts()).join("\n")}\n`);
+  }
   return 0;
+}
+
+/** Names only: who cannot read the store sees the runs all the same. */
+async function knownHosts(): Promise<Hosts | null> {
+  try {
+    await using store = await openStoreForReading();
+    return await readHosts(store);
+  } catch {
+    return null;
+  }
 }

@@ -61,9 +61,7 @@ export async function showProcesses(request: PsRequest): Promise<number> {
       // Home and clear below: what is shown again does not scroll away.
       if (watch && isatty(1)) tell("\x1b[H\x1b[2J");
       if (shown.length > 0)
-        tell(
-          `${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts.several).join("\n")}\n`,
-        );
+        tell(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts).join("\n")}\n`);
       else say("nothing is running", "dim");
     }
     if (!watch) return 0;
@@ -111,13 +109,13 @@ export function psLines(
   shown: readonly Shown[],
   now: number,
   width: number | null,
-  severalHosts = false,
+  hosts: Hosts | null = null,
 ): string[] {
-  const host = (name: string): readonly string[] => (severalHosts ? [name] : []);
-  const rows = shown.flatMap(({ record, hostName, care, silentMs, ports, processes, elsewhere }) => [
+  const host = (name: string): readonly string[] => (hosts?.several === true ? [name] : []);
+  const rows = shown.flatMap(({ record, care, silentMs, ports, processes, elsewhere }) => [
     [
       record.runId,
-      ...host(sanitizeLine(hostName)),
+      ...host(hosts?.shown(record.hostId) ?? ""),
       [
         statusOf(record),
         processes.length === 0 ? null : healthText(record, ports),

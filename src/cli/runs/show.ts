@@ -27,7 +27,7 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   const view = await viewpoint(store, here);
   if (json) print(`${JSON.stringify({ ...record, hostName, processes: look, events }, null, 2)}\n`);
   else {
-    const place = { host: hosts.several ? hostName : null, care: careOf(record, view) };
+    const place = { host: hosts.several ? hosts.shown(record.hostId) : null, care: careOf(record, view) };
     print(`${describeRun(record, look, events, Date.now(), paletteFor(1), place).join("\n")}\n`);
   }
   return 0;

@@ -3,6 +3,7 @@ import { copyStore } from "../../store/copy/copy.js";
 import { nameOf } from "../../store/place.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { say } from "../complain.js";
 import { mustBeOperator } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
@@ -24,6 +25,7 @@ export async function copyRecords(flags: CopyFlags): Promise<number> {
     to,
     home: resolveHome(),
     onProgress: (name, rows) => progress?.tell(name, rows),
+    onLeft: (what) => say(what, "yellow"),
   }).finally(() => progress?.end());
   const names = { from: nameOf(from), to: nameOf(to) };
   if (flags.json) {

@@ -71,8 +71,8 @@ export class Stops {
     const target = record.stateId ?? far.instanceId;
     const { actor, requestId: id = newRequestId(), graceMs = null } = words;
     // Somebody who asks again and again waits for the one that is on its way.
-    const waiting = await store.listCommands([target]);
-    const same = waiting.find((each) => each.runId === runId && each.graceMs === graceMs);
+    const waiting = await store.commandsOf(runId);
+    const same = waiting.find((each) => each.target === target && each.graceMs === graceMs);
     if (same !== undefined) return same;
     const command = {
       id,

@@ -1,5 +1,6 @@
 import type { RequestListener, ServerResponse } from "node:http";
-import { createServer } from "node:https";
+import { createServer, type Server } from "node:https";
+import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../store/gateway-record.js";
@@ -48,6 +49,7 @@ export async function listenForPeers(
       },
     ),
   );
+  boundStrangers(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
@@ -57,6 +59,32 @@ export async function listenForPeers(
   const bound = server.address();
   const had = typeof bound === "object" && bound !== null ? bound.port : port;
   return { server, bound: { host, port: had }, key, [Symbol.asyncDispose]: () => close(server) };
+}
+
+/** Before it has proven itself, a connection is anybody's: no address may have all that there are. */
+function boundStrangers(server: Server): void {
+  const strangers = new Map<string, number>();
+  const proven = new Map<string, () => void>();
+  const place = ({ remoteAddress = "", remotePort = 0 }: Socket): string => `${remoteAddress} ${remotePort}`;
+  server.on("connection", (socket: Socket) => {
+    const { remoteAddress = "" } = socket;
+    const count = strangers.get(remoteAddress) ?? 0;
+    if (count >= defaults.peerStrangers) {
+      socket.destroy();
+      return;
+    }
+    strangers.set(remoteAddress, count + 1);
+    const from = place(socket);
+    const known = (): void => {
+      if (!proven.delete(from)) return;
+      const others = (strangers.get(remoteAddress) ?? 1) - 1;
+      if (others > 0) strangers.set(remoteAddress, others);
+      else strangers.delete(remoteAddress);
+    };
+    proven.set(from, known);
+    socket.once("close", known);
+  });
+  server.on("secureConnection", (socket) => proven.get(place(socket))?.());
 }
 
 /** An answer may take its time; that it is being worked on is said meanwhile, so that silence means something. */

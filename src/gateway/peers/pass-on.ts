@@ -51,7 +51,7 @@ export async function passRequest(
     response.writeHead(answer.statusCode ?? 502, passable(answer.headers));
     await pipeline(answer, response);
   } catch (cause) {
-    throw peer.unreachable(whyOf(cause), cause, heard && request.method !== "GET");
+    throw peer.unreachable(whyOf(cause), { cause, perhapsDone: heard && request.method !== "GET" });
   } finally {
     gone.removeEventListener("abort", leave);
     request.unpipe(asking);
@@ -83,7 +83,7 @@ export async function passUpgrade(
       asking.end();
     },
   ).catch((cause: unknown) => {
-    throw peer.unreachable(whyOf(cause), cause);
+    throw peer.unreachable(whyOf(cause), { cause });
   });
   if (there === null) {
     socket.write(headOf(answer, ["content-type", "application/json", "connection", "close"]));

@@ -3,7 +3,7 @@ import { request, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
-import { PeerUnreachable } from "../../errors.js";
+import { PeerUnreachable, type PeerFailure } from "../../errors.js";
 import type { GatewayRecord } from "../../store/gateway-record.js";
 import { sharedKey } from "./key.js";
 
@@ -26,8 +26,8 @@ export class Peer {
     this.#silentMs = silentMs;
   }
 
-  unreachable(why: string, cause?: unknown, perhapsDone = false): PeerUnreachable {
-    return new PeerUnreachable(this.#runId, this.#gateway, why, { cause, perhapsDone });
+  unreachable(why: string, how: PeerFailure = {}): PeerUnreachable {
+    return new PeerUnreachable(this.#runId, this.#gateway, why, how);
   }
 
   /**
@@ -37,9 +37,11 @@ export class Peer {
    */
   ask(method: string, path: string, headers: IncomingHttpHeaders, heldBack: () => boolean): ClientRequest {
     const { address, peerKey, instanceId, stoppedAt } = this.#gateway;
-    if (stoppedAt !== null) throw this.unreachable("it has been stopped");
+    if (stoppedAt !== null) throw this.unreachable("it has been stopped", { missing: "gateway" });
     if (address === null || peerKey === null)
-      throw this.unreachable("it does not listen for others ([peers] listen in its config)");
+      throw this.unreachable("it does not listen for others ([peers] listen in its config)", {
+        missing: "listener",
+      });
     const options: RequestOptions & Pick<ConnectionOptions, "pskCallback"> = {
       ...address,
       method,

@@ -40,7 +40,9 @@ export class Whereabouts {
     const { store, instanceId } = this.#parts;
     const gateway: GatewayRecord | null = await store.getGateway(far.instanceId);
     if (gateway === null)
-      throw new PeerUnreachable(record.runId, far, "no gateway of its state directory is known");
+      throw new PeerUnreachable(record.runId, far, "no gateway of its state directory is known", {
+        missing: "gateway",
+      });
     return new Peer(instanceId, gateway, record.runId);
   }
 

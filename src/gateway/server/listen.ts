@@ -31,7 +31,7 @@ export async function listenLocally(
   return { server, [Symbol.asyncDispose]: () => close(server) };
 }
 
-/** Whoever is slow, silent or many holds up only himself. */
+/** Whoever is slow or silent holds up only himself; whoever comes when there are too many is turned away. */
 export function bounded(app: RequestListener, requestMs: number): Server {
   return crowded(createServer(bounds(requestMs), app));
 }

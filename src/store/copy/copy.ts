@@ -1,6 +1,7 @@
 import { readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { CopyRefused } from "../../errors.js";
+import { databaseAddress } from "../database-address.js";
 import { ledgerIn } from "../ledger/file-ledger.js";
 import { tables } from "../sql/migrations.js";
 import { neighboursIn, writersOf } from "./occupants.js";
@@ -21,6 +22,8 @@ export interface CopyOptions {
   /** A state directory whose supervisors must have stopped, beside those of the stores. */
   readonly home: string;
   readonly onProgress?: (table: string, rows: number) => void;
+  /** The records are copied; what was to be done afterwards was not. */
+  readonly onLeft?: (what: string) => void;
 }
 
 /**
@@ -29,7 +32,7 @@ export interface CopyOptions {
  * nothing.
  */
 export async function copyStore(options: CopyOptions): Promise<readonly CopiedTable[]> {
-  const { from, to, home, onProgress = () => {} } = options;
+  const { from, to, home, onProgress = () => {}, onLeft = () => {} } = options;
   await requireNobody(options);
   await using source = await openReader(from);
   if (source === null) throw new CopyRefused(`${nameOf(from)} has no records`);
@@ -43,10 +46,20 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   // Somebody may have come meanwhile, and what it wrote would be left behind.
   await requireNobody(options);
   await target.commit();
-  // What another store was told before is not for this one. A file elsewhere is a backup, and the other still in use.
-  if (to.kind === "postgres" || dirname(to.path) === home)
-    await rm(ledgerIn(home), { recursive: true, force: true });
+  await dropLedger(to, home).catch((error: unknown) =>
+    onLeft(
+      `${ledgerIn(home)} could not be removed (${error instanceof Error ? error.message : String(error)}); remove it before a gateway uses the copy`,
+    ),
+  );
   return copied;
+}
+
+/** What another store was told before is not for this one. A backup leaves it to the database in use. */
+async function dropLedger(to: Place, home: string): Promise<void> {
+  if (to.kind === "sqlite" && dirname(to.path) !== home) return;
+  const inUse = await databaseAddress();
+  if (inUse !== null && nameOf({ kind: "postgres", url: inUse }) !== nameOf(to)) return;
+  await rm(ledgerIn(home), { recursive: true, force: true });
 }
 
 async function copyTable(

@@ -2,8 +2,8 @@ import { DatabaseError } from "pg";
 import { StateUnusable, StoreAway } from "../../errors.js";
 import type { PostgresTarget } from "./target.js";
 
-/** When the driver failed: before anything was sent, or when the answer was outstanding. */
-export type Phase = "connecting" | "asking";
+/** When the driver failed: before anything was sent, the first time or where it has been before; or when the answer was outstanding. */
+export type Phase = "connecting" | "reconnecting" | "asking";
 
 const goesOn = "nothing new is started; what already runs goes on and can still be stopped.";
 const consequence = `Nothing was recorded and ${goesOn}`;
@@ -38,10 +38,18 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
   if (error instanceof StateUnusable) return error;
   const { label } = target;
   const state = error instanceof DatabaseError ? (error.code ?? "") : null;
+  // What was there when the store was opened is being replaced.
+  const Unusable = phase === "reconnecting" ? StoreAway : StateUnusable;
+  if (state === null && isOfFile(error))
+    return new Unusable(
+      label,
+      `the ${label} is not asked: a certificate or key that its address names cannot be read (${hide(reason(error), target)}). ${consequence} Check sslrootcert, sslcert and sslkey.`,
+      { cause: error },
+    );
   if (state === null) {
     // Not a word from the server: whatever it is, there is no connection.
     const told =
-      phase === "connecting"
+      phase !== "asking"
         ? `cannot be reached (${hide(reason(error), target)}). ${consequence} Check that it runs, and its address.`
         : `did not answer (${hide(reason(error), target)}). ${uncertain} Try again.`;
     return new StoreAway(label, `the ${label} ${told}`, { cause: error });
@@ -49,8 +57,8 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
   const key = state in sentences ? state : state.slice(0, 2);
   const sentence = sentences[key];
   if (sentence === undefined) return error;
-  const Unusable = passing.includes(key) ? StoreAway : StateUnusable;
-  return new Unusable(label, `the ${label} ${sentence}`, { cause: error });
+  const Meant = passing.includes(key) ? StoreAway : key === "3D000" ? Unusable : StateUnusable;
+  return new Meant(label, `the ${label} ${sentence}`, { cause: error });
 }
 
 /** Schema, table, column or function: what the migrations made is not there, since the database was put back or replaced. */
@@ -67,6 +75,12 @@ const conflicts = ["40001", "40P01", "0A000"];
 export function isConflict(error: unknown): boolean {
   const cause = error instanceof StateUnusable ? error.cause : error;
   return cause instanceof DatabaseError && conflicts.includes(cause.code ?? "");
+}
+
+/** A file that the address names cannot be read. No server was asked. */
+function isOfFile(error: unknown): boolean {
+  const { syscall, code } = Object(error) as NodeJS.ErrnoException;
+  return syscall === "open" || code === "EISDIR";
 }
 
 function reason(error: unknown): string {

@@ -52,7 +52,8 @@ export class EventWatch implements AsyncDisposable {
 
   /** Never rejects. */
   async #listen(): Promise<void> {
-    const client = new Client(clientConfig(this.#target, { name: this.#name, readOnly: true }));
+    const client = this.#newClient();
+    if (client === null) return this.#tryAgain();
     this.#client = client;
     const calls = callChannel(this.#target.schema);
     client.on("notification", ({ channel, payload }) =>
@@ -78,6 +79,19 @@ export class EventWatch implements AsyncDisposable {
   #lost(client: Client): void {
     if (this.#client !== client) return;
     this.#client = null;
+    this.#tryAgain();
+  }
+
+  /** Null: a certificate that the address names cannot be read, now. */
+  #newClient(): Client | null {
+    try {
+      return new Client(clientConfig(this.#target, { name: this.#name, readOnly: true }));
+    } catch {
+      return null;
+    }
+  }
+
+  #tryAgain(): void {
     this.#again = setTimeout(() => void this.#listen(), spread(this.#pauseMs)).unref();
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }

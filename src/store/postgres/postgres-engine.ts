@@ -145,7 +145,7 @@ export class PostgresEngine implements Engine {
     try {
       return await this.#pool.connect();
     } catch (error) {
-      throw translatePostgresError(error, this.#target, "connecting");
+      throw translatePostgresError(error, this.#target, "reconnecting");
     }
   }
 

@@ -28,7 +28,8 @@ export interface ServerFacts {
   readonly connections: {
     /** For users like this one. */
     readonly most: number;
-    readonly used: number;
+    /** Null: this user does not see those of others. */
+    readonly used: number | null;
     readonly ours: number;
   };
 }
@@ -54,7 +55,7 @@ const QUESTION = `select
   current_setting('synchronous_commit') as "synchronousCommit",
   current_setting('synchronous_standby_names') as "synchronousStandbys",
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int as most,
-  count(*)::int as used,
+  case when pg_has_role('pg_read_all_stats', 'usage') then count(*)::int end as used,
   (count(*) filter (where application_name like 'holdfast/%' and pid <> pg_backend_pid()))::int as ours
 from pg_stat_activity where backend_type = 'client backend'`;
 

@@ -18,7 +18,24 @@ export const ADDRESS = "postgres://user:password@host:port/database (special cha
 export const DEFAULT_SCHEMA = "holdfast";
 
 /** What the store itself says of every connection; a URL that says otherwise would be obeyed. */
-const ours = ["options", "application_name", "statement_timeout", "query_timeout", "lock_timeout"];
+const ours = [
+  "options",
+  "application_name",
+  "statement_timeout",
+  "query_timeout",
+  "lock_timeout",
+  "uselibpqcompat",
+];
+
+/** What each is here: the weaker ones, whose meaning differs between drivers, are as strict as the strictest. */
+const sslModes: Readonly<Record<string, string>> = {
+  disable: "disable",
+  "no-verify": "no-verify",
+  prefer: "verify-full",
+  require: "verify-full",
+  "verify-ca": "verify-full",
+  "verify-full": "verify-full",
+};
 
 /** The parsed text is never quoted, nor kept as a cause: it may hold a password, well written or not. */
 export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): PostgresTarget {
@@ -48,6 +65,8 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
   const at = `${host === "" ? "localhost" : host}${port === "" ? "" : `:${port}`}`;
   const options = searchParams.get("options") ?? "";
   for (const name of ours) searchParams.delete(name);
+  const sslMode = searchParams.get("sslmode");
+  if (sslMode !== null) searchParams.set("sslmode", knownSslMode(sslMode));
   return {
     url: url.href,
     options,
@@ -68,6 +87,15 @@ export function isAddress(text: string): boolean {
 /** Without what is nobody's business. */
 export function labelOf(text: string): string {
   return parseTarget(text).label;
+}
+
+function knownSslMode(mode: string): string {
+  const known = Object.hasOwn(sslModes, mode) ? sslModes[mode] : undefined;
+  if (known !== undefined) return known;
+  throw new BadInput(
+    "database.url",
+    `the sslmode in the database's address must be one of ${Object.keys(sslModes).join(", ")}; nothing was changed`,
+  );
 }
 
 function decoded(text: string): string {

@@ -78,6 +78,18 @@ export async function listCommands(
   return rows.map(toCommand);
 }
 
+export async function commandsOf(db: Kysely<Schema>, runId: string): Promise<readonly CommandRecord[]> {
+  const rows = await db
+    .selectFrom("commands")
+    .selectAll()
+    .where("run_id", "=", runId)
+    .where(waiting)
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute();
+  return rows.map(toCommand);
+}
+
 function toCommand(row: Selectable<CommandTable>): CommandRecord {
   return {
     id: row.id,

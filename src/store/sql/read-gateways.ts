@@ -5,7 +5,7 @@ import type { GatewayFacts, GatewayRecord, HostRecord } from "../gateway-record.
 import type { GatewayFilter } from "../gateway-store.js";
 import type { Schema } from "../schema.js";
 
-/** Every column but the key. */
+/** Every column but the key and the directory. */
 const SHOWN = [
   "instance_id",
   "host_id",

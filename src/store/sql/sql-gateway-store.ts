@@ -39,8 +39,13 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
   async retireGateway(instanceId: string): Promise<void> {
     const retire = this.#engine.db
       .updateTable("gateways")
-      // Nobody is to connect where nobody answers any more.
-      .set({ stopped_at: Date.now(), address: null, peer_key: null })
+      // Its good-bye is the last that is heard of it. Nobody is to connect where nobody answers any more.
+      .set({
+        stopped_at: Date.now(),
+        heartbeat_at: this.#engine.words.now(),
+        address: null,
+        peer_key: null,
+      })
       .where("instance_id", "=", instanceId)
       .where("stopped_at", "is", null);
     await this.#engine.perform(() => countOf(retire));
@@ -54,9 +59,14 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
     return read.getGateway(this.#engine.db, instanceId);
   }
 
-  async forgetGateway(instanceId: string): Promise<boolean> {
-    const forget = this.#engine.db.deleteFrom("gateways").where("instance_id", "=", instanceId);
+  async forgetGateway(instanceId: string, silentMs = 0): Promise<boolean> {
+    const all = this.#engine.db.deleteFrom("gateways").where("instance_id", "=", instanceId);
+    const forget = silentMs === 0 ? all : all.where(this.#silentFor(silentMs));
     return (await this.#engine.perform(() => countOf(forget))) > 0;
+  }
+
+  forgetSilent(silentMs: number): Promise<number> {
+    return this.#engine.transact(() => this.#forgetSilent(silentMs));
   }
 
   async introduceHost(host: HostIntroduction): Promise<void> {
@@ -84,7 +94,7 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
         const { instance_id: _, ...rest } = columns;
         const replace = conflict.column("instance_id").doUpdateSet(rest);
         // A file is used by one host at a time, and a former one's clock says nothing here.
-        return words.shared ? replace.where(this.#replaceable(gateway.hostId)) : replace;
+        return words.shared ? replace.where(this.#replaceable(gateway)) : replace;
       });
     if ((yield* countOf(announce)) === 0) return false;
     const { hostId, hostName, capabilities } = gateway;
@@ -92,9 +102,42 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
     return true;
   }
 
-  #replaceable(hostId: string): RawBuilder<boolean> {
-    const silentSince = sql`${this.#engine.words.now()} - ${defaults.leaseMs}`;
-    return sql<boolean>`(gateways.host_id = ${hostId} or gateways.stopped_at is not null or gateways.heartbeat_at <= ${silentSince})`;
+  /** Where it was is told by host and directory, not by boot: what a restart of the host has ended is in nobody's way. */
+  #replaceable({ hostId, directory }: NewGateway): RawBuilder<boolean> {
+    const here = sql`(gateways.host_id = ${hostId} and gateways.directory = ${directory})`;
+    return sql<boolean>`(${here} or ${this.#silentFor(defaults.leaseMs)})`;
+  }
+
+  /** It has said good-bye, or nothing for so long. */
+  #silentFor(ms: number): RawBuilder<boolean> {
+    const since = sql`${this.#engine.words.now()} - ${Math.ceil(ms)}`;
+    return sql<boolean>`(gateways.stopped_at is not null or gateways.heartbeat_at <= ${since})`;
+  }
+
+  *#forgetSilent(silentMs: number): Steps<number> {
+    const { db, words } = this.#engine;
+    const before = Date.now() - silentMs;
+    // Heartbeats in a file are on the clock of one boot.
+    const silent = words.shared
+      ? sql<boolean>`heartbeat_at < ${words.now()} - ${Math.ceil(silentMs)}`
+      : sql<boolean>`stopped_at < ${before}`;
+    const open = sql`select 1 from runs where runs.state <> 'exited' and (runs.state_id = gateways.state_id
+      or runs.owner_instance_id = gateways.instance_id or runs.origin_instance_id = gateways.instance_id)`;
+    const forgotten = yield* countOf(
+      db
+        .deleteFrom("gateways")
+        .where(silent)
+        .where(sql<boolean>`not exists (${open})`),
+    );
+    const used = sql`select 1 from gateways where gateways.host_id = hosts.host_id
+      union all select 1 from runs where runs.host_id = hosts.host_id`;
+    yield* countOf(
+      db
+        .deleteFrom("hosts")
+        .where("last_seen_at", "<", before)
+        .where(sql<boolean>`not exists (${used})`),
+    );
+    return forgotten;
   }
 
   #introduce({ hostId, name, platform }: HostIntroduction): Compilable {

@@ -169,6 +169,10 @@ export class SqlStore extends SqlGatewayStore implements Store {
     return commands.listCommands(this.#engine.db, targets);
   }
 
+  commandsOf(runId: string): Promise<readonly CommandRecord[]> {
+    return commands.commandsOf(this.#engine.db, runId);
+  }
+
   async acceptCommand(id: string): Promise<void> {
     const { db, words } = this.#engine;
     await this.#engine.perform(() => countOf(commands.acceptCommand(db, words, id)));

@@ -87,7 +87,10 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
       (await stage.startWith({ HOLDFAST_DATABASE_URL: url }, "doctor").finished).stdout;
     await database.query("create role stranger login");
     const stranger = database.url.replace("postgres@", "stranger@");
-    expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);
+    const told = await ask(stranger);
+    expect(told).toMatch(/^bad +database .*may not write there/m);
+    expect(told).toMatch(/^ok +connections +how many of 97 are used cannot be told/m);
+    expect(told).toMatch(/^ok +clock .*; leases use the database's clock, deadlines the monotonic one$/m);
     await (await database.open())[Symbol.asyncDispose]();
     expect(await ask(stranger)).toMatch(/^bad +database .*may not write there/m);
     await database.query("grant usage on schema holdfast to stranger");

@@ -78,7 +78,7 @@ describe("who", () => {
     expect(await field.holdfast("who", String(stranger.pid))).toMatchObject({
       code: 1,
       stdout: "",
-      stderr: `holdfast: process ${stranger.pid} belongs to no run of this state directory: there is no such process\n`,
+      stderr: `holdfast: process ${stranger.pid} belongs to no run that is known here: there is no such process\n`,
     });
   });
 

@@ -140,3 +140,17 @@ test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", as
     expect(heard).toBe(1);
   }
 });
+
+test("what to do instead is what helps: a gateway that does not listen is there, and one that has stopped is not", () => {
+  const asking = (stoppedAt: number | null) => () => {
+    const row = { ...newGateway({ address: null, peerKey: null }), heartbeatAt: 1, stoppedAt };
+    new Peer("in_here", row, "run_x").ask("GET", "/", {}, () => false);
+  };
+  const heard = "last heard of 1970-01-01 00:00:00 UTC. Nothing was done.";
+  expect(asking(null)).toThrow(
+    `${heard} Ask on that host, or let its gateway listen. \`holdfast runs cancel\` needs no connection to it`,
+  );
+  expect(asking(1)).toThrow(
+    `${heard} Start a gateway there. \`holdfast runs cancel\` stops the run as soon as a gateway is there`,
+  );
+});

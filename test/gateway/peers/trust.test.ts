@@ -96,7 +96,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
   test("noise on the port disturbs nobody", async () => {
     const { host, port } = await rowOf(there);
     const noise = ["", "GET / HTTP/1.1\r\n\r\n", "\u0016\u0003\u0001\u0002\u0000", "x".repeat(100_000)];
-    const sockets = Array.from({ length: 100 }, (_, at) => {
+    const sockets = Array.from({ length: 60 }, (_, at) => {
       const socket = connect({ host, port }).on("error", () => {});
       socket.write(noise[at % noise.length] ?? "", "latin1");
       return socket;

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { copyStore, type CopiedTable } from "../../../src/store/copy/copy.js";
 import { acquireInstanceLock } from "../../../src/store/instance-lock.js";
@@ -90,6 +90,25 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     expect(existsSync(kept)).toBe(true);
     await copy(path, join(home.path, "other.sqlite"), { home: home.path });
     expect(existsSync(kept)).toBe(false);
+  });
+
+  test("a ledger that cannot be removed does not undo a copy, and a backup of the database in use leaves it", async () => {
+    const { home, path } = await house();
+    await using _ = home;
+    const ledger = join(home.path, "ledger");
+    await mkdir(ledger);
+    const left: string[] = [];
+    const onLeft = (what: string): unknown => left.push(what);
+    try {
+      vi.stubEnv("HOLDFAST_DATABASE_URL", "postgres://u@db/inuse");
+      await copy(path, join(home.path, "backup.sqlite"), { home: home.path, onLeft });
+      expect([existsSync(ledger), left]).toEqual([true, []]);
+      vi.stubEnv("HOLDFAST_DATABASE_URL", "no address");
+      await copy(path, join(home.path, "another.sqlite"), { home: home.path, onLeft });
+      expect([existsSync(ledger), left]).toEqual([true, [expect.stringContaining("could not be removed")]]);
+    } finally {
+      vi.unstubAllEnvs();
+    }
   });
 
   test("what is in the log, with its writer killed, is copied, too", async () => {
@@ -254,6 +273,24 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     expect(run?.leaseExpiresAt).toBeLessThanOrEqual(await again.now());
     await again.appendEvents([event("run_open")]);
     expect((await again.listEvents({ after: EVENTS + 2 })).map(({ seq }) => seq)).toEqual([EVENTS + 3]);
+  });
+
+  test("a backup of the database in use in another leaves the ledger; a move to the one in use does not", async () => {
+    const { home, path } = await house();
+    await using _ = home;
+    const [inUse, backup] = [await server.createDatabase(), await server.createDatabase()];
+    const ledger = join(home.path, "ledger");
+    await mkdir(ledger);
+    vi.stubEnv("HOLDFAST_DATABASE_URL", inUse.url);
+    try {
+      await copy(path, inUse.url, { home: home.path });
+      expect(existsSync(ledger)).toBe(false);
+      await mkdir(ledger);
+      await copy(inUse.url, backup.url, { home: home.path });
+      expect(existsSync(ledger)).toBe(true);
+    } finally {
+      vi.unstubAllEnvs();
+    }
   });
 
   test("it is refused while a supervisor is connected, or another host holds a lease; both are named", async () => {

@@ -1,11 +1,15 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { BadInput } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
+import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
 import { parseTarget } from "../../../src/store/postgres/target.js";
 import type { Store } from "../../../src/store/store.js";
+import { deferred } from "../../../src/supervisor/deferred.js";
 import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun } from "../samples.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
 import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
@@ -159,6 +163,40 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(parseTarget("postgres://u:a,b@one/db").label).toBe("postgres database db at one");
   });
 
+  test("what an address says of TLS is known, and never weaker than it sounds", () => {
+    const modeOf = (mode: string): string | null =>
+      new URL(
+        parseTarget(`postgres://u@one/db?uselibpqcompat=true&sslmode=${mode}`).url,
+      ).searchParams.toString();
+    for (const mode of ["prefer", "require", "verify-ca", "verify-full"])
+      expect(modeOf(mode)).toBe("sslmode=verify-full");
+    for (const mode of ["disable", "no-verify"]) expect(modeOf(mode)).toBe(`sslmode=${mode}`);
+    for (const mode of ["hunter2", "", "constructor"]) {
+      expect(() => modeOf(mode)).toThrow("must be one of disable, no-verify, prefer");
+      expect(() => modeOf(mode)).not.toThrow("hunter2");
+    }
+  });
+
+  test("a certificate that cannot be read is told at once, and is no outage", async () => {
+    for (const file of ["sslrootcert=/nowhere.pem", "sslkey=/nowhere.pem", `sslcert=${server.directory}`]) {
+      const url = `${database.url}&sslmode=require&${file}`;
+      for (const open of [openPostgresStore, openPostgresStoreForReading])
+        expect(await refusal(open({ url, name: "test" }))).toMatchObject({
+          code: "STATE_UNUSABLE",
+          message: expect.stringContaining("Check sslrootcert, sslcert and sslkey"),
+        });
+    }
+  });
+
+  test("who listens for events waits for a certificate that is not there yet", async () => {
+    const url = `${database.url}&sslmode=disable&sslrootcert=${join(server.directory, "later.pem")}`;
+    await create();
+    const woken = deferred<void>();
+    await using _watch = new EventWatch({ url, name: "test" }, () => woken.resolve(), 3_600_000);
+    await writeFile(join(server.directory, "later.pem"), "");
+    await woken.promise;
+  });
+
   test("a database that is replaced by an empty one under an open store is given its tables again", async () => {
     await using store = await database.open();
     await store.insertRun(newRun(), LEASE_MS, [event("r")]);
@@ -168,6 +206,21 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await store.insertRun(newRun(), LEASE_MS, [event("r")]);
     expect(await store.listEvents({})).toHaveLength(1);
     expect(store.eras).toBeGreaterThan(eras);
+  });
+
+  test("a database that is gone from under an open store is away; at a first opening its name is wrong", async () => {
+    await using store = await database.open();
+    await store.insertRun(newRun(), LEASE_MS);
+    const beside = await server.createDatabase();
+    await beside.query(`drop database ${database.name} with (force)`);
+    expect(await refusal(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await refusal(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await refusal(database.open())).toMatchObject({
+      code: "STATE_UNUSABLE",
+      message: expect.stringContaining("does not exist"),
+    });
+    await beside.query(`create database ${database.name}`);
+    expect(await store.listRuns({})).toEqual([]);
   });
 
   test("a server that has become a stand-by is away, until it takes writes again", async () => {

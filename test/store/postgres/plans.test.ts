@@ -69,6 +69,13 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
       expect(scan.rows).toBeLessThanOrEqual(RUNS);
     }
   });
+
+  test("what waits for one run is read without what waits for others of its target", async () => {
+    const asked = () => store.commandsOf("run_7");
+    expect(await asked()).toHaveLength(1);
+    for (const scan of await scansOf("commands", asked))
+      expect(scan).toEqual({ index: "commands_of_run", rows: 1 });
+  });
 });
 
 interface Scan {
@@ -117,5 +124,7 @@ async function fill(database: PostgresDatabase): Promise<void> {
     ))).* from runs, generate_series(1, ${HOSTS * RUNS}) as at;
     insert into run_events (run_id, state_id, type, at, descendants, data)
     select run_id, state_id, 'attach', 0, 0, '{}' from runs;
+    insert into commands (id, run_id, target, kind, actor, handed_over_by, created_at, survivors)
+    select 'req_' || run_id, run_id, 'there', 'stop', 'operator', 'here', 0, '[]' from runs;
     analyze`);
 }

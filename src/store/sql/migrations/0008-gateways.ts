@@ -22,6 +22,7 @@ create table gateways (
   boot_id       text not null,
   pid_namespace text not null,
   state_id      text not null,
+  directory     text not null,
   version       text not null,
   capabilities  text not null check (json_type(capabilities) = 'object'),
   address       text check (address is null or json_type(address) = 'object'),

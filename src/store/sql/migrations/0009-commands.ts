@@ -19,6 +19,7 @@ create table commands (
 
 -- Few wait at once, many are done.
 create index commands_waiting on commands (target, created_at) where done_at is null;
+create index commands_of_run on commands (run_id) where done_at is null;
 create index commands_by_age on commands (created_at);
 
 create trigger commands_done_is_final before update on commands when old.done_at is not null
