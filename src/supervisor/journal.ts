@@ -95,6 +95,8 @@ export class Journal {
     this.#writing = true;
     for (let entry = this.#entries[0]; entry !== undefined; entry = this.#entries[0]) {
       for (let wait = this.#gate.enter(); wait !== null; wait = this.#gate.enter()) {
+        // Others were refused: that is trouble enough, without having been refused oneself.
+        this.#trouble.resolve();
         await wait;
         // Asked first: who enters and then says nothing leaves the gate shut for everybody.
         if (this.#closed !== null) break;
