@@ -113,6 +113,7 @@ describe.concurrent("gateway status", () => {
     const client = await resident.client();
     const { run } = await client.exec({ body: { argv: ["true"] } });
     await resident.stop();
+    await until("its process has left", async () => (await resident.processes()).length === 0);
     const before = [await readdir(resident.home), await readFile(resident.store)];
     const { stdout } = await resident.holdfast("events", "--run", run.runId.slice(0, 9));
     expect(stdout).toMatch(/ {2}spawn .*\n.* {2}exit .*\n$/s);
