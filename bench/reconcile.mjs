@@ -8,7 +8,9 @@ import { promisify } from "node:util";
 import { openSupervisor } from "../dist/index.js";
 import { acquireInstanceLock } from "../dist/store/instance-lock.js";
 import { readMachineIdentity } from "../dist/store/machine.js";
+import { stateIdOf } from "../dist/store/state-id.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { runOf } from "./samples.mjs";
 
 const count = Number(process.argv[2] ?? 10_000);
 const rows = [];
@@ -31,37 +33,13 @@ async function identityOf(pid) {
   return { pid: number, startTime, uniqueId };
 }
 
-async function fill(store, machine, owner, leaseMs, identity) {
+async function fill(store, here, owner, leaseMs, identity) {
   for (let n = 0; n < count; n++) {
     const run = {
-      runId: `run_${String(n).padStart(8, "0")}`,
+      ...runOf(String(n).padStart(8, "0"), owner),
+      ...here,
       leaseId: `lease_${n}`,
-      sessionKey: null,
-      backendId: null,
-      agentId: null,
-      labels: {},
-      kind: "task",
-      io: "pipe",
-      command: "sleep 1",
-      commandHash: "",
-      cwd: "/",
-      ...machine,
-      anchorPath: "",
-      originInstanceId: owner,
-      ownerInstanceId: owner,
-      leaseEpoch: 1,
-      deadlines: { overallMs: null, noOutputMs: null },
-      policy: {
-        graceMs: 5000,
-        settleMs: 100,
-        drainMs: 2000,
-        killReportMs: 2000,
-        ownerLossMs: 120_000,
-        onEscape: "fail",
-        onOrphan: "adopt",
-      },
       createdAt: Date.now(),
-      imported: null,
     };
     const lease = await store.insertRun(run, leaseMs);
     const who = identity(n);
@@ -101,7 +79,8 @@ async function measure(measured, owner, leaseMs, identity, bareUs, check) {
   for (const name of ["other", "gone"]) await mkdir(join(instances, name), { recursive: true, mode: 0o700 });
   const lock = await acquireInstanceLock(join(instances, "other"));
   const store = await openSqliteStore({ path: join(home, "store.sqlite") });
-  await fill(store, await readMachineIdentity(home), owner, leaseMs, identity);
+  const here = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
+  await fill(store, here, owner, leaseMs, identity);
   const supervisor = await openSupervisor({ home, instanceId: "bench", onProblem: () => {} });
   const first = await timed(() => supervisor.reconcile());
   check(first.result.decisions);

@@ -259,7 +259,8 @@ describe("an anchor binary", () => {
 });
 
 describe("an ordinary user", () => {
-  const holdfast = `${asNobody} "${process.execPath}" dist/cli/main.js`;
+  // With a home of its own: the one that is inherited here may be closed to it, and its config cannot be known then.
+  const holdfast = `HOME=/nonexistent ${asNobody} "${process.execPath}" dist/cli/main.js`;
 
   test("without a cgroup runs commands all the same, and is told what is weaker", async (context) => {
     if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);

@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { NewCommand } from "../../src/store/command-record.js";
 import type { Store } from "../../src/store/store.js";
 import { event } from "./samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";
+import { twoSupervisors } from "./two-supervisors.js";
 
 const RUN = "run_000000000001";
 
@@ -28,20 +29,11 @@ const done = {
 /** What every store promises of what gateways hand to each other, whatever the database. */
 export function commandContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
   describe(`${name} store`, () => {
-    let database: TestSessionDatabase;
     let store: Store;
     let other: Store;
 
-    beforeEach(async () => {
-      database = await createDatabase();
-      store = await database.open();
-      other = await database.open();
-    });
-
-    afterEach(async () => {
-      await store[Symbol.asyncDispose]();
-      await other[Symbol.asyncDispose]();
-      await database[Symbol.asyncDispose]();
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
     });
 
     const eventsOf = async (): Promise<number> => (await store.listEvents({ runId: RUN })).length;

@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { NewGateway } from "../../src/store/gateway-record.js";
 import type { Store } from "../../src/store/store.js";
 import { exited, LEASE_MS, newRun } from "./samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";
+import { twoSupervisors } from "./two-supervisors.js";
 
 /** Every field filled in, so that a column that gets lost is noticed. */
 export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
@@ -33,20 +34,11 @@ export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
 /** What every store promises of hosts and gateways, whatever the database. */
 export function gatewayContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
   describe(`${name} store`, () => {
-    let database: TestSessionDatabase;
     let store: Store;
     let other: Store;
 
-    beforeEach(async () => {
-      database = await createDatabase();
-      store = await database.open();
-      other = await database.open();
-    });
-
-    afterEach(async () => {
-      await store[Symbol.asyncDispose]();
-      await other[Symbol.asyncDispose]();
-      await database[Symbol.asyncDispose]();
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
     });
 
     test("a gateway is there, complete, as soon as it has announced itself; lists keep its key back", async () => {

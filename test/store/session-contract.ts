@@ -1,7 +1,8 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
 import { LEASE_MS, newRun } from "./samples.js";
 import { AT, newApproval, newSession } from "./session-samples.js";
+import { twoSupervisors } from "./two-supervisors.js";
 
 export interface TestSessionDatabase extends AsyncDisposable {
   open(): Promise<Store>;
@@ -13,20 +14,11 @@ const denied = { verdict: "deny", actor: "cli:bob", at: AT + 6 } as const;
 /** What every store promises of sessions, whatever the database. */
 export function sessionContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
   describe(`${name} store`, () => {
-    let database: TestSessionDatabase;
     let store: Store;
     let other: Store;
 
-    beforeEach(async () => {
-      database = await createDatabase();
-      store = await database.open();
-      other = await database.open();
-    });
-
-    afterEach(async () => {
-      await store[Symbol.asyncDispose]();
-      await other[Symbol.asyncDispose]();
-      await database[Symbol.asyncDispose]();
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
     });
 
     test("a session is there, complete, for everybody as soon as it was created", async () => {

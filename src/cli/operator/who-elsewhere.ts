@@ -6,6 +6,7 @@ import type { Hosts } from "../hosts/hosts.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
+import { runFacts } from "./run-facts.js";
 
 interface Recorded {
   readonly record: RunRecord;
@@ -37,28 +38,16 @@ export async function whoElsewhere(
 }
 
 function facts(hosts: Hosts, pid: number): (recorded: Recorded) => object {
-  return ({ record, role }) => {
-    const { runId, hostId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch } =
-      record;
-    return {
-      pid,
-      hostId,
-      hostName: hosts.nameOf(hostId),
-      role,
-      verified: false,
-      evidence: [],
-      runId,
-      state,
-      sessionKey,
-      agentId,
-      backendId,
-      labels,
-      command,
-      tier,
-      leaseEpoch,
-      gateway: { instanceId: record.ownerInstanceId, alive: null },
-    };
-  };
+  return ({ record, role }) => ({
+    pid,
+    hostId: record.hostId,
+    hostName: hosts.nameOf(record.hostId),
+    role,
+    verified: false,
+    evidence: [],
+    ...runFacts(record),
+    gateway: { instanceId: record.ownerInstanceId, alive: null },
+  });
 }
 
 const ROLES = { leader: "first process", anchor: "anchor" } as const;

@@ -12,6 +12,7 @@ import { openStoreForReading } from "../runs/read-store.js";
 import { sessionToken } from "../gateway/connect.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
+import { runFacts } from "./run-facts.js";
 import { whoElsewhere } from "./who-elsewhere.js";
 
 /** Which run a process belongs to, who owns that, and what proves it. */
@@ -61,21 +62,7 @@ function reasonFor(live: ProcessEvidence, runs: number): string {
 }
 
 function facts({ record, role, evidence }: Belonging): object {
-  const { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch } = record;
-  return {
-    role,
-    verified: role !== "claims",
-    evidence,
-    runId,
-    state,
-    sessionKey,
-    agentId,
-    backendId,
-    labels,
-    command,
-    tier,
-    leaseEpoch,
-  };
+  return { role, verified: role !== "claims", evidence, ...runFacts(record) };
 }
 
 const ROLES = {
