@@ -106,7 +106,7 @@ describe.concurrent("runs cleanup", () => {
     expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" } }]);
     const text = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(text.stdout).toMatch(
-      /its owner is gone, but its record cannot be ended before its lease expires, in \d+s/,
+      /its owner is gone, but its record cannot be ended before its lease expires, in [\d.]+s/,
     );
     expect(text.stdout).toContain(`${runId} is gone`);
     const again = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
