@@ -20,6 +20,12 @@ export const shellAgent = (...offers: string[]): string[] => [
   ...offers,
 ];
 
+/** Its prompts are the steps it takes. */
+export const recitingAgent = [
+  process.execPath,
+  fileURLToPath(new URL("agents/recite.mjs", import.meta.url)),
+];
+
 /** Short, but for what takes its time on a loaded machine. */
 const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
 

@@ -221,7 +221,9 @@ export class Connection implements AsyncDisposable {
       }
       await flush();
       const last = batch.at(-1);
-      if (last !== undefined && this.#error === null) this.#parts.ack(last.end);
+      if (last === undefined || this.#error !== null) return;
+      await this.#parts.handlers.passed?.(last.end);
+      this.#parts.ack(last.end);
     } finally {
       this.#silence.release(batch.some(({ type }) => type === "message"));
     }
