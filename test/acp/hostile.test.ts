@@ -17,3 +17,20 @@ test("what there is nothing to keep of is passed for the next process, too: it m
   await second.acp.closeSession(session, { actor: "test" });
   await second.gone(session);
 });
+
+test.each(["{}", "null", '{"stopReason":5}'])(
+  "a turn that is answered with %s is not completed",
+  async (result) => {
+    const house = await Controlled.open();
+    const session = await house.spawn(recitingAgent);
+    const line = `{"jsonrpc":"2.0","id":$ID,"result":${result}}`;
+    expect(await house.turn(session, JSON.stringify([{ say: "done" }, { line }]))).toMatchObject({
+      outcome: "interrupted",
+      stopReason: null,
+      text: "done",
+      problem: { code: "ACP_CLOSED", message: expect.stringContaining("no stopReason") },
+    });
+    await house.acp.closeSession(session, { actor: "test" });
+    await house.gone(session);
+  },
+);

@@ -16,6 +16,7 @@ import { freshId, hostClock } from "./host-clock.js";
 import type { Message, Outcome, RpcId } from "./message.js";
 import { Outgoing, type OutgoingFrame } from "./outgoing.js";
 import { PendingRequests, type PendingRequest } from "./pending.js";
+import { misshapen } from "./results.js";
 import { Silence } from "./silence.js";
 import { asUpdate, type Update } from "./updates.js";
 
@@ -277,6 +278,9 @@ export class Connection implements AsyncDisposable {
       else this.counts[request]++;
       return;
     }
+    // Before anything of it is believed.
+    const wrong = "result" in outcome ? misshapen(request.method, outcome.result) : null;
+    if (wrong !== null) throw new AcpClosed("protocol-error", `its answer to ${request.method} has ${wrong}`);
     await this.#parts.handlers.answered?.(request, outcome, end);
     this.#pending.settle(request, outcome);
   }
