@@ -21,13 +21,27 @@ export const shellAgent = (...offers: string[]): string[] => [
 ];
 
 /** Its prompts are the steps it takes. */
-export const recitingAgent = [
-  process.execPath,
-  fileURLToPath(new URL("agents/recite.mjs", import.meta.url)),
-];
+export const recitingAgent = [process.execPath, fileURLToPath(new URL("agents/recite.mjs", import.meta.url))];
 
 /** Short, but for what takes its time on a loaded machine. */
 const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+
+interface OpenOptions {
+  readonly home?: string;
+  readonly instanceId?: string;
+  /** What the controller has for its store. */
+  readonly through?: (store: Store) => Store;
+}
+
+/** The same store, with some of its methods replaced. */
+export function withMethods(store: Store, methods: Partial<Store>): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      const own: unknown = Reflect.get(methods, name) ?? Reflect.get(target, name);
+      return typeof own === "function" ? (own.bind(target) as unknown) : own;
+    },
+  });
+}
 
 /** A controller over real processes and a real store, as a gateway has it. */
 export class Controlled {
@@ -45,13 +59,13 @@ export class Controlled {
 
   static async open(
     limits: Partial<AcpLimits> = {},
-    { home, instanceId = "in_acp" }: { readonly home?: string; readonly instanceId?: string } = {},
+    { home, instanceId = "in_acp", through = (each) => each }: OpenOptions = {},
   ): Promise<Controlled> {
     const place = home ?? (await temporaryHome());
     if (home === undefined) bystander("sleep", "3018");
     const supervisor = await realSupervisor({ home: place, instanceId });
     const { storePath } = await openStateDirectory(place);
-    const store = await openStore(storePath, instanceId);
+    const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {
       throw new Error(message, { cause });
     };
