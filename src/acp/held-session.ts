@@ -15,7 +15,6 @@ import { whoLives } from "./turn-tree.js";
 export interface HeldParts extends SeatParts {
   /** Closed for good: its tokens, its row. */
   readonly onClosed: (actor: string) => Promise<void>;
-  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 export interface CancelRequest {
@@ -286,7 +285,7 @@ export class HeldSession {
     const { kept, supervisor, clock, limits } = this.#parts;
     if (kept.row.state === "closed") return;
     await kept.commit(() => ({ session: { state: "closing" } }));
-    while ((await this.#queue.cancel()) !== null);
+    await this.#queue.cancelAll();
     await this.#seat.close();
     const running = this.#sent();
     if (running !== null) await this.#cancelRunning(running, { actor });

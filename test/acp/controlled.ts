@@ -29,6 +29,8 @@ const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
 interface OpenOptions {
   readonly home?: string;
   readonly instanceId?: string;
+  /** Left out: there must be none. */
+  readonly onProblem?: (message: string) => void;
   /** What the controller has for its store. */
   readonly through?: (store: Store) => Store;
 }
@@ -59,7 +61,7 @@ export class Controlled {
 
   static async open(
     limits: Partial<AcpLimits> = {},
-    { home, instanceId = "in_acp", through = (each) => each }: OpenOptions = {},
+    { home, instanceId = "in_acp", onProblem: heard, through = (each) => each }: OpenOptions = {},
   ): Promise<Controlled> {
     const place = home ?? (await temporaryHome());
     if (home === undefined) bystander("sleep", "3018");
@@ -67,6 +69,7 @@ export class Controlled {
     const { storePath } = await openStateDirectory(place);
     const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {
+      if (heard !== undefined) return heard(message);
       throw new Error(message, { cause });
     };
     const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
