@@ -81,6 +81,11 @@ export class PromptQueue {
     return (await this.end(turn.turnId, "cancelled")) ? turn.turnId : null;
   }
 
+  /** Those that were sent meanwhile do not wait any more. */
+  async cancelAll(): Promise<void> {
+    for (const { turnId } of await this.#waiting()) await this.end(turnId, "cancelled");
+  }
+
   #waiting(limit?: number): Promise<readonly AcpTurn[]> {
     const { store, kept } = this.#parts;
     const { sessionId } = kept.row;

@@ -72,3 +72,63 @@ test("a cancel that comes too late for its turn is not heard by the next", async
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });
+
+test("closing cancels every prompt that waits, also when the first of them is sent meanwhile", async () => {
+  const listed = deferred<void>();
+  const sent = deferred<void>();
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      listAcpTurns: async (filter) => {
+        const seen = await store.listAcpTurns(filter);
+        // A cancel's look; the queue's own is for one.
+        if (filter.states?.includes("queued") === true && filter.limit === undefined) {
+          listed.resolve();
+          await sent.promise;
+        }
+        return seen;
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent());
+  const first = await house.ask(session, "echo on; sleep 3106");
+  const second = await house.ask(session, "echo never");
+  const closed = house.acp.closeSession(session, { actor: "test" });
+  await listed.promise;
+  await house.said(first, "on");
+  sent.resolve();
+  await closed;
+  expect(await house.ended(first)).toMatchObject({ outcome: "cancelled" });
+  expect(await house.ended(second)).toMatchObject({ outcome: "cancelled", startedAt: null });
+  await house.gone(session);
+});
+
+test("an agent is not started for a session that is being closed", async () => {
+  const asked = deferred<void>();
+  const goOn = deferred<void>();
+  let held = false;
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      issueToken: async (...token) => {
+        if (held) {
+          asked.resolve();
+          await goOn.promise;
+        }
+        return store.issueToken(...token);
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent());
+  const { runId } = await house.session(session);
+  await house.supervisor.stop(runId ?? "");
+  await house.until(session, async () => (await house.session(session)).state === "down");
+  held = true;
+  const turn = await house.ask(session, "echo never");
+  await asked.promise;
+  const closed = house.acp.closeSession(session, { actor: "test" });
+  await house.until(session, async () => (await house.session(session)).state === "closing");
+  goOn.resolve();
+  await closed;
+  expect(await house.ended(turn)).toMatchObject({ outcome: "cancelled" });
+  expect(await house.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
+  await house.gone(session);
+});
