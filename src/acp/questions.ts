@@ -150,7 +150,8 @@ export class Questions {
         this.#forgetTimer(id);
       },
     );
-    if (decided) await this.#answer(permission, decision);
+    // Not waited for: an agent that does not read must not hold up who decides, or cancels.
+    if (decided) void this.#answer(permission, decision);
     return decided;
   }
 

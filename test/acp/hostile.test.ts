@@ -1,7 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { AcpTurn } from "../../src/store/acp-record.js";
 import { Controlled, recitingAgent } from "./controlled.js";
+import { misbehaving } from "./driven.js";
 
 test("what there is nothing to keep of is passed for the next process, too: it misses nothing, and reads none of it again", async () => {
   const house = await Controlled.open();
@@ -34,3 +36,35 @@ test.each(["{}", "null", '{"stopReason":5}'])(
     await house.gone(session);
   },
 );
+
+/** More than fits between us and an agent that does not read. */
+const LONG = "x".repeat(5_000_000);
+
+/** In the middle of its prompt it asks, and never reads. */
+async function deaf(house: Controlled, effect: "ask" | "reject"): Promise<AcpTurn> {
+  const session = await house.spawn(misbehaving("asks-and-does-not-read"), { rules: [{ effect }] });
+  const turn = await house.ask(session, LONG);
+  await house.until(session, async () => (await house.store.getAcpTurn(turn.turnId))?.state === "running");
+  // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
+  process.kill(await house.pid(session), "SIGUSR1");
+  return turn;
+}
+
+test("an agent that does not read holds up neither a cancel nor a close", async () => {
+  const house = await Controlled.open({ cancelMs: 300 });
+  const { sessionId, turnId } = await deaf(house, "ask");
+  await house.until(sessionId, async () => (await house.store.listAcpPermissions({ sessionId })).length > 0);
+  const cancelled = await house.acp.cancelTurn(sessionId, { actor: "test" });
+  expect(cancelled).toMatchObject({ turnId, outcome: "cancel-unconfirmed" });
+  await house.acp.closeSession(sessionId, { actor: "test" });
+  await house.gone(sessionId);
+});
+
+test("an agent that does not read the answer it asked for is silent", async () => {
+  const house = await Controlled.open({ noFramesMs: 500 });
+  const turn = await deaf(house, "reject");
+  const problem = { message: expect.stringContaining("no-frames") as string };
+  expect(await house.ended(turn)).toMatchObject({ outcome: "interrupted", problem });
+  await house.acp.closeSession(turn.sessionId, { actor: "test" });
+  await house.gone(turn.sessionId);
+});

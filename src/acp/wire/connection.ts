@@ -76,13 +76,17 @@ export class Connection implements AsyncDisposable {
   readonly #reading: Promise<void>;
   readonly #outgoing: Outgoing;
   #sent: OutgoingFrame | null;
+  #taking = false;
   #error: AcpClosed | null = null;
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts;
     const { clock = hostClock, restored, firstId = freshId() } = parts;
-    this.#silence = new Silence(clock, (ms) =>
-      this.close("no-frames", `it has sent nothing for ${ms} ms of a turn`),
+    this.#silence = new Silence(
+      clock,
+      // What it has not taken is its to take.
+      () => this.#taking && !this.#outgoing.waits,
+      (ms) => this.close("no-frames", `it has sent nothing for ${ms} ms of a turn`),
     );
     this.#pending = new PendingRequests(clock, restored?.pending ?? [], firstId, (error) =>
       this.close("request-timeout", error.message),
@@ -195,7 +199,7 @@ export class Connection implements AsyncDisposable {
 
   /** The whole queue there is. Until it is done, nothing is pulled from the source, and the agent is held back. */
   async #take(batch: readonly Frame[]): Promise<void> {
-    this.#silence.hold();
+    this.#taking = true;
     try {
       let updates: Update[] = [];
       const flush = async (): Promise<void> => {
@@ -226,7 +230,8 @@ export class Connection implements AsyncDisposable {
       await this.#parts.handlers.passed?.(last.end);
       this.#parts.ack(last.end);
     } finally {
-      this.#silence.release(batch.some(({ type }) => type === "message"));
+      this.#taking = false;
+      if (batch.some(({ type }) => type === "message")) this.#silence.heard();
     }
   }
 
