@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { newTurnId } from "../../src/acp/ids.js";
 import type { Store } from "../../src/store/store.js";
 import { deferred } from "../../src/supervisor/deferred.js";
 import { Controlled, shellAgent, withMethods } from "./controlled.js";
@@ -131,4 +132,17 @@ test("an agent is not started for a session that is being closed", async () => {
   expect(await house.ended(turn)).toMatchObject({ outcome: "cancelled" });
   expect(await house.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
   await house.gone(session);
+});
+
+test("a prompt that is asked twice at once is one, and another session's is none", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const request = { text: "echo once", askedBy: "test", turnId: newTurnId() };
+  const both = await Promise.all([1, 2].map(() => house.acp.prompt(session, request)));
+  expect(both.map(({ ordinal }) => ordinal)).toEqual([1, 1]);
+  expect(await house.turn(session, "echo next")).toMatchObject({ ordinal: 2, text: "next\n" });
+  expect(house.log).toBe("session/new\nprompt echo once\nprompt echo next\n");
+  const other = await house.spawn(shellAgent(), { key: "two" });
+  await expect(house.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
+  for (const each of [session, other]) await house.acp.closeSession(each, { actor: "test" });
 });

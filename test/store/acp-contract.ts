@@ -64,6 +64,9 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
         ({ turnId, from: "queued", set: { state: "running", startedAt: AT, requestId: 7 } }) as const;
       expect(await store.commitAcp(id, "in_1", { turns: [begin("turn_b")] })).toBe(0);
       await expect(store.commitAcp(id, "in_1", { turns: [begin("turn_a")] })).rejects.toThrow();
+      // One that is there is not written again, nor anything with it.
+      const again = { newTurn: newAcpTurn("turn_a"), session: { end: 1_000 } };
+      expect(await store.commitAcp(id, "in_1", again)).toBeNull();
       const set: Partial<AcpTurn> = {
         ...ended,
         stopReason: "end_turn",
