@@ -68,3 +68,46 @@ test("an agent that does not read the answer it asked for is silent", async () =
   await house.acp.closeSession(turn.sessionId, { actor: "test" });
   await house.gone(turn.sessionId);
 });
+
+test("questions are kept in bounds, rules see all of them, and one that cannot be answered is no question", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(recitingAgent, {
+    rules: [{ effect: "reject", title: "* --force" }, { effect: "allow" }],
+  });
+  const long = "x".repeat(1_000_000);
+  const options = [
+    { optionId: long, name: "Yes", kind: "allow_once" },
+    { optionId: "yes", name: long, kind: "allow_once" },
+    { optionId: "no", name: "No", kind: "reject_once" },
+    ...Array.from({ length: 1_000 }, (_, at) => ({ optionId: `o${at}`, name: "", kind: "other" })),
+  ];
+  const toolCall = { toolCallId: long, title: `${long} --force`, kind: long };
+  const asked = (id: string) =>
+    `{"jsonrpc":"2.0","id":${id},"method":"session/request_permission","params":${JSON.stringify({
+      sessionId: "recital",
+      toolCall,
+      options,
+    })}}`;
+  const steps = ["1", "1e400", "9007199254740993", "{}", "[1]", "true"].map((id) => ({ line: asked(id) }));
+  expect(await house.turn(session, JSON.stringify(steps))).toMatchObject({ outcome: "completed" });
+  const kept = await house.store.listAcpPermissions({ sessionId: session });
+  expect(kept).toMatchObject([{ rpcId: 1, decision: { verdict: "deny", optionId: "no" }, answered: true }]);
+  expect(JSON.stringify(kept).length).toBeLessThan(15_000);
+  await house.acp.closeSession(session, { actor: "test" });
+});
+
+test("what is nested too deeply to be written out again is no frame, and the turn goes on", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(recitingAgent);
+  const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
+  const update = (depth: number) =>
+    `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"recital","update":{"sessionUpdate":"x","x":${nested(depth)}}}}`;
+  const steps = [{ line: update(400) }, { line: update(600) }, { line: update(1_000_000) }, { say: "on" }];
+  expect(await house.turn(session, JSON.stringify(steps))).toMatchObject({
+    outcome: "completed",
+    text: "on",
+  });
+  const updates = await house.store.listAcpUpdates({ sessionId: session });
+  expect(updates.filter(({ type }) => type === "update")).toHaveLength(2);
+  await house.acp.closeSession(session, { actor: "test" });
+});
