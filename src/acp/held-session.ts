@@ -137,7 +137,8 @@ export class HeldSession {
 
   /** No agent of it lives. */
   async found(): Promise<void> {
-    await this.#seat.lost();
+    // The end of one that was down is on record.
+    if (this.#parts.kept.row.state !== "down") await this.#seat.lost();
     if (this.#parts.kept.row.state === "closing") await this.close({ actor: "gateway restarted" });
     else this.kick();
   }

@@ -29,6 +29,8 @@ const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
 interface OpenOptions {
   readonly home?: string;
   readonly instanceId?: string;
+  /** Its runs are not looked at yet. */
+  readonly blind?: boolean;
   /** Left out: there must be none. */
   readonly onProblem?: (message: string) => void;
   /** What the controller has for its store. */
@@ -59,10 +61,14 @@ export class Controlled {
     this.acp = acp;
   }
 
-  static async open(
-    limits: Partial<AcpLimits> = {},
-    { home, instanceId = "in_acp", onProblem: heard, through = (each) => each }: OpenOptions = {},
-  ): Promise<Controlled> {
+  static async open(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
+    const {
+      home,
+      instanceId = "in_acp",
+      blind = false,
+      onProblem: heard,
+      through = (each) => each,
+    } = options;
     const place = home ?? (await temporaryHome());
     if (home === undefined) bystander("sleep", "3018");
     const supervisor = await realSupervisor({ home: place, instanceId });
@@ -85,7 +91,7 @@ export class Controlled {
     });
     const controlled = new Controlled(place, supervisor, store, acp);
     onTestFinished(() => controlled.leave());
-    await supervisor.reconcile();
+    if (!blind) await supervisor.reconcile();
     await acp.reapStartupOrphans();
     return controlled;
   }
@@ -176,10 +182,10 @@ export class Controlled {
     await this.store[Symbol.asyncDispose]();
   }
 
-  async restart(limits: Partial<AcpLimits> = {}): Promise<Controlled> {
+  async restart(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
     await this.leave();
     await this.supervisor.close({ leaveRuns: true });
-    return Controlled.open(limits, { home: this.home });
+    return Controlled.open(limits, { ...options, home: this.home });
   }
 
   #left = false;
