@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
@@ -7,6 +7,7 @@ import type { RunRecord } from "../store/run-record.js";
 import type { Run, SpawnOptions, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { systemClock } from "../supervisor/clock.js";
+import { removeTmpdir } from "./own-tmpdir.js";
 import { Connection, type WireState } from "./wire/connection.js";
 import type { Handlers } from "./wire/handlers.js";
 import { StderrTail } from "./wire/stderr-tail.js";
@@ -49,6 +50,8 @@ export interface Resumption {
 export interface AdapterEnd {
   readonly closed: AcpClosed;
   readonly record: RunRecord;
+  /** Why its TMPDIR could not be removed; null: it was. */
+  readonly leftover: unknown;
 }
 
 /**
@@ -63,7 +66,7 @@ export class Adapter implements AsyncDisposable {
   readonly connection: Connection;
   readonly stderr = new StderrTail();
   readonly tmpdir: string;
-  /** When the connection is closed, every process is gone and the TMPDIR is removed. Rejects when the run was let go of. */
+  /** When the connection is closed, every process is gone and the TMPDIR was seen to. Rejects when the run was let go of. */
   readonly ended: Promise<AdapterEnd>;
   readonly #clock: Clock;
   readonly #leaveMs: number;
@@ -109,8 +112,7 @@ export class Adapter implements AsyncDisposable {
     // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
     const record = await this.run.wait();
     await drained;
-    await rm(this.tmpdir, { recursive: true, force: true, maxRetries: 3 });
-    return { closed, record };
+    return { closed, record, leftover: await removeTmpdir(this.tmpdir) };
   }
 
   #leave(): Promise<void> {
@@ -150,7 +152,7 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
     );
     return new Adapter(run, tmp, options);
   } catch (error) {
-    await rm(tmp, { recursive: true, force: true });
+    await removeTmpdir(tmp);
     throw error;
   }
 }

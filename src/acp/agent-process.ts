@@ -1,9 +1,6 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
-import { StdinClosed } from "../errors.js";
+import { AcpSessionClosed, StdinClosed } from "../errors.js";
 import type { AcpTurn } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
 import type { OutputChunk, Run, Supervisor } from "../supervisor/api.js";
@@ -15,6 +12,7 @@ import { Conversation } from "./conversation.js";
 import { Exchange } from "./exchange.js";
 import type { KeptSession } from "./kept-session.js";
 import type { AcpLimits } from "./limits.js";
+import { makeTmpdir, tmpdirOf } from "./own-tmpdir.js";
 import { Questions } from "./questions.js";
 import { Connection } from "./wire/connection.js";
 import { initialize } from "./wire/initialize.js";
@@ -90,10 +88,24 @@ export class AgentProcess {
     const { supervisor, kept, limits } = this.#parts;
     const { cwd, sessionId } = kept.row;
     const runId = newRunId();
-    const tmp = await mkdtemp(join(tmpdir(), "hf-acp-"));
-    await kept.commit(() => ({
-      session: { state: "starting", runId, tmpdir: tmp, end: 0, sending: null, pending: [], problem: null },
-    }));
+    const tmp = tmpdirOf(runId);
+    const mayStart = await kept.commit(() =>
+      kept.row.state === "closing"
+        ? null
+        : {
+            session: {
+              state: "starting",
+              runId,
+              tmpdir: tmp,
+              end: 0,
+              sending: null,
+              pending: [],
+              problem: null,
+            },
+          },
+    );
+    if (!mayStart) throw new AcpSessionClosed(sessionId);
+    await makeTmpdir(tmp);
     this.#adapter = await startAdapter(supervisor, {
       ...command,
       cwd,
@@ -196,10 +208,4 @@ async function* rest(
     yield chunk;
     offset = chunk.offset + chunk.bytes.length;
   }
-}
-
-/** Of a run that ended while nobody looked. */
-export async function removeTmpdir(path: string | null): Promise<void> {
-  if (path !== null && path.includes("/hf-acp-"))
-    await rm(path, { recursive: true, force: true, maxRetries: 3 });
 }

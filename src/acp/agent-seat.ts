@@ -2,13 +2,8 @@ import { AcpNotRestartable } from "../errors.js";
 import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { Run } from "../supervisor/api.js";
-import {
-  type AgentCommand,
-  type AgentOwner,
-  type AgentParts,
-  AgentProcess,
-  removeTmpdir,
-} from "./agent-process.js";
+import { type AgentCommand, type AgentOwner, type AgentParts, AgentProcess } from "./agent-process.js";
+import { removeTmpdir } from "./own-tmpdir.js";
 import { problemOf, wayOut } from "./problem.js";
 
 export interface SeatParts extends AgentParts {
@@ -17,6 +12,7 @@ export interface SeatParts extends AgentParts {
   readonly command: () => Promise<AgentCommand | null>;
   /** Its agent is another supervisor's now, or the next process's. */
   readonly onLeft: () => void;
+  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** Where a session's agent process is, if there is one: it comes, it goes, and both are written down. */
@@ -63,7 +59,7 @@ export class AgentSeat {
   async lost(): Promise<void> {
     const { kept, store } = this.#parts;
     const { sessionId, tmpdir, runId } = kept.row;
-    await removeTmpdir(tmpdir);
+    this.#tellLeftover(tmpdir, await removeTmpdir(tmpdir));
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
     const agent = new AgentProcess(this.#parts);
     await agent.hearOut(runId, running);
@@ -136,11 +132,17 @@ export class AgentSeat {
   async #noteGone(agent: AgentProcess): Promise<void> {
     const end = await agent.ended();
     if (end !== null) {
+      this.#tellLeftover(agent.adapter.tmpdir, end.leftover);
       const problem = wayOut(end.closed, agent.adapter.stderr.text);
       return this.#noteEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
     }
     this.#left = true;
     this.#parts.onLeft();
+  }
+
+  #tellLeftover(path: string | null, why: unknown): void {
+    if (why !== null)
+      this.#parts.onProblem(`${path}, the TMPDIR of an agent that has ended, could not be removed`, why);
   }
 
   /** Of the turn, and of the session. */

@@ -104,6 +104,7 @@ export class AcpController implements AsyncDisposable {
   readonly #held = new Map<string, HeldSession>();
   readonly #commands = new Map<string, AgentCommand>();
   readonly #ensuring = new Map<string, Promise<void>>();
+  readonly #arriving = new Map<string, Promise<HeldSession | null>>();
   readonly #begun = deferred<void>();
   #left = false;
 
@@ -118,22 +119,12 @@ export class AcpController implements AsyncDisposable {
    * no open session are ended. Everything else waits for it.
    */
   async reapStartupOrphans(): Promise<StartupOrphans> {
-    const { store, supervisor, onProblem } = this.#parts;
+    const { supervisor } = this.#parts;
     const { instanceId: gatewayInstanceId } = supervisor;
     const counts = { resumed: 0, down: 0, reaped: 0 };
     try {
-      for (const row of await store.listAcpSessions({ open: true, gatewayInstanceId })) {
-        try {
-          const run = row.runId === null ? null : supervisor.run(row.runId);
-          const record = row.runId === null ? null : await supervisor.getRun(row.runId);
-          if (run === null && record !== null && record.state !== "exited") continue;
-          const held = await this.#hold(row);
-          await (run === null ? held.found() : held.takeUp(run));
-          counts[run === null ? "down" : "resumed"]++;
-        } catch (cause) {
-          if (!this.#left) onProblem(`the ACP session ${row.sessionId} could not be taken up`, cause);
-        }
-      }
+      for (const held of await this.#arriveAll())
+        counts[held.kept.row.state === "ready" ? "resumed" : "down"]++;
     } finally {
       this.#begun.resolve();
     }
@@ -146,19 +137,17 @@ export class AcpController implements AsyncDisposable {
     return counts;
   }
 
-  /** A run that this supervisor has got since. */
-  async takeUp(run: Run): Promise<void> {
+  /** Runs that this supervisor has got since, and sessions of this gateway whose agents have ended since. */
+  async takeUp(runs: readonly Run[]): Promise<void> {
     const { store, supervisor } = this.#parts;
-    const [row] = await store.listAcpSessions({ runId: run.runId, open: true, limit: 1 });
-    if (row === undefined || this.#held.has(row.sessionId)) return;
-    const gatewayInstanceId = supervisor.instanceId;
-    // Who has the agent's process has the session.
-    if (row.gatewayInstanceId !== gatewayInstanceId) {
-      const session = { gatewayInstanceId };
-      if ((await store.commitAcp(row.sessionId, row.gatewayInstanceId, { session })) === null) return;
+    const session = { gatewayInstanceId: supervisor.instanceId };
+    for (const { runId } of runs) {
+      const [row] = await store.listAcpSessions({ runId, open: true, limit: 1 });
+      // Who has the agent's process has the session.
+      if (row !== undefined && row.gatewayInstanceId !== supervisor.instanceId)
+        await store.commitAcp(row.sessionId, row.gatewayInstanceId, { session });
     }
-    const held = await this.#hold({ ...row, gatewayInstanceId });
-    await held.takeUp(run);
+    await this.#arriveAll();
   }
 
   /** The open session of that key, with an agent that waits for a prompt; made if there is none. */
@@ -341,13 +330,56 @@ export class AcpController implements AsyncDisposable {
 
   async #holding(sessionId: string): Promise<HeldSession> {
     await this.#begun.promise;
+    const held = await this.#arrive(sessionId);
+    if (held !== null) return held;
+    const { runId, gatewayInstanceId } = await this.#get(sessionId);
+    const record = runId === null ? null : await this.#parts.supervisor.getRun(runId);
+    throw new AcpNotHeld(sessionId, record?.ownerInstanceId ?? gatewayInstanceId);
+  }
+
+  /** Every open session of this gateway's; those that cannot be taken up are told of. */
+  async #arriveAll(): Promise<readonly HeldSession[]> {
+    const { store, supervisor, onProblem } = this.#parts;
+    const { instanceId: gatewayInstanceId } = supervisor;
+    const arrived = [];
+    for (const { sessionId } of await store.listAcpSessions({ open: true, gatewayInstanceId }))
+      try {
+        const held = await this.#arrive(sessionId);
+        if (held !== null) arrived.push(held);
+      } catch (cause) {
+        if (!this.#left) onProblem(`the ACP session ${sessionId} could not be taken up`, cause);
+      }
+    return arrived;
+  }
+
+  /** One that is held, once it is as it was found. Null: its agent's process lives, and not here. */
+  #arrive(sessionId: string): Promise<HeldSession | null> {
+    const arriving = this.#arriving.get(sessionId);
+    if (arriving !== undefined) return arriving;
     const held = this.#held.get(sessionId);
-    if (held !== undefined) return held;
+    if (held !== undefined) return Promise.resolve(held);
+    const found = this.#find(sessionId).finally(() => this.#arriving.delete(sessionId));
+    this.#arriving.set(sessionId, found);
+    return found;
+  }
+
+  async #find(sessionId: string): Promise<HeldSession | null> {
+    const { supervisor } = this.#parts;
     const row = await this.#get(sessionId);
-    if (row.gatewayInstanceId !== this.#parts.supervisor.instanceId)
+    if (row.gatewayInstanceId !== supervisor.instanceId)
       throw new AcpNotHeld(sessionId, row.gatewayInstanceId);
     if (row.state === "closed") throw new AcpSessionClosed(sessionId);
-    return this.#hold(row);
+    const record = row.runId === null ? null : await supervisor.getRun(row.runId);
+    const run = row.runId === null ? null : supervisor.run(row.runId);
+    if (run === null && record !== null && record.state !== "exited") return null;
+    const held = await this.#hold(row);
+    try {
+      await (run === null ? held.found() : held.takeUp(run));
+    } catch (error) {
+      this.#held.delete(sessionId);
+      throw error;
+    }
+    return held;
   }
 
   async #hold(session: AcpSession): Promise<HeldSession> {

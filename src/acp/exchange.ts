@@ -130,6 +130,12 @@ export class Exchange implements Handlers {
     }));
   }
 
+  /** What is let go of and was not kept to that place would be missed by the next process. */
+  async passed(end: number): Promise<void> {
+    const { kept } = this.#parts;
+    await kept.commit(() => (end > kept.row.end ? { session: { end } } : null));
+  }
+
   async sending(frame: OutgoingFrame, request: PendingRequest | null): Promise<void> {
     const { kept, clock, questions } = this.#parts;
     const answered = request === null ? questions.answeredBy(frame.text) : [];

@@ -15,7 +15,6 @@ import { whoLives } from "./turn-tree.js";
 export interface HeldParts extends SeatParts {
   /** Closed for good: its tokens, its row. */
   readonly onClosed: (actor: string) => Promise<void>;
-  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 export interface CancelRequest {
@@ -90,9 +89,16 @@ export class HeldSession {
 
   /** The turn, when it is over and what it left has been seen to; null: there is none to cancel. */
   async cancel(request: CancelRequest): Promise<string | null> {
-    const running = this.#sent();
     const { turnId } = request;
-    if (running === null || (turnId ?? running.turnId) !== running.turnId) return this.#queue.cancel(turnId);
+    const meant = (): RunningTurn | null => {
+      const turn = this.#sent();
+      return turnId === undefined || turn?.turnId === turnId ? turn : null;
+    };
+    const waited = meant() === null ? await this.#queue.cancel(turnId) : null;
+    if (waited !== null) return waited;
+    // Looked for again: it may have been sent while it was looked for in the queue.
+    const running = meant();
+    if (running === null) return null;
     await this.#cancelRunning(running, request);
     return running.turnId;
   }
@@ -125,11 +131,14 @@ export class HeldSession {
     if (turn === null || turn.requestId === null) return this.#occupy(() => this.#auditLast(agent));
     const answer = agent.adapter.connection.answerTo(turn.requestId);
     this.#occupy(() => this.#goOn(agent, turn, answer));
+    // Whether the agent was told is not known; told twice, it stops all the same.
+    if (turn.cancel !== null) void this.#cancelRunning(turn, turn.cancel).catch(() => undefined);
   }
 
   /** No agent of it lives. */
   async found(): Promise<void> {
-    await this.#seat.lost();
+    // The end of one that was down is on record.
+    if (this.#parts.kept.row.state !== "down") await this.#seat.lost();
     if (this.#parts.kept.row.state === "closing") await this.close({ actor: "gateway restarted" });
     else this.kick();
   }
@@ -252,10 +261,12 @@ export class HeldSession {
     if (agent === null) return;
     const { turnId } = turn;
     const cancel = { actor, at: clock.wall(), reapTools: reapTools || turn.cancel?.reapTools === true };
-    await kept.commit(
+    const runs = await kept.commit(
       () => (turn.ended ? null : { turns: [{ turnId, from: "running", set: { cancel } }] }),
       () => (turn.cancel = cancel),
     );
+    // Ended meanwhile: what is said now would be said to the next.
+    if (!runs) return turn.audited.promise;
     // Some never return while a question of theirs is open.
     await agent.questions.cancelAll(actor);
     const sessionId = kept.row.agentSessionId ?? "";
@@ -275,7 +286,7 @@ export class HeldSession {
     const { kept, supervisor, clock, limits } = this.#parts;
     if (kept.row.state === "closed") return;
     await kept.commit(() => ({ session: { state: "closing" } }));
-    while ((await this.#queue.cancel()) !== null);
+    await this.#queue.cancelAll();
     await this.#seat.close();
     const running = this.#sent();
     if (running !== null) await this.#cancelRunning(running, { actor });

@@ -1,8 +1,13 @@
 import type { PermissionOption } from "@agentclientprotocol/sdk";
+import { defaults } from "../defaults.js";
 import type { AskedTool } from "./permission.js";
+import { wordOf } from "./turn.js";
 import { isObject } from "./wire/message.js";
 
-/** What an agent asks permission for. */
+/** Nobody offers more than a handful. */
+const MOST_OPTIONS = 100;
+
+/** What an agent asks permission for. Title and kind are whole: rules look at them. */
 export interface PermissionQuestion extends AskedTool {
   readonly sessionId: string;
   readonly toolCallId: string;
@@ -21,13 +26,14 @@ export function readPermission(params: unknown): PermissionQuestion | null {
     toolCallId,
     title: typeof title === "string" ? title : null,
     kind: typeof kind === "string" ? kind : null,
-    options: options.flatMap(readOption),
+    options: options.slice(0, MOST_OPTIONS).flatMap(readOption),
   };
 }
 
-/** What has no id cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
+/** What has no id that can be kept cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
 function readOption(option: unknown): PermissionOption[] {
   if (!isObject(option) || typeof option["optionId"] !== "string") return [];
   const { optionId, name, kind } = option;
-  return [{ optionId, name: typeof name === "string" ? name : "", kind: kind as PermissionOption["kind"] }];
+  if (optionId.length > defaults.titleChars) return [];
+  return [{ optionId, name: wordOf(name) ?? "", kind: (wordOf(kind) ?? "") as PermissionOption["kind"] }];
 }

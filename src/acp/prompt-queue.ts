@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { AcpQueueFull, AcpSessionClosed } from "../errors.js";
+import { AcpQueueFull, AcpSessionClosed, BadInput } from "../errors.js";
 import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
 import type { Clock } from "../supervisor/clock.js";
@@ -46,8 +46,12 @@ export class PromptQueue {
         if (timeoutMs !== undefined) this.#timeouts.set(turnId, timeoutMs);
       },
     );
-    if (!taken) throw new AcpSessionClosed(sessionId);
-    return turnId;
+    if (taken) return turnId;
+    const there = await this.#parts.store.getAcpTurn(turnId);
+    if (there === null) throw new AcpSessionClosed(sessionId);
+    // Asked twice at once.
+    if (there.sessionId === sessionId) return turnId;
+    throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
   }
 
   async next(): Promise<AcpTurn | null> {
@@ -79,6 +83,11 @@ export class PromptQueue {
     const turn = turnId === undefined ? queued[0] : queued.find((each) => each.turnId === turnId);
     if (turn === undefined) return null;
     return (await this.end(turn.turnId, "cancelled")) ? turn.turnId : null;
+  }
+
+  /** Those that were sent meanwhile do not wait any more. */
+  async cancelAll(): Promise<void> {
+    for (const { turnId } of await this.#waiting()) await this.end(turnId, "cancelled");
   }
 
   #waiting(limit?: number): Promise<readonly AcpTurn[]> {

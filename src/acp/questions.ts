@@ -8,10 +8,13 @@ import type {
 import type { AcpChange } from "../store/acp-store.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock, Timer } from "../supervisor/clock.js";
+import { defaults } from "../defaults.js";
+import { firstOf } from "./cut.js";
 import { newPermissionId } from "./ids.js";
 import type { KeptSession } from "./kept-session.js";
 import { type PermissionQuestion, readPermission } from "./permission-request.js";
 import { decidePermission, type pick } from "./permission.js";
+import { wordOf } from "./turn.js";
 import type { Connection } from "./wire/connection.js";
 import { excerpt } from "./wire/excerpt.js";
 import type { Question } from "./wire/handlers.js";
@@ -117,8 +120,9 @@ export class Questions {
       sessionId: kept.row.sessionId,
       turnId: turn?.turnId ?? null,
       rpcId: id,
-      toolCallId: asked.toolCallId,
-      ...tool,
+      toolCallId: firstOf(asked.toolCallId, defaults.titleChars),
+      kind: wordOf(tool.kind),
+      title: wordOf(tool.title),
       options,
       rule: judged.rule,
       askedAt: at,
@@ -150,7 +154,8 @@ export class Questions {
         this.#forgetTimer(id);
       },
     );
-    if (decided) await this.#answer(permission, decision);
+    // Not waited for: an agent that does not read must not hold up who decides, or cancels.
+    if (decided) void this.#answer(permission, decision);
     return decided;
   }
 

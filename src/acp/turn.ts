@@ -123,7 +123,8 @@ export function planOf(entries: unknown): PlanEntrySummary[] {
     }));
 }
 
-function wordOf(value: unknown): string | null {
+/** Null: it is none. Bounded: it is kept. */
+export function wordOf(value: unknown): string | null {
   return typeof value === "string" ? firstOf(value, defaults.titleChars) : null;
 }
 

@@ -134,7 +134,7 @@ export async function openGateway({
   const reconcile = async (): Promise<void> => {
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
-    if (looked) await Promise.all(runs.map((run) => office.acp.takeUp(run)));
+    if (looked) await office.acp.takeUp(runs);
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });

@@ -69,7 +69,8 @@ export interface AcpStore {
   insertAcpSession(session: AcpSession): Promise<boolean>;
   /**
    * Write a change in one transaction, as the gateway that has the session. Null, and nothing written: another has it,
-   * or one of the turns or questions is not in the state it was thought to be. Else the number of the newest update.
+   * or one of the turns or questions is not in the state it was thought to be, or a new turn is there. Else the number
+   * of the newest update.
    */
   commitAcp(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
   getAcpSession(sessionId: string): Promise<AcpSession | null>;

@@ -20,8 +20,32 @@ export const shellAgent = (...offers: string[]): string[] => [
   ...offers,
 ];
 
+/** Its prompts are the steps it takes. */
+export const recitingAgent = [process.execPath, fileURLToPath(new URL("agents/recite.mjs", import.meta.url))];
+
 /** Short, but for what takes its time on a loaded machine. */
 const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+
+interface OpenOptions {
+  readonly home?: string;
+  readonly instanceId?: string;
+  /** Its runs are not looked at yet. */
+  readonly blind?: boolean;
+  /** Left out: there must be none. */
+  readonly onProblem?: (message: string) => void;
+  /** What the controller has for its store. */
+  readonly through?: (store: Store) => Store;
+}
+
+/** The same store, with some of its methods replaced. */
+export function withMethods(store: Store, methods: Partial<Store>): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      const own: unknown = Reflect.get(methods, name) ?? Reflect.get(target, name);
+      return typeof own === "function" ? (own.bind(target) as unknown) : own;
+    },
+  });
+}
 
 /** A controller over real processes and a real store, as a gateway has it. */
 export class Controlled {
@@ -37,16 +61,21 @@ export class Controlled {
     this.acp = acp;
   }
 
-  static async open(
-    limits: Partial<AcpLimits> = {},
-    { home, instanceId = "in_acp" }: { readonly home?: string; readonly instanceId?: string } = {},
-  ): Promise<Controlled> {
+  static async open(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
+    const {
+      home,
+      instanceId = "in_acp",
+      blind = false,
+      onProblem: heard,
+      through = (each) => each,
+    } = options;
     const place = home ?? (await temporaryHome());
     if (home === undefined) bystander("sleep", "3018");
     const supervisor = await realSupervisor({ home: place, instanceId });
     const { storePath } = await openStateDirectory(place);
-    const store = await openStore(storePath, instanceId);
+    const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {
+      if (heard !== undefined) return heard(message);
       throw new Error(message, { cause });
     };
     const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
@@ -62,7 +91,7 @@ export class Controlled {
     });
     const controlled = new Controlled(place, supervisor, store, acp);
     onTestFinished(() => controlled.leave());
-    await supervisor.reconcile();
+    if (!blind) await supervisor.reconcile();
     await acp.reapStartupOrphans();
     return controlled;
   }
@@ -153,10 +182,10 @@ export class Controlled {
     await this.store[Symbol.asyncDispose]();
   }
 
-  async restart(limits: Partial<AcpLimits> = {}): Promise<Controlled> {
+  async restart(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
     await this.leave();
     await this.supervisor.close({ leaveRuns: true });
-    return Controlled.open(limits, { home: this.home });
+    return Controlled.open(limits, { ...options, home: this.home });
   }
 
   #left = false;

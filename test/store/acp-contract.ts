@@ -64,6 +64,9 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
         ({ turnId, from: "queued", set: { state: "running", startedAt: AT, requestId: 7 } }) as const;
       expect(await store.commitAcp(id, "in_1", { turns: [begin("turn_b")] })).toBe(0);
       await expect(store.commitAcp(id, "in_1", { turns: [begin("turn_a")] })).rejects.toThrow();
+      // One that is there is not written again, nor anything with it.
+      const again = { newTurn: newAcpTurn("turn_a"), session: { end: 1_000 } };
+      expect(await store.commitAcp(id, "in_1", again)).toBeNull();
       const set: Partial<AcpTurn> = {
         ...ended,
         stopReason: "end_turn",
@@ -123,6 +126,44 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.listAcpPermissions({ sessionId: id, answered: false })).toHaveLength(1);
       await store.commitAcp(id, "in_1", { answered: ["prm_1"] });
       expect(await store.listAcpPermissions({ sessionId: id, answered: false })).toEqual([]);
+    });
+
+    test("whatever an agent says can be kept, and as much as it says", async () => {
+      const odd = '\0 \uD800 {"}';
+      const permission = {
+        ...newAcpPermission(id, "prm_odd"),
+        rpcId: odd,
+        toolCallId: odd,
+        kind: odd,
+        title: odd,
+        options: [{ optionId: odd, name: odd, kind: odd }],
+      };
+      const set: Partial<AcpTurn> = {
+        ...ended,
+        requestId: 2 ** 52,
+        keptBytes: 2 ** 52,
+        text: odd,
+        toolCalls: [{ id: odd, title: odd, kind: odd, status: odd }],
+      };
+      const session = { end: 2 ** 52, agentSessionId: odd, capabilities: { [odd]: odd } };
+      await store.commitAcp(id, "in_1", {
+        session,
+        newTurn: newAcpTurn("turn_1"),
+        newPermission: permission,
+        updates: [{ turnId: "turn_1", at: AT, type: "update", data: { [odd]: odd } }],
+      });
+      await store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_1", from: "queued", set }] });
+      expect(await store.getAcpTurn("turn_1")).toMatchObject({
+        requestId: 2 ** 52,
+        toolCalls: set.toolCalls,
+      });
+      expect(await store.getAcpSession(id)).toMatchObject({
+        end: 2 ** 52,
+        capabilities: session.capabilities,
+      });
+      const { rpcId, options } = (await store.getAcpPermission("prm_odd")) ?? {};
+      expect({ rpcId, options }).toEqual({ rpcId: odd, options: permission.options });
+      expect(await store.listAcpUpdates({ sessionId: id })).toMatchObject([{ data: { [odd]: odd } }]);
     });
 
     test("updates of old turns are forgotten, what came of them stays; a session takes everything with it", async () => {

@@ -16,6 +16,7 @@ import { freshId, hostClock } from "./host-clock.js";
 import type { Message, Outcome, RpcId } from "./message.js";
 import { Outgoing, type OutgoingFrame } from "./outgoing.js";
 import { PendingRequests, type PendingRequest } from "./pending.js";
+import { misshapen } from "./results.js";
 import { Silence } from "./silence.js";
 import { asUpdate, type Update } from "./updates.js";
 
@@ -75,13 +76,17 @@ export class Connection implements AsyncDisposable {
   readonly #reading: Promise<void>;
   readonly #outgoing: Outgoing;
   #sent: OutgoingFrame | null;
+  #taking = false;
   #error: AcpClosed | null = null;
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts;
     const { clock = hostClock, restored, firstId = freshId() } = parts;
-    this.#silence = new Silence(clock, (ms) =>
-      this.close("no-frames", `it has sent nothing for ${ms} ms of a turn`),
+    this.#silence = new Silence(
+      clock,
+      // What it has not taken is its to take.
+      () => this.#taking && !this.#outgoing.waits,
+      (ms) => this.close("no-frames", `it has sent nothing for ${ms} ms of a turn`),
     );
     this.#pending = new PendingRequests(clock, restored?.pending ?? [], firstId, (error) =>
       this.close("request-timeout", error.message),
@@ -194,7 +199,7 @@ export class Connection implements AsyncDisposable {
 
   /** The whole queue there is. Until it is done, nothing is pulled from the source, and the agent is held back. */
   async #take(batch: readonly Frame[]): Promise<void> {
-    this.#silence.hold();
+    this.#taking = true;
     try {
       let updates: Update[] = [];
       const flush = async (): Promise<void> => {
@@ -221,9 +226,12 @@ export class Connection implements AsyncDisposable {
       }
       await flush();
       const last = batch.at(-1);
-      if (last !== undefined && this.#error === null) this.#parts.ack(last.end);
+      if (last === undefined || this.#error !== null) return;
+      await this.#parts.handlers.passed?.(last.end);
+      this.#parts.ack(last.end);
     } finally {
-      this.#silence.release(batch.some(({ type }) => type === "message"));
+      this.#taking = false;
+      if (batch.some(({ type }) => type === "message")) this.#silence.heard();
     }
   }
 
@@ -275,6 +283,9 @@ export class Connection implements AsyncDisposable {
       else this.counts[request]++;
       return;
     }
+    // Before anything of it is believed.
+    const wrong = "result" in outcome ? misshapen(request.method, outcome.result) : null;
+    if (wrong !== null) throw new AcpClosed("protocol-error", `its answer to ${request.method} has ${wrong}`);
     await this.#parts.handlers.answered?.(request, outcome, end);
     this.#pending.settle(request, outcome);
   }

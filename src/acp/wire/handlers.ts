@@ -26,6 +26,8 @@ export interface Handlers {
   sending?(frame: OutgoingFrame, request: PendingRequest | null): Promise<void>;
   /** Before the answer is handed to who asked. */
   answered?(request: PendingRequest, outcome: Outcome, end: number): Promise<void>;
+  /** Everything before that offset is dealt with, also what there was nothing to keep of: from there it is read again. */
+  passed?(end: number): Promise<void>;
   /** A line that is no frame. */
   malformed?(why: string, excerpt: string): void;
 }

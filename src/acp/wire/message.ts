@@ -19,6 +19,9 @@ export type Message =
 /** Ids are kept until they are answered. Nobody's are longer than a few dozen characters. */
 const LONGEST_ID = 1_000;
 
+/** Deeper than any message means to be. What writes it out again would not come to an end much further down. */
+const DEEPEST = 500;
+
 /** A message, or why the line is none. */
 export function parseMessage(line: Buffer): Message | string {
   if (!isUtf8(line)) return "not UTF-8";
@@ -30,6 +33,7 @@ export function parseMessage(line: Buffer): Message | string {
   }
   if (Array.isArray(value)) return "a batch";
   if (!isObject(value) || value["jsonrpc"] !== "2.0") return "not JSON-RPC 2.0";
+  if (line.length > 2 * DEEPEST && isDeep(value)) return "nested too deeply";
   const { id, method, params } = value;
   if (id !== undefined && !isId(id)) return "an id that is no id";
   if (typeof method === "string")
@@ -47,10 +51,24 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** A number that is not the one that was written could not be answered. */
 function isId(value: unknown): value is RpcId {
-  return (
-    typeof value === "number" || value === null || (typeof value === "string" && value.length <= LONGEST_ID)
-  );
+  if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
+  return value === null || (typeof value === "string" && value.length <= LONGEST_ID);
+}
+
+/** Level by level: what it looks for is too deep to be followed. */
+function isDeep(value: object): boolean {
+  let level: object[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth === DEEPEST) return true;
+    const below: object[] = [];
+    for (const each of level)
+      for (const child of Array.isArray(each) ? (each as unknown[]) : Object.values(each))
+        if (typeof child === "object" && child !== null) below.push(child);
+    level = below;
+  }
+  return false;
 }
 
 /** Agents differ in what they put into an error; one that is badly made is an error all the same. */

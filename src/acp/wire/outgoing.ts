@@ -12,6 +12,8 @@ export class Outgoing {
   readonly #write: (bytes: Uint8Array) => Promise<void>;
   #at: number;
   #last: Promise<unknown> = Promise.resolve();
+  /** Something has been written that the agent has not taken yet. */
+  waits = false;
 
   /** `accepted`: how much of its stdin the agent's anchor holds already; `kept`: the frame that was last on its way. */
   constructor(write: (bytes: Uint8Array) => Promise<void>, accepted = 0, kept: OutgoingFrame | null = null) {
@@ -30,7 +32,12 @@ export class Outgoing {
   }
 
   async #put(bytes: Uint8Array): Promise<void> {
-    await this.#write(bytes);
+    this.waits = true;
+    try {
+      await this.#write(bytes);
+    } finally {
+      this.waits = false;
+    }
     this.#at += bytes.length;
   }
 

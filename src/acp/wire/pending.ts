@@ -1,9 +1,8 @@
-import { AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
+import { type AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
 import type { Clock, Timer } from "../../supervisor/clock.js";
 import { type Deferred, deferred } from "../../supervisor/deferred.js";
 import { excerpt } from "./excerpt.js";
 import type { Outcome, RpcId } from "./message.js";
-import { misshapen } from "./results.js";
 
 /**
  * A request that has been sent and not answered. It can be kept, and given to the connection of the next process:
@@ -80,7 +79,6 @@ export class PendingRequests {
     return waiting?.request ?? this.#over.get(id) ?? "unmatched";
   }
 
-  /** Throws when the answer is not of the form that its method asks for. */
   settle({ id, method }: PendingRequest, outcome: Outcome): void {
     const waiting = this.#take(id);
     if (waiting === null) return;
@@ -89,11 +87,7 @@ export class PendingRequests {
       const { code, message } = outcome.error;
       return waiting.answer.reject(new AcpRefused(method, code, excerpt(message)));
     }
-    const wrong = misshapen(method, outcome.result);
-    if (wrong === null) return waiting.answer.resolve(outcome.result);
-    const error = new AcpClosed("protocol-error", `its answer to ${method} has ${wrong}`);
-    waiting.answer.reject(error);
-    throw error;
+    waiting.answer.resolve(outcome.result);
   }
 
   fail(id: RpcId, error: unknown): void {

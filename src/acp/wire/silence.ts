@@ -1,16 +1,18 @@
 import type { Clock, Timer } from "../../supervisor/clock.js";
 
-/** Calls once when nothing was heard for the limit. While it is held, the silence is ours or a person's and does not count. */
+/** Calls once when nothing was heard for the limit. While it is ours, or held for a person, it does not count. */
 export class Silence {
   readonly #clock: Clock;
+  readonly #isOurs: () => boolean;
   readonly #onSilence: (ms: number) => void;
   #limitMs: number | null = null;
   #heardAt = 0;
   #holds = 0;
   #timer: Timer | null = null;
 
-  constructor(clock: Clock, onSilence: (ms: number) => void) {
+  constructor(clock: Clock, isOurs: () => boolean, onSilence: (ms: number) => void) {
     this.#clock = clock;
+    this.#isOurs = isOurs;
     this.#onSilence = onSilence;
   }
 
@@ -35,10 +37,9 @@ export class Silence {
     this.#holds++;
   }
 
-  /** Not heard: the time it was held still counts. */
-  release(heard = true): void {
+  release(): void {
     this.#holds--;
-    if (heard) this.heard();
+    this.heard();
   }
 
   /** What is heard meanwhile leaves the timer alone: it looks at the clock when it fires. */
@@ -46,7 +47,7 @@ export class Silence {
     this.#timer = this.#clock.after(ms, () => {
       const limitMs = this.#limitMs;
       if (limitMs === null) return;
-      if (this.#holds > 0) return this.#arm(limitMs);
+      if (this.#holds > 0 || this.#isOurs()) return this.#arm(limitMs);
       const left = this.#heardAt + limitMs - this.#clock.now();
       if (left > 0) return this.#arm(left);
       this.stop();

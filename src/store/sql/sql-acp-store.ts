@@ -165,7 +165,12 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
       keptBytes: 0,
       droppedUpdates: 0,
     };
-    yield* countOf(db.insertInto("acp_turns").values(toAcpTurnColumns(row)));
+    yield* mustChange(
+      db
+        .insertInto("acp_turns")
+        .values(toAcpTurnColumns(row))
+        .onConflict((conflict) => conflict.column("turn_id").doNothing()),
+    );
   }
 
   *#append(sessionId: string, after: number, updates: readonly NewAcpUpdate[]): Steps<void> {

@@ -117,6 +117,11 @@ for await (const line of lines) {
       });
       lines.pause();
     }
+    if (mode === "asks-and-does-not-read") {
+      setInterval(() => {}, 1000);
+      process.once("SIGUSR1", () => say(permission(1)));
+      lines.pause();
+    }
     if (mode !== "never-new") await say({ id, result: { sessionId: "s" } });
   } else if (method === "session/prompt") {
     console.error("working on", line.slice(0, 500));

@@ -1,6 +1,7 @@
 // An ACP agent that does what its prompt says, as a JSON array of steps; any other prompt it says back.
 //   {say}, {think}: text. {update}: any update. {ask}: leave for that; says what it was told. {wait}: until that file
 //   is there. {stop}: with that reason. {fail}: with an error. {exit}: at once. {times, each}: a step over and over.
+//   {line}: that, as it is; `$ID` in it is the prompt's id.
 
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -41,15 +42,16 @@ const steps = {
   wait: async (path) => {
     while (!existsSync(path)) await sleep(5);
   },
+  line: (line) => new Promise((done) => process.stdout.write(`${line}\n`, done)),
   exit: (code) => process.exit(code),
 };
 
-async function recite(prompt) {
+async function recite(prompt, id) {
   if (!prompt.startsWith("[")) {
     await steps.say(prompt);
     return { result: { stopReason: "end_turn" } };
   }
-  for (const { times = 1, each, ...step } of JSON.parse(prompt))
+  for (const { times = 1, each, ...step } of JSON.parse(prompt.replaceAll("$ID", id)))
     for (let at = 0; at < times; at++) {
       const [[verb, value]] = Object.entries(each ?? step);
       if (verb === "stop") return { result: { stopReason: value } };
@@ -63,7 +65,7 @@ async function prompted(id, prompt) {
   const stopped = new Promise((resolve) => (cancelled = resolve)).then(() => ({
     result: { stopReason: "cancelled" },
   }));
-  await tell({ id, ...(await Promise.race([recite(prompt), stopped])) });
+  await tell({ id, ...(await Promise.race([recite(prompt, id), stopped])) });
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

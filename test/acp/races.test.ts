@@ -1,0 +1,148 @@
+import { expect, test } from "vitest";
+import { newTurnId } from "../../src/acp/ids.js";
+import type { Store } from "../../src/store/store.js";
+import { deferred } from "../../src/supervisor/deferred.js";
+import { Controlled, shellAgent, withMethods } from "./controlled.js";
+
+test("a cancel that a gateway took to its grave is carried out by the next", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const turn = await house.ask(session, "echo on; sleep 3106");
+  await house.said(turn, "on");
+  await house.leave();
+  // As if it had died before it could tell the agent.
+  const { store } = await Controlled.open({}, { home: house.home, instanceId: "in_else" });
+  const cancel = { actor: "ada", at: 1, reapTools: true };
+  const { turnId } = turn;
+  await store.commitAcp(session, "in_acp", { turns: [{ turnId, from: "running", set: { cancel } }] });
+  const second = await house.restart();
+  expect(await second.ended(turn)).toMatchObject({
+    outcome: "cancelled",
+    stopReason: "cancelled",
+    cancel: { actor: "ada", reapTools: true },
+  });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});
+
+test("a cancel finds the turn that is sent while it is looked for in the queue", async () => {
+  let turnSent = Promise.resolve();
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      listAcpTurns: async (filter) => {
+        const seen = await store.listAcpTurns(filter);
+        if (filter.states?.includes("queued") === true && filter.limit === undefined) await turnSent;
+        return seen;
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent());
+  const sent = deferred<void>();
+  turnSent = sent.promise;
+  const turn = await house.ask(session, "echo on; sleep 3106");
+  const cancelled = house.acp.cancelTurn(session, { actor: "test" });
+  await house.said(turn, "on");
+  sent.resolve();
+  expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "cancelled" });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("a cancel that comes too late for its turn is not heard by the next", async () => {
+  const ending = deferred<void>();
+  const goOn = deferred<void>();
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      commitAcp: async (...change) => {
+        if (change[2].turns?.some(({ set }) => set.outcome === "completed") === true) {
+          ending.resolve();
+          await goOn.promise;
+        }
+        return store.commitAcp(...change);
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent());
+  const turn = await house.ask(session, "echo first");
+  await ending.promise;
+  const cancelled = house.acp.cancelTurn(session, { actor: "test" });
+  goOn.resolve();
+  expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "completed", cancel: null });
+  expect(await house.turn(session, "echo second")).toMatchObject({ outcome: "completed" });
+  expect(house.log).not.toContain("cancel");
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("closing cancels every prompt that waits, also when the first of them is sent meanwhile", async () => {
+  const listed = deferred<void>();
+  const sent = deferred<void>();
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      listAcpTurns: async (filter) => {
+        const seen = await store.listAcpTurns(filter);
+        // A cancel's look; the queue's own is for one.
+        if (filter.states?.includes("queued") === true && filter.limit === undefined) {
+          listed.resolve();
+          await sent.promise;
+        }
+        return seen;
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent());
+  const first = await house.ask(session, "echo on; sleep 3106");
+  const second = await house.ask(session, "echo never");
+  const closed = house.acp.closeSession(session, { actor: "test" });
+  await listed.promise;
+  await house.said(first, "on");
+  sent.resolve();
+  await closed;
+  expect(await house.ended(first)).toMatchObject({ outcome: "cancelled" });
+  expect(await house.ended(second)).toMatchObject({ outcome: "cancelled", startedAt: null });
+  await house.gone(session);
+});
+
+test("an agent is not started for a session that is being closed", async () => {
+  const asked = deferred<void>();
+  const goOn = deferred<void>();
+  let held = false;
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      issueToken: async (...token) => {
+        if (held) {
+          asked.resolve();
+          await goOn.promise;
+        }
+        return store.issueToken(...token);
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent());
+  const { runId } = await house.session(session);
+  await house.supervisor.stop(runId ?? "");
+  await house.until(session, async () => (await house.session(session)).state === "down");
+  held = true;
+  const turn = await house.ask(session, "echo never");
+  await asked.promise;
+  const closed = house.acp.closeSession(session, { actor: "test" });
+  await house.until(session, async () => (await house.session(session)).state === "closing");
+  goOn.resolve();
+  await closed;
+  expect(await house.ended(turn)).toMatchObject({ outcome: "cancelled" });
+  expect(await house.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
+  await house.gone(session);
+});
+
+test("a prompt that is asked twice at once is one, and another session's is none", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent());
+  const request = { text: "echo once", askedBy: "test", turnId: newTurnId() };
+  const both = await Promise.all([1, 2].map(() => house.acp.prompt(session, request)));
+  expect(both.map(({ ordinal }) => ordinal)).toEqual([1, 1]);
+  expect(await house.turn(session, "echo next")).toMatchObject({ ordinal: 2, text: "next\n" });
+  expect(house.log).toBe("session/new\nprompt echo once\nprompt echo next\n");
+  const other = await house.spawn(shellAgent(), { key: "two" });
+  await expect(house.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
+  for (const each of [session, other]) await house.acp.closeSession(each, { actor: "test" });
+});
