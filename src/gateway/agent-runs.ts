@@ -1,7 +1,7 @@
 import type { AgentEntry } from "../agents/entry.js";
 import { runResult, type RunResult } from "../agents/run-result.js";
 import { defaults } from "../defaults.js";
-import { SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
+import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
 import type { History } from "../sessions/history.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
@@ -86,7 +86,11 @@ export class AgentRuns implements AsyncDisposable {
   }
 
   async #mustBeFree(sessionId: string, runId: string): Promise<void> {
-    const open = await this.#parts.supervisor.listRuns({ sessionId, states: OPEN_STATES });
+    const { supervisor } = this.#parts;
+    const known = await supervisor.getRun(runId);
+    // Another's: what it says, and when it ends, is no answer here.
+    if (known !== null && known.sessionId !== sessionId) throw new RunExists(runId);
+    const open = await supervisor.listRuns({ sessionId, states: OPEN_STATES });
     const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
     if (other !== undefined) throw new SessionBusy(sessionId, other.runId);
   }
@@ -95,7 +99,8 @@ export class AgentRuns implements AsyncDisposable {
     try {
       return await start();
     } catch (error) {
-      await this.#answer(asked, failed((error as Error).message));
+      // Asked for again: the one that was started answers.
+      if (!(error instanceof RunExists)) await this.#answer(asked, failed((error as Error).message));
       throw error;
     } finally {
       this.#watch(asked);

@@ -132,6 +132,37 @@ test("a session takes one prompt at a time; in the background its answer is ther
   });
 });
 
+test("asked for again, a run that goes on is answered by itself, once", async () => {
+  const gate = join(stage.home, "gate of the same");
+  const ask = () =>
+    stage.client.runAgent({
+      params: { id: "codex" },
+      body: {
+        prompt: "wait",
+        background: true,
+        runId: "run_00000000same",
+        environment: { PATH: process.env["PATH"] ?? "", GATE: gate },
+      },
+    });
+  const { session, run: working } = await ask();
+  expect(await refusal(ask())).toMatchObject({ code: "RUN_EXISTS" });
+  expect(await said(session.id)).toEqual(["user: wait"]);
+  await writeFile(gate, "");
+  await gone(stage.client, working.runId);
+  await until("it is answered", async () => (await said(session.id)).length === 2);
+  expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
+});
+
+test("the id of another's run is taken: nothing is said, and nothing of that run is learned", async () => {
+  const { run: others } = await run("result", "hello");
+  const body = { prompt: "mine", runId: others.runId };
+  const asked = stage.client.runAgent({ params: { id: "codex" }, body });
+  expect(await refusal(asked)).toMatchObject({ code: "RUN_EXISTS" });
+  const { sessions } = await stage.client.listSessions({ query: { limit: 1 } });
+  expect(sessions[0]).toMatchObject({ agentId: "codex", agentSessionId: null });
+  expect(await said(sessions[0]?.id ?? "")).toEqual([]);
+});
+
 test("two prompts at once in one session: one is refused, and nothing of it is recorded", async () => {
   const { session } = await run("codex", "hello");
   const both = await Promise.allSettled([
