@@ -96,6 +96,8 @@ export class AgentProcess {
     }));
     this.#adapter = await startAdapter(supervisor, {
       ...command,
+      // Whatever an entry of the catalogue sets, the operator has vouched for.
+      allowEnv: Object.keys(command.env),
       cwd,
       runId,
       sessionId,
