@@ -77,12 +77,24 @@ export class AgentRuns implements AsyncDisposable {
   /** What former gateways began: see to it that it is answered. */
   async look(): Promise<void> {
     const { store, supervisor } = this.#parts;
-    for (const { sessionId, runId, at } of await store.listUnanswered(supervisor.instanceId, UNANSWERED)) {
-      if (runId === null || this.#starting.get(sessionId) === runId) continue;
+    const unanswered = await store.listUnanswered(supervisor.instanceId, UNANSWERED);
+    for (const { sessionId, runId, at, text } of unanswered) {
+      if (runId === null || this.#starting.get(sessionId) === runId || this.#watched.has(runId)) continue;
+      this.#giveRest(runId, text);
       // Who asked a gateway that is gone asks the next one again, for as long as this.
       const late = Date.now() - at > defaults.callerOwnerLossMs;
       if (late || (await supervisor.getRun(runId)) !== null) this.#watch({ sessionId, runId });
     }
+  }
+
+  /** A former gateway may have gone before the command had all of its prompt. What it has is not given twice. */
+  #giveRest(runId: string, prompt: string): void {
+    const run = this.#parts.supervisor.run(runId);
+    // Refused by one that was told it on its command line, or does not listen any more.
+    run
+      ?.write(prompt, 0)
+      .then(() => run.closeStdin())
+      .catch(() => undefined);
   }
 
   async #mustBeFree(sessionId: string, runId: string): Promise<void> {

@@ -280,7 +280,8 @@ describe("for a session", () => {
   });
 });
 
-test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+/** A state directory whose gateway comes and goes. */
+async function house() {
   const home = await temporaryHome();
   let gateway: Gateway | null = null;
   onTestFinished(() => gateway?.stop({ runs: "terminate", waitMs: 0 }));
@@ -290,6 +291,11 @@ test("a gateway that goes while the agent works: the next one records its answer
     const token = (await readOperatorToken(home)) ?? "";
     return createClient({ socketPath: gatewaySocket(home), token });
   };
+  return { home, start, stop: async () => gateway?.stop() };
+}
+
+test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+  const { home, start, stop } = await house();
   const client = await start();
   const ask = (gate: string) =>
     client.runAgent({
@@ -301,7 +307,7 @@ test("a gateway that goes while the agent works: the next one records its answer
       },
     });
   const [meanwhile, afterwards] = [await ask("meanwhile"), await ask("afterwards")];
-  await gateway!.stop();
+  await stop();
   // One ends when there is no gateway, the other when the next is there.
   await writeFile(join(home, "meanwhile"), "");
   await until("the first has ended", async () => (await processesOf(meanwhile.run.runId)).length === 0);
@@ -317,4 +323,16 @@ test("a gateway that goes while the agent works: the next one records its answer
     expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
     expect(await next.agentResult({ params: record })).toMatchObject({ result: { text: "done" } });
   }
+});
+
+test("a gateway that goes before the agent has all of its prompt: the next one gives it the rest", async () => {
+  const { start, stop } = await house();
+  const prompt = `${"long ".repeat(180_000)}end`;
+  const body = { prompt, background: true };
+  const { run: begun } = await (await start()).runAgent({ params: { id: "result" }, body });
+  await stop();
+  const next = await start();
+  await gone(next, begun.runId);
+  const { result } = await next.agentResult({ params: begun });
+  expect(result?.text).toBe(`you said: ${prompt}`);
 });
