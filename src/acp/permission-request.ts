@@ -1,4 +1,6 @@
 import type { PermissionOption } from "@agentclientprotocol/sdk";
+import { defaults } from "../defaults.js";
+import { firstOf } from "./cut.js";
 import type { AskedTool } from "./permission.js";
 import { isObject } from "./wire/message.js";
 
@@ -18,16 +20,21 @@ export function readPermission(params: unknown): PermissionQuestion | null {
   if (typeof toolCallId !== "string") return null;
   return {
     sessionId,
-    toolCallId,
+    toolCallId: firstOf(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
-    kind: typeof kind === "string" ? kind : null,
-    options: options.flatMap(readOption),
+    kind: typeof kind === "string" ? firstOf(kind, defaults.titleChars) : null,
+    options: options.slice(0, defaults.acpAskedOptions).flatMap(readOption),
   };
 }
 
-/** What has no id cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
+/** What has no id, or one without end, cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
 function readOption(option: unknown): PermissionOption[] {
   if (!isObject(option) || typeof option["optionId"] !== "string") return [];
   const { optionId, name, kind } = option;
-  return [{ optionId, name: typeof name === "string" ? name : "", kind: kind as PermissionOption["kind"] }];
+  if (optionId.length > defaults.titleChars) return [];
+  return [{ optionId, name: wordOf(name), kind: wordOf(kind) as PermissionOption["kind"] }];
+}
+
+function wordOf(value: unknown): string {
+  return typeof value === "string" ? firstOf(value, defaults.titleChars) : "";
 }

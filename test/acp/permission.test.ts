@@ -127,6 +127,19 @@ test("a request is read for what decides, and one that cannot be read is none", 
     kind: null,
     options: [{ optionId: "x", name: "", kind: "allow_forever" }],
   });
+  const endless = "z".repeat(1_000_000);
+  const flood = Array.from({ length: 10_000 }, (_, at) => ({
+    optionId: `${at}`,
+    name: endless,
+    kind: endless,
+  }));
+  const read = readPermission({
+    sessionId: "s",
+    toolCall: { toolCallId: endless, kind: endless },
+    options: [{ optionId: endless, kind: "allow_once" }, ...flood],
+  });
+  expect(read?.options[0]?.optionId).toBe("0");
+  expect(JSON.stringify(read).length).toBeLessThan(100_000);
   for (const wrong of [null, [], {}, { sessionId: "s" }, { sessionId: "s", toolCall, options: {} }])
     expect(readPermission(wrong)).toBeNull();
 });
