@@ -121,7 +121,6 @@ export class Questions {
       rpcId: id,
       toolCallId: asked.toolCallId,
       kind: tool.kind,
-      // Judged above as a whole.
       title: tool.title === null ? null : shortened(tool.title),
       options,
       rule: judged.rule,

@@ -116,10 +116,10 @@ test("who allows what can only be allowed for good has not allowed it, and it is
   await house.acp.closeSession(session, { actor: "test" });
 });
 
-test("a title is judged as a whole, and kept as far as somebody would read it", async () => {
+test("a title without end is kept as far as somebody would read it", async () => {
   const house = await Controlled.open();
   const session = await house.spawn(shellAgent(), {
-    rules: [{ effect: "reject", title: "*the end" }, { effect: "allow" }],
+    rules: [{ effect: "allow", title: "true *" }, { effect: "reject" }],
   });
   const turn = await house.turn(session, `ask true ${"x".repeat(500_000)} the end`);
   expect(turn.text).toBe("<no>");
