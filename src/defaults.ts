@@ -222,6 +222,9 @@ export const defaults = {
   acpUpdatesKeptMs: 7 * 86_400_000,
   /** Prompts of one session that wait for their turn: more than a person or an agent loses count of. */
   acpQueued: 32,
+  /** Of what an agent asks leave for, judged by its rules and kept to be shown: longer than anybody reads before a yes. And of its answers. */
+  acpAskedChars: 16 * 1024,
+  acpAskedOptions: 32,
   /** A cancel is answered within 306 ms by those that answer it; this is one that tidies up first, on a loaded machine. */
   acpCancelMs: 10_000,
   /** Tools that are told to leave have this long. */

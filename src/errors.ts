@@ -451,7 +451,7 @@ export class AcpNotRestartable extends HoldfastError {
   constructor(sessionId: string) {
     super(
       "ACP_NOT_RESTARTABLE",
-      `the agent of the ACP session ${sessionId} is gone, and its command line held what looks like a secret, so it was not kept; close the session and open another`,
+      `the agent of the ACP session ${sessionId} is gone, and its command line was not kept (it held what looks like a secret, or named a program by the PATH of a session); close the session and open another`,
     );
     this.sessionId = sessionId;
   }

@@ -108,6 +108,8 @@ export class AgentProcess {
     await makeTmpdir(tmp);
     this.#adapter = await startAdapter(supervisor, {
       ...command,
+      // Whatever an entry of the catalogue sets, the operator has vouched for.
+      allowEnv: Object.keys(command.env),
       cwd,
       runId,
       sessionId,

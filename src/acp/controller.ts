@@ -50,7 +50,7 @@ export interface EnsureRequest {
   readonly argv?: readonly string[] | undefined;
   readonly cwd: string;
   /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
-  readonly environment?: Readonly<Record<string, string>>;
+  readonly environment?: Readonly<Record<string, string>> | undefined;
   readonly mode?: AcpMode;
   readonly rules?: readonly PermissionRule[];
   readonly reap?: ReapPolicy;
@@ -169,7 +169,7 @@ export class AcpController implements AsyncDisposable {
   }
 
   async #ensure(request: EnsureRequest): Promise<Ensured> {
-    const command = this.#commandFor(request);
+    const command = this.commandFor(request);
     const { store, sessions, supervisor } = this.#parts;
     const { agent = null, mode = "session" } = request;
     const options: SessionOptions = {
@@ -189,7 +189,7 @@ export class AcpController implements AsyncDisposable {
       sessionId: row.id,
       gatewayInstanceId: supervisor.instanceId,
       agent,
-      argv: keepable(command.argv),
+      argv: requester === null || isPlace(command.argv[0]) ? keepable(command.argv) : null,
       command: displayCommand(command.argv),
       cwd: resolve(request.cwd),
       mode,
@@ -222,11 +222,6 @@ export class AcpController implements AsyncDisposable {
       throw error;
     }
     return { row, session: held.kept.row, created: true };
-  }
-
-  /** What would be started; rejects when it is not known. */
-  argvFor(request: Pick<EnsureRequest, "agent" | "argv">): readonly string[] {
-    return this.#commandFor(request).argv;
   }
 
   /** Queued: one is in flight at a time. Resolves when it is kept, not when it has ended. */
@@ -430,7 +425,8 @@ export class AcpController implements AsyncDisposable {
     return { row, session: held.kept.row, created: false };
   }
 
-  #commandFor({
+  /** What would be started; throws when it is not known. */
+  commandFor({
     agent,
     argv,
     environment,
@@ -462,6 +458,11 @@ export class AcpController implements AsyncDisposable {
     const token = await this.#parts.sessions.issueToken(sessionId);
     return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
   }
+}
+
+/** One that is looked for in PATH may be another program in the gateway's, which nobody has allowed the session. */
+function isPlace(program = ""): boolean {
+  return program.includes("/");
 }
 
 /** Null: something in it looks like a secret. */

@@ -1,11 +1,9 @@
 import type { PermissionOption } from "@agentclientprotocol/sdk";
 import { defaults } from "../defaults.js";
+import { firstOf } from "./cut.js";
 import type { AskedTool } from "./permission.js";
 import { wordOf } from "./turn.js";
 import { isObject } from "./wire/message.js";
-
-/** Nobody offers more than a handful. */
-const MOST_OPTIONS = 100;
 
 /** What an agent asks permission for. Title and kind are whole: rules look at them. */
 export interface PermissionQuestion extends AskedTool {
@@ -23,10 +21,10 @@ export function readPermission(params: unknown): PermissionQuestion | null {
   if (typeof toolCallId !== "string") return null;
   return {
     sessionId,
-    toolCallId,
+    toolCallId: firstOf(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
     kind: typeof kind === "string" ? kind : null,
-    options: options.slice(0, MOST_OPTIONS).flatMap(readOption),
+    options: options.slice(0, defaults.acpAskedOptions).flatMap(readOption),
   };
 }
 

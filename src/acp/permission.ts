@@ -1,5 +1,7 @@
 import type { PermissionOption, RequestPermissionOutcome } from "@agentclientprotocol/sdk";
+import { defaults } from "../defaults.js";
 import type { PermissionRule } from "../store/acp-record.js";
+import { isLike } from "./title-pattern.js";
 
 /** What is known of the tool call: from the question and from the updates before it. */
 export interface AskedTool {
@@ -35,24 +37,9 @@ export function pick(options: readonly PermissionOption[], allow: boolean): Requ
   return option === undefined ? { outcome: "cancelled" } : { outcome: "selected", optionId: option.optionId };
 }
 
-function matches(rule: PermissionRule, { kind, title }: AskedTool): boolean {
-  return (
-    (rule.kind === undefined || rule.kind === kind) &&
-    (rule.title === undefined || (title !== null && isLike(rule.title, title)))
-  );
-}
-
-/** Each part at its first place after the one before: linear enough, and never exponential. */
-function isLike(pattern: string, text: string): boolean {
-  const [first = "", ...rest] = pattern.split("*");
-  const last = rest.pop();
-  if (last === undefined) return pattern === text;
-  if (!text.startsWith(first)) return false;
-  let from = first.length;
-  for (const part of rest) {
-    const at = text.indexOf(part, from);
-    if (at < 0) return false;
-    from = at + part.length;
-  }
-  return text.length - last.length >= from && text.endsWith(last);
+function matches({ effect, ...rule }: PermissionRule, { kind, title }: AskedTool): boolean {
+  if (rule.kind !== undefined && rule.kind !== kind) return false;
+  if (rule.title === undefined || title === null) return rule.title === undefined;
+  // Too long to be looked through: no rule on titles allows it, and the first that could say something else does.
+  return title.length > defaults.acpAskedChars ? effect !== "allow" : isLike(rule.title, title);
 }

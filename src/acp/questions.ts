@@ -5,10 +5,10 @@ import type {
   PermissionDecided,
   PermissionVerdict,
 } from "../store/acp-record.js";
+import { defaults } from "../defaults.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock, Timer } from "../supervisor/clock.js";
-import { defaults } from "../defaults.js";
 import { firstOf } from "./cut.js";
 import { newPermissionId } from "./ids.js";
 import type { KeptSession } from "./kept-session.js";
@@ -120,9 +120,9 @@ export class Questions {
       sessionId: kept.row.sessionId,
       turnId: turn?.turnId ?? null,
       rpcId: id,
-      toolCallId: firstOf(asked.toolCallId, defaults.titleChars),
+      toolCallId: asked.toolCallId,
       kind: wordOf(tool.kind),
-      title: wordOf(tool.title),
+      title: tool.title === null ? null : shortened(tool.title),
       options,
       rule: judged.rule,
       askedAt: at,
@@ -141,12 +141,10 @@ export class Questions {
   ): Promise<boolean> {
     const permission = this.unanswered.find((each) => each.id === id);
     if (permission === undefined) return false;
-    const decision = {
-      verdict,
-      optionId: optionId ?? chosen(verdict, permission.options),
-      actor,
-      at: this.#parts.clock.wall(),
-    };
+    const option = optionId ?? chosen(verdict, permission.options);
+    // The agent is told that its question was cancelled, and so is everybody else.
+    const given = verdict === "allow" && option === null ? "cancelled" : verdict;
+    const decision = { verdict: given, optionId: option, actor, at: this.#parts.clock.wall() };
     const decided = await this.#parts.kept.commit(
       () => ({ decide: [{ id, decision }], ...this.#news(permission, decision) }),
       () => {
@@ -177,14 +175,16 @@ export class Questions {
   }
 
   /** Nobody is there to be answered any more: what goes into the commit that says so. */
-  gone(actor: string): Pick<AcpChange, "decide" | "answered"> {
-    const at = this.#parts.clock.wall();
+  gone(actor: string): Pick<AcpChange, "decide" | "answered" | "updates" | "events"> {
     const all = this.unanswered;
+    const pending = all.filter(({ decision }) => decision === null);
+    const decision = { verdict: "expired", optionId: null, actor, at: this.#parts.clock.wall() } as const;
+    const news = pending.map((permission) => this.#news(permission, decision));
     return {
-      decide: all
-        .filter(({ decision }) => decision === null)
-        .map(({ id }) => ({ id, decision: { verdict: "expired", optionId: null, actor, at } as const })),
+      decide: pending.map(({ id }) => ({ id, decision })),
       answered: all.map(({ id }) => id),
+      updates: news.flatMap(({ updates = [] }) => updates),
+      events: news.flatMap(({ events = [] }) => events),
     };
   }
 
@@ -239,6 +239,11 @@ export class Questions {
     this.#timers.get(id)?.cancel();
     this.#timers.delete(id);
   }
+}
+
+function shortened(title: string): string {
+  const most = defaults.acpAskedChars;
+  return title.length > most ? `${firstOf(title, most)}…` : title;
 }
 
 function decidedBy(

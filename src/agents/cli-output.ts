@@ -11,6 +11,10 @@ export interface CliResult {
 
 type Json = Readonly<Record<string, unknown>>;
 
+/** Of the lines of an output. Agents print some thousands, and few others that begin like one. */
+const DOCUMENTS = 100_000;
+const UNREADABLE = 1_000;
+
 /**
  * The result in a command's whole output; null when it is not in the form that was asked for (it failed before, or it
  * is another version): then the output is all there is. What is not known in it is passed over.
@@ -120,7 +124,8 @@ export function spokenIn(output: CliOutput, document: Json | null): string | nul
 
 /** Null: the line is none. */
 export function documentIn(line: string): Json | null {
-  const parsed = parse(line);
+  // Looked at first: what cannot be one is thrown out of JSON.parse much more slowly.
+  const parsed = line.startsWith("{") ? parse(line) : undefined;
   return isObject(parsed) ? parsed : null;
 }
 
@@ -134,10 +139,26 @@ function partsOf(message: unknown): string {
 function documentsIn(stdout: string): Json[] {
   const whole = parse(stdout);
   if (whole !== undefined) return (Array.isArray(whole) ? whole : [whole]).filter(isObject);
-  const lines = stdout.split("\n").map(parse).filter(isObject);
+  const lines = documentLines(stdout);
   // Printed over several lines, after a line of something else.
   if (lines.length === 0) return [parse(stdout.slice(stdout.indexOf("\n{")))].filter(isObject);
   return lines;
+}
+
+/** None when there are more than any agent prints, or too many that are none: nobody waits for a gateway that reads on. */
+function documentLines(stdout: string): Json[] {
+  const documents: Json[] = [];
+  let unreadable = 0;
+  for (let from = 0, end = 0; from < stdout.length; from = end + 1) {
+    const at = stdout.indexOf("\n", from);
+    end = at < 0 ? stdout.length : at;
+    if (stdout[from] !== "{") continue;
+    const document = documentIn(stdout.slice(from, end));
+    if (document === null) unreadable++;
+    else documents.push(document);
+    if (unreadable > UNREADABLE || documents.length > DOCUMENTS) return [];
+  }
+  return documents;
 }
 
 function parse(text: string): unknown {

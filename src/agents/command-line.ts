@@ -20,8 +20,7 @@ export interface CliCommand {
 /** What to run for one prompt. */
 export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliRequest): CliCommand {
   if (prompt === "") throw new BadInput("prompt", "the prompt is empty; nothing was started");
-  // It comes from the agent itself, or from a person who copied it.
-  if (sessionId !== null && !/^[A-Za-z0-9_][\w.:-]{0,255}$/.test(sessionId))
+  if (sessionId !== null && !isSessionId(sessionId))
     throw new BadInput("resume", `${JSON.stringify(sessionId)} cannot be a session id; nothing was started`);
   const words = sessionId === null ? form.argv : form.resumeArgv;
   if (words === undefined)
@@ -35,6 +34,11 @@ export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliR
     stdin: told ? null : prompt,
     noOutputTimeoutMs: noOutputLimit(form.watchdog[sessionId === null ? "fresh" : "resume"], timeoutMs),
   };
+}
+
+/** It comes from the agent itself, or from a person who copied it, and becomes a word of a command line. */
+export function isSessionId(text: string): boolean {
+  return /^[A-Za-z0-9_][\w.:-]{0,255}$/.test(text);
 }
 
 /** `1.2.3` out of whatever a program prints when it is asked for its version. */

@@ -12,7 +12,14 @@ const word = z
   .min(1)
   .max(4_096)
   .refine((value) => !value.includes("\0"), "must not contain NUL");
-const argv = z.array(word).min(1).max(256);
+/** Elsewhere it would be told to the agent as it stands, and the prompt in another way. */
+const isPlain = (text: string): boolean => !text.includes(PROMPT) && !text.includes(SESSION_ID);
+const isPlaced = (text: string): boolean => isPlain(text.replace(/(?<=^|=)\{(?:prompt|sessionId)\}$/, ""));
+const argv = z
+  .array(word.refine(isPlaced, `${PROMPT} and ${SESSION_ID} must be words of their own, or stand after =`))
+  .min(1)
+  .max(256)
+  .refine(([program = ""]) => isPlain(program), "must begin with a program");
 const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")

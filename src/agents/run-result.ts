@@ -1,6 +1,7 @@
 import { defaults } from "../defaults.js";
 import { redactText } from "../supervisor/redact.js";
 import { parseCliOutput } from "./cli-output.js";
+import { isSessionId } from "./command-line.js";
 import type { CliOutput } from "./entry.js";
 
 export interface RunOutput {
@@ -20,13 +21,15 @@ export interface RunResult {
 export function runResult(output: CliOutput, { stdout, stderr, failure }: RunOutput): RunResult {
   const said = parseCliOutput(output, stdout);
   const text = cut(said?.text ?? "");
-  const agentSessionId = said?.sessionId ?? null;
-  if (failure === null && said !== null) return { text, error: said.error, agentSessionId };
+  const named = said?.sessionId ?? "";
+  const agentSessionId = isSessionId(named) ? named : null;
+  if (failure === null && said !== null)
+    return { text, error: said.error === null ? null : cut(said.error), agentSessionId };
   // Another version, perhaps: what it printed is all there is.
   if (failure === null) return { text: cut(stdout.trim()), error: null, agentSessionId };
   const complaint = redactText(stderr.trim()).slice(-defaults.agentComplaintChars);
   const why = said?.error ?? complaint;
-  return { text, error: why === "" ? failure : `${failure}: ${why}`, agentSessionId };
+  return { text, error: why === "" ? failure : cut(`${failure}: ${why}`), agentSessionId };
 }
 
 function cut(text: string): string {

@@ -1,7 +1,7 @@
 import type { AgentEntry } from "../agents/entry.js";
 import { runResult, type RunResult } from "../agents/run-result.js";
 import { defaults } from "../defaults.js";
-import { SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
+import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
 import type { History } from "../sessions/history.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
@@ -77,16 +77,32 @@ export class AgentRuns implements AsyncDisposable {
   /** What former gateways began: see to it that it is answered. */
   async look(): Promise<void> {
     const { store, supervisor } = this.#parts;
-    for (const { sessionId, runId, at } of await store.listUnanswered(supervisor.instanceId, UNANSWERED)) {
-      if (runId === null || this.#starting.get(sessionId) === runId) continue;
+    const unanswered = await store.listUnanswered(supervisor.instanceId, UNANSWERED);
+    for (const { sessionId, runId, at, text } of unanswered) {
+      if (runId === null || this.#starting.get(sessionId) === runId || this.#watched.has(runId)) continue;
+      this.#giveRest(runId, text);
       // Who asked a gateway that is gone asks the next one again, for as long as this.
       const late = Date.now() - at > defaults.callerOwnerLossMs;
       if (late || (await supervisor.getRun(runId)) !== null) this.#watch({ sessionId, runId });
     }
   }
 
+  /** A former gateway may have gone before the command had all of its prompt. What it has is not given twice. */
+  #giveRest(runId: string, prompt: string): void {
+    const run = this.#parts.supervisor.run(runId);
+    // Refused by one that was told it on its command line, or does not listen any more.
+    run
+      ?.write(prompt, 0)
+      .then(() => run.closeStdin())
+      .catch(() => undefined);
+  }
+
   async #mustBeFree(sessionId: string, runId: string): Promise<void> {
-    const open = await this.#parts.supervisor.listRuns({ sessionId, states: OPEN_STATES });
+    const { supervisor } = this.#parts;
+    const known = await supervisor.getRun(runId);
+    // Another's: what it says, and when it ends, is no answer here.
+    if (known !== null && known.sessionId !== sessionId) throw new RunExists(runId);
+    const open = await supervisor.listRuns({ sessionId, states: OPEN_STATES });
     const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
     if (other !== undefined) throw new SessionBusy(sessionId, other.runId);
   }
@@ -95,7 +111,8 @@ export class AgentRuns implements AsyncDisposable {
     try {
       return await start();
     } catch (error) {
-      await this.#answer(asked, failed((error as Error).message));
+      // Asked for again: the one that was started answers.
+      if (!(error instanceof RunExists)) await this.#answer(asked, failed((error as Error).message));
       throw error;
     } finally {
       this.#watch(asked);

@@ -10,6 +10,7 @@ const KINDS: Readonly<Record<string, string>> = {
   string: "text",
   boolean: "true or false",
   object: "a table",
+  record: "a table",
   array: "a list",
 };
 

@@ -42,6 +42,15 @@ export async function mustBeAllowed(
   if (requester.kind === "session") await allowed(approvals, requester.session, question, gone);
 }
 
+/** What an agent's entry sets is the operator's word. Of that, only what decides which file is executed is judged. */
+export function judgedEnvironment(
+  callers: Readonly<Record<string, string>> | undefined,
+  { PATH }: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const environment = callers ?? (process.env as Record<string, string>);
+  return PATH === undefined ? environment : { ...environment, PATH };
+}
+
 async function allowed(
   approvals: Approvals,
   session: SessionRow,

@@ -67,6 +67,13 @@ export class Sights {
     throw new RunNotFound(runId);
   }
 
+  /** A run that others are to be told by: of one that may not be seen, a name that nobody has. */
+  async sought(supervisor: Pick<Supervisor, "getRun">, requester: Requester, runId: string): Promise<string> {
+    const record = requester.kind === "operator" ? null : await supervisor.getRun(runId);
+    if (record === null) return runId;
+    return (await this.#ofRuns(requester, record.sessionId)).visible ? runId : "";
+  }
+
   /** For one look at the runs of many sessions (null: of none): each is asked about once. */
   runsOf(requester: Requester): (sessionId: string | null) => Promise<boolean> {
     const known = new Map<string | null, Promise<Ruling>>();

@@ -1,4 +1,4 @@
-import { BadInput, SessionTaken } from "../errors.js";
+import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
 import type {
   ExecRule,
   InteractionMode,
@@ -72,31 +72,34 @@ export class Sessions {
     options: SessionOptions = {},
   ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
     checkKey("key", key);
-    const wanted = await this.#describe(key, options);
-    const answer = await this.#store.createSession(wanted);
-    if (!answer.created) requireSame(answer.session, wanted, options);
-    return answer;
+    return this.#open(await this.#describe(key, options), options);
   }
 
   /**
    * The same on somebody's behalf. A session's is its own child, in its sandbox, and may see and execute no more than it:
-   * its starter can read its token.
+   * its starter can read its token. So one of another agent sees its tree at most.
    */
-  openFor(
+  async openFor(
     requester: Requester | null,
     key: string,
     options: Omit<SessionOptions, "ownerSessionKey" | "spawnedBy" | "parentSessionKey" | "execRules"> = {},
   ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
     if (requester === null) return this.open(key, options);
-    const visibility = narrower(requester.visibility, options.visibility ?? this.#unsaid.visibility);
-    return this.open(key, {
+    checkKey("key", key);
+    const sameAgent = (options.agentId ?? null) === requester.agentId;
+    const most = sameAgent ? requester.visibility : narrower(requester.visibility, "tree");
+    const said = {
       ...options,
       ownerSessionKey: requester.key,
       spawnedBy: requester.key,
       parentSessionKey: requester.key,
-      visibility,
+      visibility: narrower(most, options.visibility ?? this.#unsaid.visibility),
       execRules: requester.execRules,
-    });
+    };
+    const wanted = await this.#describe(key, said);
+    // Its key is another's by now.
+    if (!wanted.lineage.includes(requester.id)) throw new SessionClosed(requester.id);
+    return this.#open(wanted, said, requester);
   }
 
   /** What its agent's own command calls it. */
@@ -151,6 +154,20 @@ export class Sessions {
 
   list(filter: SessionFilter = {}): Promise<readonly SessionRow[]> {
     return this.#store.listSessions(filter);
+  }
+
+  async #open(
+    wanted: NewSession,
+    said: SessionOptions,
+    requester: Requester | null = null,
+  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+    const answer = await this.#store.createSession(wanted);
+    if (answer.created) return answer;
+    // How it differs would tell of a session that may not be seen.
+    if (requester !== null && !answer.session.lineage.includes(requester.id))
+      throw new SessionTaken(wanted.key, "an open session has it");
+    requireSame(answer.session, wanted, said);
+    return answer;
   }
 
   async #describe(key: string, options: SessionOptions): Promise<NewSession> {

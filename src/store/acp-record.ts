@@ -36,7 +36,7 @@ export interface AcpSession {
   readonly gatewayInstanceId: string;
   /** Of the catalogue; null: a command of the caller's. */
   readonly agent: string | null;
-  /** Null: what looks like a secret is in it, and it was not kept. */
+  /** Null: not kept. What looks like a secret is in it, or a session named a program by the PATH of its own. */
   readonly argv: readonly string[] | null;
   /** For display. */
   readonly command: string;

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { readPermission } from "../../src/acp/permission-request.js";
 import { decidePermission, pick } from "../../src/acp/permission.js";
+import { defaults } from "../../src/defaults.js";
 import type { PermissionRule } from "../../src/store/acp-record.js";
 
 const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
@@ -95,6 +96,29 @@ test("a hostile title against a hostile pattern takes no time", () => {
   expect(performance.now() - began).toBeLessThan(5_000);
 });
 
+test("as many rules as there may be, made for a title as long as it may be, take no time", () => {
+  const half = "a".repeat(499);
+  const rules = Array.from(
+    { length: 1_000 },
+    () => ({ effect: "allow", title: `*${half}b${half}*` }) as const,
+  );
+  const began = performance.now();
+  const asked = { kind: null, title: "a".repeat(defaults.acpAskedChars) };
+  expect(decidePermission(rules, asked, [], { canAsk: false })).toMatchObject({ rule: null });
+  expect(performance.now() - began).toBeLessThan(2_000);
+});
+
+test("a title that is too long to be judged is allowed by no rule on titles, and by no gap between them", () => {
+  const asked = { kind: "execute", title: `ls ${"x".repeat(defaults.acpAskedChars)} rm` };
+  const ruleFor = (...rules: PermissionRule[]) => decidePermission(rules, asked, [], { canAsk: true }).rule;
+  expect(ruleFor({ effect: "allow", title: "ls *" })).toBeNull();
+  expect(ruleFor({ effect: "reject", title: "*rm" }, { effect: "allow" })).toBe(0);
+  expect(ruleFor({ effect: "allow", title: "*" }, { effect: "ask", title: "rm*" }, { effect: "allow" })).toBe(
+    1,
+  );
+  expect(ruleFor({ effect: "reject", kind: "read", title: "*" }, { effect: "allow" })).toBe(1);
+});
+
 test("a rule that names what is not known of the tool does not match", () => {
   const unknown = { kind: null, title: null };
   for (const part of [{ kind: "read" as const }, { title: "*" }])
@@ -127,6 +151,19 @@ test("a request is read for what decides, and one that cannot be read is none", 
     kind: null,
     options: [{ optionId: "x", name: "", kind: "allow_forever" }],
   });
+  const endless = "z".repeat(1_000_000);
+  const flood = Array.from({ length: 10_000 }, (_, at) => ({
+    optionId: `${at}`,
+    name: endless,
+    kind: endless,
+  }));
+  const read = readPermission({
+    sessionId: "s",
+    toolCall: { toolCallId: endless, kind: endless },
+    options: [{ optionId: endless, kind: "allow_once" }, ...flood],
+  });
+  expect(read?.options[0]?.optionId).toBe("0");
+  expect(JSON.stringify(read).length).toBeLessThan(100_000);
   for (const wrong of [null, [], {}, { sessionId: "s" }, { sessionId: "s", toolCall, options: {} }])
     expect(readPermission(wrong)).toBeNull();
 });

@@ -79,3 +79,52 @@ test("a question outlives the gateway that was asked; one that was decided is an
   await third.acp.closeSession(session, { actor: "test" });
   await third.gone(session);
 });
+
+test("a question that ends with its agent is in the event log, and told like every other", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent(), { rules: ASK });
+  const turn = await house.ask(session, "ask echo never");
+  const { id } = await pending(house, session);
+  process.kill(await house.pid(session), "SIGKILL");
+  await house.ended(turn);
+  const decision = { verdict: "expired", actor: "the agent has ended" };
+  expect(await house.store.getAcpPermission(id)).toMatchObject({ decision });
+  const events = await house.supervisor.listEvents({});
+  expect(events.filter(({ type }) => type === "permission").map(({ data }) => data)).toMatchObject([
+    { permissionId: id, ...decision },
+  ]);
+  const updates = await house.store.listAcpUpdates({ sessionId: session });
+  const told = updates.filter(({ type }) => type === "permission").map(({ data }) => data);
+  expect(told).toMatchObject([
+    { id, decision: null },
+    { id, decision },
+  ]);
+  await house.acp.closeSession(session, { actor: "test" });
+});
+
+test("who allows what can only be allowed for good has not allowed it, and it is not said", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent("forever"), { rules: ASK });
+  const turn = await house.ask(session, "ask echo never");
+  const { id } = await pending(house, session);
+  const answer = await house.acp.answerPermission(id, "allow", "ada");
+  expect(answer).toMatchObject({
+    decided: true,
+    permission: { decision: { verdict: "cancelled", optionId: null, actor: "ada" } },
+  });
+  expect(await house.ended(turn)).toMatchObject({ text: "<cancelled>" });
+  await house.acp.closeSession(session, { actor: "test" });
+});
+
+test("a title without end is kept as far as somebody would read it", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent(), {
+    rules: [{ effect: "allow", title: "true *" }, { effect: "reject" }],
+  });
+  const turn = await house.turn(session, `ask true ${"x".repeat(500_000)} the end`);
+  expect(turn.text).toBe("<no>");
+  const [asked] = await house.store.listAcpPermissions({ sessionId: session });
+  expect(asked?.title).toMatch(/^true x{5000,}…$/);
+  expect(asked?.title?.length).toBeLessThan(20_000);
+  await house.acp.closeSession(session, { actor: "test" });
+});

@@ -89,6 +89,11 @@ test.each([
   ["a resume form without its session", { cli: { argv: ["a"], resumeArgv: ["a", "-r"] } }],
   ["a session in the fresh form", { cli: { argv: ["a", "{sessionId}"] } }],
   ["two prompts", { cli: { argv: ["a", "{prompt}", "--again={prompt}"] } }],
+  ["a prompt for its program", { cli: { argv: ["{prompt}"] } }],
+  ["a session for its program", { cli: { argv: ["a"], resumeArgv: ["x={sessionId}"] } }],
+  ["a prompt inside a word", { cli: { argv: ["a", "{prompt}, please"] } }],
+  ["a prompt at the end of a word", { cli: { argv: ["a", "say:{prompt}"] } }],
+  ["a prompt in a word twice", { cli: { argv: ["a", "{prompt}={prompt}"] } }],
   [
     "a watchdog upside down",
     { cli: { argv: ["a"], watchdog: { fresh: { ratio: 1, minMs: 9_000, maxMs: 2_000 } } } },

@@ -187,3 +187,10 @@ test("whatever a command prints, it is read without a throw", () => {
     ),
   );
 });
+
+test.each(["\n", "{\n", "{x}\n", "{}\n", "x\n"])("megabytes of %j take no time", (line) => {
+  const stdout = line.repeat((4 * 1024 * 1024) / line.length);
+  const begun = performance.now();
+  expect(parseCliOutput("result", stdout)).toBeNull();
+  expect(performance.now() - begun).toBeLessThan(3_000);
+});

@@ -63,3 +63,10 @@ test("a line without an end is let go of, and the next is read", () => {
   const next = lines({ type: "item.completed", item: { type: "agent_message", text: "here" } });
   expect(stream.push(Buffer.from(`\n${next}`))).toBe("here\n");
 });
+
+test("megabytes of lines that are no documents take no time", () => {
+  const stream = new CliStream("result");
+  const begun = performance.now();
+  for (const line of ["\n", "x\n"]) expect(stream.push(Buffer.from(line.repeat(500_000)))).toBe("");
+  expect(performance.now() - begun).toBeLessThan(3_000);
+});

@@ -53,3 +53,15 @@ test("secrets in a complaint are hidden, and neither it nor an answer is without
   const stdout = "y".repeat(defaults.messageChars + 5);
   expect(runResult("text", { ...nothing, stdout }).text).toHaveLength(defaults.messageChars);
 });
+
+test("a reason without end is cut, and what cannot be a session id is none", () => {
+  const line = (more: object): string => JSON.stringify({ type: "result", result: "x", ...more });
+  const result = "y".repeat(2 * defaults.messageChars);
+  for (const failure of [null, "it ended with code 1"])
+    expect(
+      runResult("result", { ...nothing, stdout: line({ is_error: true, result }), failure }).error,
+    ).toHaveLength(defaults.messageChars);
+  for (const session_id of ["", "-x", "a\0b", "\u001b[2J", "z".repeat(1_000)])
+    expect(runResult("result", { ...nothing, stdout: line({ session_id }) }).agentSessionId).toBeNull();
+  expect(runResult("result", { ...nothing, stdout: line({ session_id: "0-a" }) }).agentSessionId).toBe("0-a");
+});

@@ -132,6 +132,37 @@ test("a session takes one prompt at a time; in the background its answer is ther
   });
 });
 
+test("asked for again, a run that goes on is answered by itself, once", async () => {
+  const gate = join(stage.home, "gate of the same");
+  const ask = () =>
+    stage.client.runAgent({
+      params: { id: "codex" },
+      body: {
+        prompt: "wait",
+        background: true,
+        runId: "run_00000000same",
+        environment: { PATH: process.env["PATH"] ?? "", GATE: gate },
+      },
+    });
+  const { session, run: working } = await ask();
+  expect(await refusal(ask())).toMatchObject({ code: "RUN_EXISTS" });
+  expect(await said(session.id)).toEqual(["user: wait"]);
+  await writeFile(gate, "");
+  await gone(stage.client, working.runId);
+  await until("it is answered", async () => (await said(session.id)).length === 2);
+  expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
+});
+
+test("the id of another's run is taken: nothing is said, and nothing of that run is learned", async () => {
+  const { run: others } = await run("result", "hello");
+  const body = { prompt: "mine", runId: others.runId };
+  const asked = stage.client.runAgent({ params: { id: "codex" }, body });
+  expect(await refusal(asked)).toMatchObject({ code: "RUN_EXISTS" });
+  const { sessions } = await stage.client.listSessions({ query: { limit: 1 } });
+  expect(sessions[0]).toMatchObject({ agentId: "codex", agentSessionId: null });
+  expect(await said(sessions[0]?.id ?? "")).toEqual([]);
+});
+
 test("two prompts at once in one session: one is refused, and nothing of it is recorded", async () => {
   const { session } = await run("codex", "hello");
   const both = await Promise.allSettled([
@@ -249,7 +280,8 @@ describe("for a session", () => {
   });
 });
 
-test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+/** A state directory whose gateway comes and goes. */
+async function house() {
   const home = await temporaryHome();
   let gateway: Gateway | null = null;
   onTestFinished(() => gateway?.stop({ runs: "terminate", waitMs: 0 }));
@@ -259,6 +291,11 @@ test("a gateway that goes while the agent works: the next one records its answer
     const token = (await readOperatorToken(home)) ?? "";
     return createClient({ socketPath: gatewaySocket(home), token });
   };
+  return { home, start, stop: async () => gateway?.stop() };
+}
+
+test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+  const { home, start, stop } = await house();
   const client = await start();
   const ask = (gate: string) =>
     client.runAgent({
@@ -270,7 +307,7 @@ test("a gateway that goes while the agent works: the next one records its answer
       },
     });
   const [meanwhile, afterwards] = [await ask("meanwhile"), await ask("afterwards")];
-  await gateway!.stop();
+  await stop();
   // One ends when there is no gateway, the other when the next is there.
   await writeFile(join(home, "meanwhile"), "");
   await until("the first has ended", async () => (await processesOf(meanwhile.run.runId)).length === 0);
@@ -286,4 +323,16 @@ test("a gateway that goes while the agent works: the next one records its answer
     expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
     expect(await next.agentResult({ params: record })).toMatchObject({ result: { text: "done" } });
   }
+});
+
+test("a gateway that goes before the agent has all of its prompt: the next one gives it the rest", async () => {
+  const { start, stop } = await house();
+  const prompt = `${"long ".repeat(180_000)}end`;
+  const body = { prompt, background: true };
+  const { run: begun } = await (await start()).runAgent({ params: { id: "result" }, body });
+  await stop();
+  const next = await start();
+  await gone(next, begun.runId);
+  const { result } = await next.agentResult({ params: begun });
+  expect(result?.text).toBe(`you said: ${prompt}`);
 });

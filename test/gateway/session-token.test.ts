@@ -89,7 +89,10 @@ test("everything that is not its own answers exactly as if it were not there", a
     }
     const attached = await attachAnswer(runId, curious.token);
     expect(attached.replaceAll(runId, missing)).toBe(await attachAnswer(missing, curious.token));
-    expect((await curious.client.events({ query: { run: runId } })).events).toEqual([]);
+    for (const after of [0, 1]) {
+      const ask = (run: string) => curious.client.events({ query: { run, after } });
+      expect(await ask(runId)).toEqual(await ask(missing));
+    }
     expect((await stage.client.getRun({ params: { runId } })).state).toBe("running");
   }
   expect((await curious.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
@@ -97,6 +100,16 @@ test("everything that is not its own answers exactly as if it were not there", a
   const { sessions } = await curious.client.listSessions();
   expect(sessions.map(({ key }) => key)).toEqual(["curious"]);
   for (const runId of foreign) await stage.client.kill({ params: { runId } });
+});
+
+test("how many runs there are is told of those that it sees", async () => {
+  const { client } = await session("counting");
+  const runId = await sleeping(stage.client);
+  expect((await client.status()).runs).toBe(0);
+  const own = await sleeping(client);
+  expect((await client.status()).runs).toBe(1);
+  expect((await stage.client.status()).runs).toBeGreaterThanOrEqual(2);
+  for (const each of [runId, own]) await stage.client.kill({ params: { runId: each } });
 });
 
 test("what only the operator may ask answers a session like a path that does not exist", async () => {

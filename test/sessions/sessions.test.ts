@@ -2,7 +2,7 @@ import { readFile, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { BadInput, SessionTaken } from "../../src/errors.js";
+import { BadInput, SessionClosed, SessionTaken } from "../../src/errors.js";
 import { lineageOf } from "../../src/sessions/lineage.js";
 import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
 import type { SessionRow } from "../../src/store/session-record.js";
@@ -198,9 +198,9 @@ describe("tokens", () => {
 test("a session opened on behalf of another is its child, and no more than it", async () => {
   const execRules = [{ effect: "allow", executable: "git" }] as const;
   const boss = await open("boss", { agentId: "planner", visibility: "agent", execRules });
-  const { session: child } = await sessions.openFor(boss, "child", { agentId: "codex", visibility: "all" });
+  const { session: child } = await sessions.openFor(boss, "child", { agentId: "planner", visibility: "all" });
   expect(child).toMatchObject({
-    agentId: "codex",
+    agentId: "planner",
     ownerSessionKey: "boss",
     spawnedBy: "boss",
     parentSessionKey: "boss",
@@ -216,6 +216,47 @@ test("a session opened on behalf of another is its child, and no more than it", 
   await expect(sessions.openFor(boss, "late")).rejects.toBeInstanceOf(BadInput);
   const { session: main } = await sessions.openFor(null, "main");
   expect(main).toMatchObject({ lineage: [], visibility: "tree" });
+});
+
+test("whatever agent it is said to be of, a session opened on behalf of another sees nobody that its opener does not", async () => {
+  await using wide = await openWorld({
+    a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },
+    visibility: "all",
+  });
+  const make = async (key: string, agentId: string): Promise<SessionRow> =>
+    (await wide.sessions.open(key, { agentId })).session;
+  const boss = await make("boss", "planner");
+  const others = [await make("a codex", "codex"), await make("a claude", "claude")];
+  for (const agentId of ["codex", "planner", undefined]) {
+    const named = agentId === undefined ? {} : { agentId };
+    const { session } = await wide.sessions.openFor(boss, `${agentId}'s`, named);
+    for (const other of others) {
+      expect(wide.sessions.requesterSees(boss, other).visible).toBe(false);
+      expect({ agentId, ...wide.sessions.requesterSees(session, other) }).toMatchObject({ visible: false });
+    }
+  }
+  const { session: same } = await wide.sessions.openFor(boss, "same", { agentId: "planner" });
+  expect(same.visibility).toBe("all");
+});
+
+test("what a session opens after its key went to another is not that one's", async () => {
+  const first = await open("main");
+  await sessions.close(first.id, "cli:ada");
+  const second = await open("main");
+  await expect(sessions.openFor(first, "late")).rejects.toBeInstanceOf(SessionClosed);
+  expect(await sessions.find("late")).toBeNull();
+  const { session } = await sessions.openFor(second, "in time");
+  expect(session.lineage).toEqual([second.id]);
+});
+
+test("of a key that is another's, a session is told nothing but that it is taken", async () => {
+  const curious = await open("curious");
+  await open("hidden", { agentId: "codex", backend: "cli", visibility: "self" });
+  const guesses: SessionOptions[] = [{}, { agentId: "codex" }, { agentId: "claude" }, { backend: "acp" }];
+  for (const guess of guesses)
+    await expect(sessions.openFor(curious, "hidden", guess)).rejects.toThrow(
+      "session key hidden is taken: an open session has it; no session was opened",
+    );
 });
 
 test("a session is found by its id, ended or not, and by its key while it is open", async () => {

@@ -54,8 +54,11 @@ export async function answerPermission(
   if (connection === null)
     throw new GatewayUnreachable("no gateway is running that could answer an agent; nothing was done");
   const answer = await connection.client.acpAnswer({ params: { id }, body: { verdict } });
+  const { permission, decided } = answer;
+  const done = decided && permission.decision?.verdict === verdict;
   if (json) print(toJson(answer));
-  else if (answer.decided) print(`${id}: ${verdict}\n`);
-  else print(`${id}: too late, ${stateOf(answer.permission, Date.now())}\n`);
-  return answer.decided ? 0 : exitCodes.incomplete;
+  else if (done) print(`${id}: ${verdict}\n`);
+  else if (decided) print(`${id}: cancelled, its agent does not offer to be allowed this once\n`);
+  else print(`${id}: too late, ${stateOf(permission, Date.now())}\n`);
+  return done ? 0 : exitCodes.incomplete;
 }

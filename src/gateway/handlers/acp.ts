@@ -7,7 +7,7 @@ import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record
 import type { AcpStore } from "../../store/acp-store.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
-import { mustBeAllowed, type ExecGate } from "../exec-gate.js";
+import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
 import type { Sights } from "../sights.js";
 import { createAcpReading, visibleAcp, type AcpReadingVerb } from "./acp-reading.js";
@@ -161,9 +161,12 @@ async function starter(
       "parentSessionKey",
       "a session can only be its own children's parent; nothing was started",
     );
-  const argv = acp.argvFor(body);
-  const env = body.environment ?? (process.env as Record<string, string>);
-  await mustBeAllowed(gate, asking, { argv, cwd: body.cwd, env });
+  const { argv, env: entrys } = acp.commandFor(body);
+  await mustBeAllowed(gate, asking, {
+    argv,
+    cwd: body.cwd,
+    env: judgedEnvironment(body.environment, entrys),
+  });
   return self;
 }
 

@@ -7,7 +7,7 @@ import { newRunId } from "../../supervisor/ids.js";
 import { CLI_BACKEND } from "../agent-runs.js";
 import type { AnswerOf, HeardOf, Verb } from "../contract/contract.js";
 import { execBody } from "../contract/exec.js";
-import { identityOf, mayExec, mustBeAllowed } from "../exec-gate.js";
+import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
 import { execFor } from "./exec.js";
 import type { Desk } from "./handlers.js";
@@ -35,7 +35,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
     checkAgent: async ({ params, body }, asking) => {
       desk.mayStart();
       const entry = known(params.id);
-      const agent = await listing(entry, environmentOf(body)["PATH"]);
+      const agent = await listing(entry, judgedEnvironment(body.environment, entry.env)["PATH"]);
       const checks: Check[] = [];
       for (const [name, forms] of programsOf(agent))
         checks.push(await checkProgram(desk, asking, entry, body, name, forms));
@@ -54,7 +54,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       const sessionId = before?.agentSessionId ?? null;
       const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
       const argv = [...command.argv];
-      const question = { argv, cwd: body.cwd, env: { ...environmentOf(body), ...judged(entry.env) } };
+      const question = { argv, cwd: body.cwd, env: judgedEnvironment(body.environment, entry.env) };
       await mustBeAllowed(desk.gate, asking, question);
       // It may have taken a while to be allowed.
       desk.mayStart();
@@ -158,7 +158,7 @@ async function checkProgram(
 ): Promise<Check> {
   if (executable === null) return { forms, executable, version: null, failure: "not-found", runId: null };
   const argv = [name, ...entry.versionArgs];
-  const question = { argv, cwd: body.cwd, env: { ...environmentOf(body), ...judged(entry.env) } };
+  const question = { argv, cwd: body.cwd, env: judgedEnvironment(body.environment, entry.env) };
   const identity = await mayExec(desk.gate, asking, question, {});
   const whole = {
     ...execBody.parse({ argv }),
@@ -184,19 +184,6 @@ async function checkProgram(
 /** The operator has vouched for what an entry sets. */
 function given({ env }: AgentEntry) {
   return { env, allowEnv: Object.keys(env) };
-}
-
-/** Of that, what decides which file is executed. */
-function judged({ PATH }: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  return PATH === undefined ? {} : { PATH };
-}
-
-function environmentOf({
-  environment,
-}: {
-  readonly environment?: Record<string, string> | undefined;
-}): Readonly<Record<string, string>> {
-  return environment ?? (process.env as Record<string, string>);
 }
 
 /** Each program once, with all that it is called for. */

@@ -1,5 +1,6 @@
 import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { PresentGateway } from "../../store/gateway-presence.js";
+import { OPEN_STATES } from "../../store/run-record.js";
 import type { RunFilter } from "../../store/store.js";
 import { EventCursor } from "../../store/event-cursor.js";
 import { NotFound } from "../../errors.js";
@@ -64,14 +65,23 @@ export function createHandlers(desk: Desk): Handlers {
   const { supervisor, sights } = desk;
   const { approvals } = desk.gate;
   const visible = (requester: Requester, runId: string) => sights.run(supervisor, requester, runId);
+  const openRunsOf = async (requester: Requester): Promise<number> => {
+    const seen = sights.runsOf(requester);
+    const open = await supervisor.listRuns({ states: OPEN_STATES });
+    return (await Promise.all(open.map(({ sessionId }) => seen(sessionId)))).filter(Boolean).length;
+  };
   return {
-    status: () => desk.about(),
+    status: async (_, { requester }) => {
+      const about = await desk.about();
+      return requester.kind === "operator" ? about : { ...about, runs: await openRunsOf(requester) };
+    },
     stop: ({ body }) => desk.stop(body),
     listGateways: async () => ({ gateways: [...(await desk.gateways())] }),
 
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;
-      const cursor = new EventCursor(supervisor, after, run === undefined ? {} : { runId: run });
+      const of = run === undefined ? {} : { runId: await sights.sought(supervisor, requester, run) };
+      const cursor = new EventCursor(supervisor, after, of);
       const { events: found, gap } = await cursor.next(limit);
       const events = [];
       const seen = sights.runsOf(requester);

@@ -110,7 +110,8 @@ async function followEvents(
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
   const sees = sights.runsOf(requester);
-  for await (const event of events.follow(after, run, gone)) {
+  const sought = run === undefined ? undefined : await sights.sought(supervisor, requester, run);
+  for await (const event of events.follow(after, sought, gone)) {
     if (requester.kind !== "operator" && event.type !== "gap") {
       const record = await supervisor.getRun(event.runId);
       if (record === null || !(await sees(record.sessionId)) || !(await sights.acts(requester))) continue;

@@ -1,6 +1,6 @@
 // An ACP agent whose model is obedience: a prompt is a shell command, run in a session of its own, as agents run their
 // tools; its output is the answer. shell.mjs [offer…]: resume, load, close, delete; `lies` offers and then refuses;
-// `deaf` does not hear a cancel. Prompts that begin with a word of `deeds` do that first.
+// `deaf` does not hear a cancel; `forever` can be allowed only for good. Prompts that begin with a word of `deeds` do that first.
 
 import { spawn } from "node:child_process";
 import { appendFileSync } from "node:fs";
@@ -30,7 +30,7 @@ async function mayI(title) {
       toolCall: { toolCallId: id, title, kind: "execute" },
       options: [
         { optionId: "always", name: "Always", kind: "allow_always" },
-        { optionId: "yes", name: "Yes", kind: "allow_once" },
+        ...(offers.has("forever") ? [] : [{ optionId: "yes", name: "Yes", kind: "allow_once" }]),
         { optionId: "no", name: "No", kind: "reject_once" },
       ],
     },
