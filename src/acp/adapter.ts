@@ -7,6 +7,7 @@ import type { RunRecord } from "../store/run-record.js";
 import type { Run, SpawnOptions, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { systemClock } from "../supervisor/clock.js";
+import { wayOut } from "./way-out.js";
 import { Connection, type WireState } from "./wire/connection.js";
 import type { Handlers } from "./wire/handlers.js";
 import { StderrTail } from "./wire/stderr-tail.js";
@@ -110,7 +111,7 @@ export class Adapter implements AsyncDisposable {
     const record = await this.run.wait();
     await drained;
     await rm(this.tmpdir, { recursive: true, force: true, maxRetries: 3 });
-    return { closed, record };
+    return { closed: wayOut(closed, record.exit, this.stderr.text), record };
   }
 
   #leave(): Promise<void> {
