@@ -391,9 +391,16 @@ export type AcpCloseReason =
 /** The connection to an ACP agent is over: nothing is answered on it any more. Its processes are the run's to end. */
 export class AcpClosed extends HoldfastError {
   readonly reason: AcpCloseReason;
+  readonly #why: string;
   constructor(reason: AcpCloseReason, why: string, options?: ErrorOptions) {
     super("ACP_CLOSED", `the connection to the agent is closed (${reason}): ${why}`, options);
     this.reason = reason;
+    this.#why = why;
+  }
+
+  /** The same, and what became known since. */
+  and(more: readonly string[]): AcpClosed {
+    return new AcpClosed(this.reason, [this.#why, ...more].join("; "), { cause: this.cause });
   }
 }
 

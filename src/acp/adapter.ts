@@ -8,6 +8,7 @@ import type { Run, SpawnOptions, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { systemClock } from "../supervisor/clock.js";
 import { removeTmpdir } from "./own-tmpdir.js";
+import { wayOut } from "./way-out.js";
 import { Connection, type WireState } from "./wire/connection.js";
 import type { Handlers } from "./wire/handlers.js";
 import { StderrTail } from "./wire/stderr-tail.js";
@@ -112,7 +113,8 @@ export class Adapter implements AsyncDisposable {
     // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
     const record = await this.run.wait();
     await drained;
-    return { closed, record, leftover: await removeTmpdir(this.tmpdir) };
+    const leftover = await removeTmpdir(this.tmpdir);
+    return { closed: wayOut(closed, record.exit, this.stderr.text), record, leftover };
   }
 
   #leave(): Promise<void> {

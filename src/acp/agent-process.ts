@@ -125,7 +125,7 @@ export class AgentProcess {
 
   /** Ready for a prompt. Rejects when it does not come to that: then it is on its way out. */
   async greet(): Promise<{ readonly contextLost: boolean }> {
-    const { kept, limits } = this.#parts;
+    const { kept, clock, limits } = this.#parts;
     const { connection } = this.adapter;
     const { agentSessionId: former, cwd } = kept.row;
     try {
@@ -135,6 +135,8 @@ export class AgentProcess {
       const deadlineMs = limits.newSessionMs;
       return await beginSession({ connection, exchange, capabilities, cwd, deadlineMs, former });
     } catch (error) {
+      // One that left before it could be asked has not been heard out.
+      if (error instanceof StdinClosed) await clock.pause(limits.leaveMs, connection.closed);
       connection.close("closed", error instanceof Error ? error.message : String(error));
       throw error;
     }

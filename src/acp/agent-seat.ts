@@ -1,10 +1,11 @@
-import { AcpNotRestartable } from "../errors.js";
+import { AcpClosed, AcpNotRestartable, StdinClosed } from "../errors.js";
 import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { Run } from "../supervisor/api.js";
+import type { AdapterEnd } from "./adapter.js";
 import { type AgentCommand, type AgentOwner, type AgentParts, AgentProcess } from "./agent-process.js";
 import { removeTmpdir } from "./own-tmpdir.js";
-import { problemOf, wayOut } from "./problem.js";
+import { problemOf } from "./problem.js";
 
 export interface SeatParts extends AgentParts {
   readonly owner: AgentOwner;
@@ -116,7 +117,7 @@ export class AgentSeat {
       return agent;
     } catch (error) {
       await gone;
-      throw error;
+      throw asEnded(error, await agent.ended());
     }
   }
 
@@ -133,7 +134,7 @@ export class AgentSeat {
     const end = await agent.ended();
     if (end !== null) {
       this.#tellLeftover(agent.adapter.tmpdir, end.leftover);
-      const problem = wayOut(end.closed, agent.adapter.stderr.text);
+      const problem = problemOf(end.closed);
       return this.#noteEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
     }
     this.#left = true;
@@ -169,4 +170,10 @@ export class AgentSeat {
     if (this.#agent === agent) this.#agent = null;
     turn?.audited.resolve();
   }
+}
+
+/** Where it ended by itself, that says more than what could not be asked any more. */
+function asEnded(error: unknown, end: AdapterEnd | null): unknown {
+  const gone = error instanceof StdinClosed ? "ended" : error instanceof AcpClosed ? error.reason : null;
+  return end !== null && end.closed.reason === gone ? end.closed : error;
 }

@@ -439,7 +439,7 @@ export class AcpController implements AsyncDisposable {
     if (entry?.acp === undefined)
       throw new BadInput(
         "agent",
-        `no agent ${JSON.stringify(agent)} that speaks ACP is known; nothing was started`,
+        `there is no agent ${JSON.stringify(agent)} that speaks ACP: \`holdfast agents list\` shows those there are; nothing was started`,
       );
     return { argv: entry.acp.argv, env: entry.env, ...inherit };
   }

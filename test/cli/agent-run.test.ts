@@ -66,7 +66,15 @@ test("the exit codes are those of run; an agent that says it failed is a failure
   expect(broken).toMatchObject({ code: 4, stdout: "" });
   expect(await agent("codex", "hello", "--cwd", "/nonexistent")).toMatchObject({ stdout: "" });
   expect(await agent("nobody", "x")).toMatchObject({ code: 1, stdout: "" });
-  expect(await agent("claude", "x")).toMatchObject({ code: 127, stdout: "" });
+  for (const missing of [
+    ["agent", "run"],
+    ["acp", "spawn"],
+  ])
+    expect(await many.holdfast(...missing, "claude", "x")).toMatchObject({
+      code: 127,
+      stdout: "",
+      stderr: expect.stringMatching(/^holdfast: cannot run claude.*\n.*says how to get it\n$/) as string,
+    });
 });
 
 test("--json brings run, session and result; --resume last goes on with that", async () => {

@@ -78,6 +78,8 @@ export class Connection implements AsyncDisposable {
   #sent: OutgoingFrame | null;
   #taking = false;
   #error: AcpClosed | null = null;
+  /** The last line that was no frame. */
+  #malformedLine = "";
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts;
@@ -190,7 +192,8 @@ export class Connection implements AsyncDisposable {
       if (this.#error !== null) return;
       const rest = reader.finish();
       if (rest !== null) await this.#take([rest]);
-      this.close("ended", rest === null ? "its output has ended" : "its output has ended in mid-frame");
+      const ended = rest === null ? "its output has ended" : "its output has ended in mid-frame";
+      this.close("ended", [ended, ...this.#nonsense()].join("; "));
     } catch (error) {
       const why = `what it said could not be handled: ${error instanceof Error ? error.message : String(error)}`;
       this.#end(error instanceof AcpClosed ? error : new AcpClosed("closed", why, { cause: error }));
@@ -237,12 +240,18 @@ export class Connection implements AsyncDisposable {
 
   #malformed(why: string, shown: string): void {
     this.counts.malformed++;
+    this.#malformedLine = shown;
     this.#parts.handlers.malformed?.(why, shown);
     if (this.counts.malformed > defaults.acpMalformedLines)
-      this.close(
-        "protocol-error",
-        `it has written ${this.counts.malformed} lines that are no frames, the last: ${shown}`,
-      );
+      this.close("protocol-error", this.#nonsense().join());
+  }
+
+  #nonsense(): string[] {
+    const { malformed } = this.counts;
+    if (malformed === 0) return [];
+    const lines =
+      malformed === 1 ? "a line that is no frame" : `${malformed} lines that are no frames, the last`;
+    return [`it has written ${lines}: ${this.#malformedLine}`];
   }
 
   #ignored(method: string): void {

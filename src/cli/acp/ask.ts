@@ -16,15 +16,20 @@ export async function askPermission(
   interrupted: () => void,
 ): Promise<"allow" | "deny" | null> {
   const asking = createInterface({ input: process.stdin, output: process.stderr });
-  const closed = once(asking, "close").then(() => "later");
-  asking.on("SIGINT", interrupted);
+  const closed = once(asking, "close").then(() => null);
+  let left = false;
+  asking.on("SIGINT", () => {
+    if (!left) process.stderr.write("\n");
+    left = true;
+    interrupted();
+  });
   try {
     await setTimeout(TYPED_AHEAD_MS);
     const question = `? ${subjectOf(permission)}\n  allow it, this once? [y/N/later] (${expiryOf(permission, Date.now())}) `;
     // Not every Node rejects it when it is closed.
     const answered = asking.question(question, { signal: over }).catch(() => null);
     const answer = await Promise.race([answered, closed]);
-    if (answer === null || answer === "later") process.stderr.write("\n");
+    if (answer === null && !left) process.stderr.write("\n");
     if (answer === null || /^l/i.test(answer.trim())) return null;
     return /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny";
   } finally {

@@ -1,8 +1,8 @@
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { toJson } from "./json.js";
 import { auditRemark, endRemark } from "./ending.js";
 import { pickSession } from "./pick-session.js";
 

@@ -1,9 +1,9 @@
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { namesOf } from "./ending.js";
-import { toJson } from "./json.js";
 import { pickSession } from "./pick-session.js";
 
 /** Close a session; every process of it is gone when this says so. */

@@ -3,10 +3,10 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
-import { toJson } from "./json.js";
 import type { Session } from "./pick-session.js";
 
 export async function listSessions(all: boolean, limit: number, json: boolean): Promise<number> {

@@ -4,6 +4,10 @@ import { printOn } from "../runs/print.js";
 export class Pen {
   #atLineStart = true;
 
+  get atLineStart(): boolean {
+    return this.#atLineStart;
+  }
+
   /** Goes on where the last left off. */
   text(text: string): void {
     if (text === "") return;

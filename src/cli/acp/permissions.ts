@@ -5,10 +5,10 @@ import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator, runningGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
-import { toJson } from "./json.js";
 import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
 import { pickSession } from "./pick-session.js";
 

@@ -4,12 +4,13 @@ import { BadInput } from "../../errors.js";
 import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
 import { unmarkedEnvironment } from "../../gateway/start.js";
 import { newSessionId } from "../../sessions/ids.js";
+import { deferred } from "../../supervisor/deferred.js";
 import { say } from "../complain.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { sayIfLong } from "../gateway/say-if-long.js";
 import { asSpawnFailed } from "../gateway/spawn-failed.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { toJson } from "./json.js";
 import { ownName } from "./own-name.js";
 import { Interrupts } from "./interrupts.js";
 import type { Turn } from "./ending.js";
@@ -37,11 +38,9 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
   const prompt = request.prompt === null ? null : await promptOf(request.prompt);
   const body = bodyOf(request, prompt);
   const found = await needGateway();
-  using interrupts = new Interrupts(() =>
-    say("the agent is being started; then its session is closed. Ctrl-C again leaves that to you", "dim"),
-  );
+  using interrupts = new Interrupts(() => undefined);
   const known = request.name === null ? null : await lastUpdate(found, body.key);
-  const started = await start(found, body, interrupts);
+  const started = await start(found, body, known === null, interrupts);
   if (started === null) return interrupts.code ?? 0;
 
   const { connection, answer } = started;
@@ -65,20 +64,43 @@ type Spawned = AnswerOf<"acpSpawn">;
 async function start(
   found: Connection,
   body: SpawnBody,
+  isNew: boolean,
   interrupts: Interrupts,
 ): Promise<{ readonly connection: Connection; readonly answer: Spawned } | null> {
   using _said = sayIfLong((message) => say(message, "dim"));
+  const closed = deferred<"closed">();
+  interrupts.from(() => {
+    say("the agent is not started after all; Ctrl-C again leaves that to you", "dim");
+    if (!isNew) return;
+    // Where there is nothing to be closed yet, there is when the spawn is answered.
+    closeStarting(found, body.key).then(
+      (done) => (done ? closed.resolve("closed") : undefined),
+      () => undefined,
+    );
+  });
   const spawning = untilAnswered(found, (client) => client.acpSpawn({ body })).catch((error: unknown) => {
+    if (isNew && interrupts.code !== null) return "closed" as const;
     throw asSpawnFailed(error);
   });
-  const started = await Promise.race([spawning, interrupts.insisted.then(() => null)]);
-  if (started !== null && interrupts.code === null) return started;
-  if (started !== null) await undo(started.connection, started.answer);
+  const left = interrupts.insisted.then(() => "left" as const);
+  const started = await Promise.race([spawning, closed.promise, left]);
+  if (typeof started === "object" && interrupts.code === null) return started;
+  if (typeof started === "object") await undo(started.connection, started.answer);
+  else if (started === "closed") say(`${body.key} is closed`, "dim");
   else {
     spawning.catch(() => undefined);
-    say(`left; the session comes up all the same: holdfast acp close ${body.key}`, "yellow");
+    say(`left; the session may come up all the same: holdfast acp close ${body.key}`, "yellow");
   }
   return null;
+}
+
+/** False: there is none. */
+async function closeStarting({ client }: Connection, name: string): Promise<boolean> {
+  const { sessions } = await client.acpList({ query: { limit: 1_000 } });
+  const session = sessions.find(({ key }) => key === name);
+  if (session === undefined) return false;
+  await client.acpClose({ params: { id: session.sessionId } });
+  return true;
 }
 
 /** Of the open session of that name: what comes after it is new. Null: there is none. */

@@ -20,6 +20,9 @@ type Raw = Parameters<typeof toolAfter>[0];
 /** Where there is no terminal to be as wide as. */
 const WIDTH = 200;
 
+/** As much of a prompt that came to nothing as it takes to know it again. */
+const ASKED = 60;
+
 export interface TextViewOptions {
   /** All of them, instead of their beginning. */
   readonly thoughts: boolean;
@@ -40,9 +43,14 @@ export class TextView implements View {
   #kind: Kind | null = null;
   /** Of the text that is being written, something has been. */
   #begun = false;
+  /** Empty lines that are written when more follows. */
+  #blank = "";
   #thought = "";
   #thoughtCount = 0;
   #plan = "";
+  /** What waits for its turn, by that. */
+  readonly #queued = new Map<string, string>();
+  #prompted = false;
 
   constructor({ thoughts, watching }: TextViewOptions) {
     this.#thoughts = thoughts;
@@ -73,7 +81,7 @@ export class TextView implements View {
   }
 
   ended(): void {
-    this.settle();
+    // All of it has been shown.
   }
 
   /** Beside what the agent says. */
@@ -92,18 +100,27 @@ export class TextView implements View {
     this.#kind = null;
   }
 
-  #turn({ state, prompt = "", outcome = null, stopReason = null, problem = null }: TurnNews): void {
-    if (state === "queued" && this.#watching) return this.#prompt(prompt);
-    if (state !== "ended") return;
+  #turn({ turnId, state, prompt, outcome = null, stopReason = null, problem = null }: TurnNews): void {
+    if (state === "queued") return void this.#queued.set(turnId, prompt ?? "");
+    const asked = this.#watching ? this.#queued.get(turnId) : undefined;
+    this.#queued.delete(turnId);
+    if (state === "running") return asked === undefined ? undefined : this.#prompt(asked);
+    const remark = endRemark({ outcome, stopReason, problem });
+    // It never began: what is shown meanwhile is another's.
+    if (asked !== undefined && remark !== null)
+      return this.remark([`${remark[0]}; it was to be: ${fit(oneLine(asked), ASKED)}`, remark[1]]);
     this.settle();
     // The next turn's tools may be called like this one's.
     this.#tools.clear();
     this.#plan = "";
-    this.remark(endRemark({ outcome, stopReason, problem }));
+    this.remark(remark);
   }
 
-  /** What somebody has asked the agent. */
+  /** What somebody has asked the agent, where its answer begins. */
   #prompt(text: string): void {
+    this.settle();
+    if (this.#prompted) this.#pen.line("");
+    this.#prompted = true;
     this.#turnTo("lines");
     for (const line of sanitizeText(text).trimEnd().split("\n"))
       this.#pen.line(this.#palette.bold(`> ${line}`));
@@ -138,7 +155,13 @@ export class TextView implements View {
     if (piece === "") return;
     this.#turnTo(kind);
     // What set it apart from the text before a tool's line is done by a line of its own here.
-    const shown = this.#begun ? this.#stream.push(piece) : this.#stream.push(piece).trimStart();
+    const next = this.#stream.push(piece);
+    const whole = this.#begun ? this.#blank + next : next.trimStart();
+    const words = whole.replace(/\n+$/, "");
+    // What comes next stands apart anyway.
+    const ends = words !== whole && (words !== "" || !this.#pen.atLineStart);
+    const shown = ends ? `${words}\n` : words;
+    this.#blank = whole.slice(shown.length);
     this.#begun ||= shown !== "";
     this.#pen.text(kind === "thought" ? this.#dim(shown) : shown);
   }
@@ -205,11 +228,14 @@ export class TextView implements View {
     }
     this.#kind = kind;
     this.#begun = false;
+    this.#blank = "";
   }
 
   #endText(): void {
     if (this.#kind === "text" || (this.#kind === "thought" && this.#thoughts)) {
-      this.#pen.text(this.#stream.flush());
+      const rest = this.#stream.flush();
+      if (rest !== "") this.#pen.text(this.#blank + rest);
+      this.#blank = "";
       this.#stream = new TextStream();
     } else if (this.#kind === "thought" && this.#live === null) {
       const folded = this.#folded();

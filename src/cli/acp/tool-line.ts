@@ -1,6 +1,6 @@
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { Palette } from "../palette.js";
-import { fit } from "../runs/table.js";
+import { fit, widthOf } from "../runs/table.js";
 
 export interface Tool {
   readonly title: string;
@@ -19,12 +19,16 @@ export function hasEnded({ status }: Tool): boolean {
   return status === "completed" || status === "failed";
 }
 
+const NARROW = 8;
+
 /** One line, however many its title has. */
 export function toolLine({ title, kind, status }: Tool, width: number, palette: Palette): string {
   const [mark, colour] = MARKS[status] ?? ["·", "dim"];
   const words = oneLine(`${kind === "other" ? "" : `${kind}: `}${title}`);
   const state = oneLine(status.replaceAll("_", " "));
-  const room = Math.max(8, width - state.length - 5);
+  const room = width - widthOf(state) - 4;
+  // Where there is no room for both, the mark says it.
+  if (room < NARROW) return `${palette[colour](mark)} ${fit(words, width - 2)}`;
   return `${palette[colour](mark)} ${fit(words, room)}  ${palette.dim(state)}`;
 }
 

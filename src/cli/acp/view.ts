@@ -1,8 +1,8 @@
+import { toJson } from "../json.js";
 import { printOn } from "../runs/print.js";
 import { say } from "../complain.js";
 import { endRemark, type Remark, type Turn } from "./ending.js";
 import type { Format } from "./formats.js";
-import { toJson } from "./json.js";
 import { permissionLine, type Permission } from "./permission-line.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
 import type { Update } from "./updates.js";

@@ -2,8 +2,10 @@ import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { unmarkedEnvironment } from "../../gateway/start.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -19,7 +21,8 @@ export async function checkAgents(names: readonly string[], json: boolean): Prom
     const answer = await client.checkAgent({ params: { id }, body: { environment } });
     checked.push(names.length > 0 ? answer : { ...answer, checks: answer.checks.filter(isThere) });
   }
-  if (json) print(`${JSON.stringify(checked, null, 2)}\n`);
+  if (json) print(toJson(checked, 2));
+  else if (checked.length === 0) say("no agent is there; `holdfast agents list` says how to get one", "dim");
   else print(`${lines(checked, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   const well = checked.every(({ checks }) => checks.every(({ failure }) => failure === null));
   return well ? 0 : exitCodes.incomplete;

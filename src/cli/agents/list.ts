@@ -2,6 +2,7 @@ import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { runningGateway } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -15,7 +16,7 @@ export async function listAgents(json: boolean): Promise<number> {
   const path = (process.env["PATH"] ?? "").slice(0, PATH_CHARS);
   const running = await runningGateway();
   const { agents } = await (running?.client.listAgents({ query: { path } }) ?? configured(path));
-  if (json) print(`${JSON.stringify(agents, null, 2)}\n`);
+  if (json) print(toJson(agents, 2));
   else print(`${lines(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }

@@ -10,6 +10,7 @@ import { runInForeground, type View } from "../foreground/foreground.js";
 import { openThroughGateway, type AskFor } from "../foreground/through-gateway.js";
 import { needGateway } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
+import { toJson } from "../json.js";
 import { startedCode } from "../process/detach.js";
 import { printOnce } from "../runs/print.js";
 
@@ -33,7 +34,7 @@ export async function runAgentDetached(request: AgentRequest): Promise<number> {
   });
   const { run, session } = answer;
   printOnce(
-    request.json ? `${JSON.stringify({ run, session })}\n` : `${run.runId}\n`,
+    request.json ? toJson({ run, session }) : `${run.runId}\n`,
     `${run.runId} was started in session ${session.id}, but its id could not be written`,
   );
   if (!request.json) say(`its answer will be in session ${session.id}`, "dim");
@@ -75,8 +76,7 @@ function viewOf(request: AgentRequest): View {
     end: async (run) => {
       const client = asked ?? (await needGateway()).client;
       const { session, result } = await client.agentResult({ params: { runId: run.runId } });
-      if (request.json)
-        return { stdout: `${JSON.stringify({ run, session, result })}\n`, complaint: result?.error ?? null };
+      if (request.json) return { stdout: toJson({ run, session, result }), complaint: result?.error ?? null };
       const { text = "", error = null } = result ?? {};
       // Not every agent speaks while it works.
       return { stdout: !spoke && text !== "" ? `${sanitizeText(text)}\n` : "", complaint: error };

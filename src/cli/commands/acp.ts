@@ -1,5 +1,6 @@
 import { Option, type Command } from "commander";
 import { FORMATS, type Format } from "../acp/formats.js";
+import { sayHowToGet } from "../agents/how-to-get.js";
 import { complain } from "../complain.js";
 import { parseDuration } from "../duration.js";
 import { BadInput } from "../../errors.js";
@@ -111,9 +112,10 @@ function addSpawn(acp: Command, finish: Finish): void {
     .option("--reap-always", "end what any turn has left running");
   showing(spawn)
     .addHelpText("after", spawnExamples)
-    .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) =>
-      finish(await startSpawn(agent, prompt, flags).catch(complain)),
-    );
+    .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {
+      const code = await startSpawn(agent, prompt, flags).catch(complain);
+      finish(flags.agentCommand === undefined ? sayHowToGet(code) : code);
+    });
 }
 
 function addPrompt(acp: Command, finish: Finish): void {

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { defaults } from "../../defaults.js";
+import { sayHowToGet } from "../agents/how-to-get.js";
 import { parseDuration } from "../duration.js";
 import { collectPairs, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
@@ -93,7 +94,7 @@ export function addAgentCommand(program: Command, finish: Finish): void {
     .option("--json", "at the end, run, session and result as JSON on stdout; what it says goes to stderr")
     .addHelpText("after", runExamples)
     .action(async (id: string, prompt: string, flags: RunFlags) =>
-      finish(await start(id, prompt, flags).catch(failed)),
+      finish(sayHowToGet(await start(id, prompt, flags).catch(failed))),
     );
 }
 

@@ -1,6 +1,7 @@
 import { sanitizeLine } from "../../output/sanitize.js";
 import { readSettings } from "../../gateway/settings.js";
 import { configPath } from "../../store/config-file.js";
+import { toJson } from "../json.js";
 import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
@@ -15,8 +16,7 @@ import { checkState } from "./state.js";
 /** Look at everything Holdfast stands on. Changes nothing. */
 export async function doctor(json: boolean): Promise<number> {
   const checks = await allChecks();
-  if (json)
-    print(`${JSON.stringify({ ok: checks.every(({ state }) => state !== "bad"), checks }, null, 2)}\n`);
+  if (json) print(toJson({ ok: checks.every(({ state }) => state !== "bad"), checks }, 2));
   else print(`${checks.flatMap(lines).join("\n")}\n`);
   return checks.some(({ state }) => state === "bad") ? 1 : 0;
 }

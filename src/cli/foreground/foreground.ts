@@ -7,6 +7,7 @@ import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.j
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
+import { toJson } from "../json.js";
 import { conclude } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
@@ -95,7 +96,7 @@ async function lastWord(
   out: Outlet,
   say: (message: string) => void,
 ): Promise<number> {
-  if (view === undefined) return json ? tell(`${JSON.stringify(record)}\n`, record, out, say) : 0;
+  if (view === undefined) return json ? tell(toJson(record), record, out, say) : 0;
   const { stdout, complaint } = await view.end(record);
   if (complaint !== null) say(complaint);
   return (await tell(stdout, record, out, say)) || (complaint === null ? 0 : exitCodes.notThere);
@@ -141,7 +142,7 @@ async function spawn(
   } catch (error) {
     if (json && view === undefined && error instanceof SpawnFailed) {
       const record = await host.getRun(error.runId);
-      if (record !== null) await out.write(`${JSON.stringify(record)}\n`).catch(() => {});
+      if (record !== null) await out.write(toJson(record)).catch(() => {});
     }
     throw error;
   }

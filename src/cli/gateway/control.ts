@@ -4,6 +4,7 @@ import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StopPolicy, Stopping } from "../../gateway/stop.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { toJson } from "../json.js";
 import { mustBeOperator, mustBeOutside, tokenFor } from "./connect.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
@@ -16,7 +17,7 @@ export async function startInBackground(json: boolean): Promise<number> {
   mustBeOutside("started");
   const { home } = await openStateDirectory(resolveHome());
   const { status, started } = await startGateway(home);
-  if (json) print(`${JSON.stringify({ running: true, started, ...status })}\n`);
+  if (json) print(toJson({ running: true, started, ...status }));
   else print(`${started ? "started" : "already running"}: ${line(status)}\n`);
   return 0;
 }
@@ -24,7 +25,7 @@ export async function startInBackground(json: boolean): Promise<number> {
 export async function stopInBackground(policy: StopPolicy, json: boolean): Promise<number> {
   mustBeOperator("stop the gateway");
   const down = await stop(policy);
-  if (json) print(`${JSON.stringify({ running: false, ...down?.done })}\n`);
+  if (json) print(toJson({ running: false, ...down?.done }));
   else if (down === null) say(await noneToStop(), "dim");
   else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
   return 0;
@@ -81,7 +82,7 @@ export async function showStatus(json: boolean): Promise<number> {
       running === null
         ? { running: false, ...(waiting === null ? {} : { waiting }) }
         : { running: true, ...running.status };
-    print(`${JSON.stringify(said)}\n`);
+    print(toJson(said));
   } else if (waiting !== null) say(waitingText(waiting), "yellow");
   else if (running === null) say("no gateway is running", "dim");
   else print(`${line(running.status)}\n`);

@@ -4,6 +4,7 @@ import { logNews, openLog } from "../../gateway/log.js";
 import { readSettings, type Flags } from "../../gateway/settings.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { toJson } from "../json.js";
 import { mustBeOutside } from "./connect.js";
 import { print } from "../runs/print.js";
 
@@ -61,7 +62,7 @@ function stopRequested(): Promise<void> {
 
 function asJson(news: GatewayNews): void {
   try {
-    print(`${JSON.stringify({ at: Date.now(), ...news })}\n`);
+    print(toJson({ at: Date.now(), ...news }));
   } catch {
     // A full disk under its log is no reason to leave its runs.
   }

@@ -8,6 +8,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { mustBeOperator } from "../gateway/connect.js";
 import { readHosts, type Hosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -20,7 +21,7 @@ export async function listGateways(json: boolean): Promise<number> {
   const { bootId } = await observeMachineIdentity(resolveHome());
   const now = Date.now();
   const gateways = store === null ? [] : await presentGateways(store, bootId, now);
-  if (json) print(`${JSON.stringify(gateways, null, 2)}\n`);
+  if (json) print(toJson(gateways, 2));
   else if (gateways.length === 0) say("no gateway has ever run here", "dim");
   else {
     const hosts = await readHosts(store);

@@ -6,6 +6,7 @@ import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { isElsewhere } from "./elsewhere.js";
@@ -54,7 +55,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
     const abandoned = exit.emptiness === "unproven";
     const left = abandoned ? exit.residue : [];
     const outcome = abandoned ? "abandoned" : "gone";
-    if (json) print(`${JSON.stringify({ runId, outcome, left })}\n`);
+    if (json) print(toJson({ runId, outcome, left }));
     else if (abandoned)
       print(`${runId} was abandoned; left: ${left.map(({ pid }) => pid).join(", ") || "nobody"}\n`);
     else

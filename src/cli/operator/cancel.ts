@@ -7,6 +7,7 @@ import { cliActor } from "../actor.js";
 import { say } from "../complain.js";
 import { needGateway, sessionToken } from "../gateway/connect.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { toJson } from "../json.js";
 import { fullRunId, handedOverText, stopCode } from "../process/act.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
@@ -80,7 +81,7 @@ export function asOutcome(answer: Answer): Outcome {
 }
 
 function conclude(runId: string, outcome: Outcome, json: boolean): number {
-  if (json) print(`${JSON.stringify({ runId, ...outcome })}\n`);
+  if (json) print(toJson({ runId, ...outcome }));
   else report(runId, outcome);
   return stopCode(outcome.outcome);
 }

@@ -11,6 +11,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { stopCode } from "../process/act.js";
 import { findRecord } from "../runs/find-record.js";
@@ -44,14 +45,14 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   const found = observatory === null || store === null ? [] : await leftovers(observatory, store, request);
   if (request.run !== null && store === null) throw new RunNotFound(request.run);
   if (found.length === 0 || observatory === null) {
-    if (request.json) print(`${JSON.stringify({ runs: [] })}\n`);
+    if (request.json) print(toJson({ runs: [] }));
     else say("there is nothing to clean up", "dim");
     return 0;
   }
   if (!request.json) print(`${found.flatMap(lines).join("\n")}\n`);
   const endable = found.filter(canEnd);
   if (request.dryRun || endable.length === 0) {
-    if (request.json) print(`${JSON.stringify({ runs: found.map(asJson) })}\n`);
+    if (request.json) print(toJson({ runs: found.map(asJson) }));
     return request.dryRun || endable.length === found.length ? 0 : exitCodes.incomplete;
   }
   const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
@@ -61,9 +62,7 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   }
   const results = await endAll(observatory, found);
   if (request.json)
-    print(
-      `${JSON.stringify({ runs: found.map((each) => ({ ...asJson(each), ...results.get(each.record.runId) })) })}\n`,
-    );
+    print(toJson({ runs: found.map((each) => ({ ...asJson(each), ...results.get(each.record.runId) })) }));
   else for (const [runId, result] of results) tell(runId, result);
   const codes = [...results.values()].map(({ outcome }) => stopCode(outcome));
   return codes.find((code) => code === exitCodes.incomplete) ?? Math.max(0, ...codes);

@@ -14,6 +14,7 @@ import { errnoOf } from "../../store/errno.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
 import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
@@ -31,7 +32,7 @@ export async function listForeign(profile: string | null, all: boolean, json: bo
   const profiles = await profilesNamed(profile);
   const carriers = await findCarriers(profiles);
   const shown = all ? carriers : carriers.filter(({ fate }) => fate.kind === "gone");
-  if (json) print(`${JSON.stringify(shown.map(asJson), null, 2)}\n`);
+  if (json) print(toJson(shown.map(asJson), 2));
   else if (shown.length > 0) print(`${shown.flatMap(lines).join("\n")}\n`);
   else if (profiles.length > 0) say("no process carries a declared marker whose owner is gone", "dim");
   return 0;
@@ -48,7 +49,7 @@ export async function cleanupForeign(
   if (!json && carriers.length > 0) print(`${carriers.flatMap(lines).join("\n")}\n`);
   if (carriers.length === 0) say(`no process of ${profile} has lost its owner`, "dim");
   if (dryRun || carriers.length === 0) {
-    if (json) print(`${JSON.stringify(carriers.map(asJson), null, 2)}\n`);
+    if (json) print(toJson(carriers.map(asJson), 2));
     return 0;
   }
   const question = carriers.length === 1 ? "End this process?" : `End these ${carriers.length} processes?`;
@@ -59,7 +60,7 @@ export async function cleanupForeign(
   // Whoever was asked may have taken his time: an owner that is back by now keeps its processes.
   const now = await findCarriers(await profilesNamed(profile));
   const ended = await Promise.all(carriers.map((each) => endOrphan(each, now)));
-  if (json) print(`${JSON.stringify(ended, null, 2)}\n`);
+  if (json) print(toJson(ended, 2));
   else
     for (const { pid, outcome, why } of ended) print(`${pid}: ${outcome}${why === "" ? "" : ` (${why})`}\n`);
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;

@@ -17,6 +17,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { findRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
@@ -65,7 +66,7 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   if (all)
     for (const { instanceId } of given.gateways)
       if (await store.forgetGateway(instanceId, defaults.leaseMs)) gateways.push(instanceId);
-  if (json) print(`${JSON.stringify({ runs: results, gateways })}\n`);
+  if (json) print(toJson({ runs: results, gateways }));
   else {
     for (const { runId, forgotten } of results)
       print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);

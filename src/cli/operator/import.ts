@@ -18,6 +18,7 @@ import { NOBODY, type ImportedSight } from "../../supervisor/reconcile/decide.js
 import { compareImported } from "../../supervisor/reconcile/imported.js";
 import { splitCommand } from "../../supervisor/split-command.js";
 import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 
 /** As other tools write it: camel or snake case; what is not known here is not read. */
@@ -48,7 +49,7 @@ export async function importRuns(file: string, dryRun: boolean, json: boolean): 
     command: shown(command),
     ...verdict(sights[at]),
   }));
-  if (json) print(`${JSON.stringify(results, null, 2)}\n`);
+  if (json) print(toJson(results, 2));
   else
     for (const { runId, pid, command, verified, why } of results)
       print(

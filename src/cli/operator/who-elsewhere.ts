@@ -3,6 +3,7 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/store.js";
 import type { Hosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
@@ -32,7 +33,7 @@ export async function whoElsewhere(
       pid,
       `no open run of ${hostIds.map((hostId) => hosts.shown(hostId)).join(", ")} has it on record as its first process or anchor; who else runs there can be seen only there`,
     );
-  if (json) print(`${JSON.stringify(found.map(facts(hosts, pid)), null, 2)}\n`);
+  if (json) print(toJson(found.map(facts(hosts, pid)), 2));
   else print(`${found.flatMap(describe(hosts, pid)).join("\n")}\n`);
   return 0;
 }

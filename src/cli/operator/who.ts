@@ -5,6 +5,7 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { findBelonging, type Belonging } from "../../supervisor/belonging.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { readHosts } from "../hosts/hosts.js";
 import { print } from "../runs/print.js";
@@ -48,7 +49,7 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const { hostId } = belonging.record;
   const hosts = await readHosts(store);
   const hostName = hosts.nameOf(hostId);
-  if (json) print(`${JSON.stringify({ pid, hostId, hostName, ...facts(belonging), gateway }, null, 2)}\n`);
+  if (json) print(toJson({ pid, hostId, hostName, ...facts(belonging), gateway }, 2));
   else
     print(`${describe(live, belonging, gateway, hosts.several ? hosts.shown(hostId) : null).join("\n")}\n`);
   return 0;

@@ -8,6 +8,7 @@ import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
 import { pickRun, runPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
@@ -43,7 +44,7 @@ export async function pollProcess({ wanted, waitMs, stdout, stderr, json }: Poll
   const runId = await fullRunId(look, wanted);
   const news = await look.client.poll({ params: { runId }, query: { waitMs, stdout, stderr } });
   if (json) {
-    print(`${JSON.stringify(news)}\n`);
+    print(toJson(news));
     return 0;
   }
   for (const { stream, text, nextOffset } of news.output)
@@ -67,7 +68,7 @@ async function steer(wanted: string, json: boolean): Promise<Steering> {
   const connection = await needGateway();
   const runId = await fullRunId(connection, wanted);
   const done = (what: object): number => {
-    if (json) print(`${JSON.stringify({ runId, ...what })}\n`);
+    if (json) print(toJson({ runId, ...what }));
     return 0;
   };
   return { runId, client: connection.client, done };
@@ -131,7 +132,7 @@ export async function killProcess(wanted: string, graceMs: number | null, json: 
     params: { runId },
     body: graceMs === null ? {} : { graceMs },
   });
-  if (json) print(`${JSON.stringify(answer)}\n`);
+  if (json) print(toJson(answer));
   else print(`${killLines(runId, answer).join("\n")}\n`);
   return stopCode(answer.outcome);
 }
@@ -186,7 +187,7 @@ export async function removeProcess(wanted: string, json: boolean): Promise<numb
 export async function clearProcesses(json: boolean): Promise<number> {
   const { client } = await needGateway();
   const { cleared } = await client.clear();
-  if (json) print(`${JSON.stringify({ cleared })}\n`);
+  if (json) print(toJson({ cleared }));
   else print(`${cleared} ended ${cleared === 1 ? "run is" : "runs are"} hidden; --all shows them\n`);
   return 0;
 }
@@ -195,7 +196,7 @@ export async function showScreen(wanted: string, json: boolean): Promise<number>
   await using look = await openLook();
   const runId = await fullRunId(look, wanted);
   const screen = await look.client.screen({ params: { runId } });
-  if (json) print(`${JSON.stringify(screen)}\n`);
+  if (json) print(toJson(screen));
   else
     print(
       `${screen.rows

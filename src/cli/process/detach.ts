@@ -3,6 +3,7 @@ import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { exitCodes, spawnErrorCode } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
 import { execBody } from "../gateway/exec-body.js";
+import { toJson } from "../json.js";
 import { printOnce } from "../runs/print.js";
 import { say } from "../complain.js";
 
@@ -21,7 +22,7 @@ export async function runDetached(
 /** Its id or its record: it goes on, and whoever does not learn its name has lost it. */
 export function printStarted(run: AnswerOf<"exec">["run"], json: boolean, more = ""): void {
   printOnce(
-    json ? `${JSON.stringify(run)}\n` : `${run.runId}${more}\n`,
+    json ? toJson(run) : `${run.runId}${more}\n`,
     `${run.runId} was started, but its id could not be written`,
   );
 }

@@ -5,6 +5,7 @@ import type { RunEvent } from "../../store/run-event.js";
 import type { ReadStore } from "../../store/store.js";
 import { say } from "../complain.js";
 import { onHosts, readHosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { eventText } from "../runs/event-text.js";
 import { findRecord } from "../runs/find-record.js";
 import { print, printOn } from "../runs/print.js";
@@ -41,7 +42,7 @@ export async function showEvents(request: EventsRequest): Promise<number> {
     const hostId = json || hosts.several ? await hostIdOf(event.runId) : null;
     if (json) {
       const hostName = hostId === null ? null : hosts.nameOf(hostId);
-      tell(`${JSON.stringify({ ...event, hostId, hostName })}\n`);
+      tell(toJson({ ...event, hostId, hostName }));
     } else tell(`${line(event, hostId === null ? null : hosts.shown(hostId))}\n`);
   };
   const newest = await store.listEvents({ ...filter, after, newestFirst: true, limit });
@@ -55,7 +56,7 @@ export async function showEvents(request: EventsRequest): Promise<number> {
       away = true;
       return { gap: null, events: [], full: false };
     });
-    if (gap !== null) tell(json ? `${JSON.stringify(gap)}\n` : `${gapLine(gap)}\n`);
+    if (gap !== null) tell(json ? toJson(gap) : `${gapLine(gap)}\n`);
     if (events.length > 0) away = false;
     for (const event of events) await show(event);
     if (!full) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));

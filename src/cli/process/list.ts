@@ -2,6 +2,7 @@ import { isatty } from "node:tty";
 import { say } from "../complain.js";
 import { openLook } from "../gateway/look.js";
 import { readHosts, type Hosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { listLines } from "../runs/list.js";
 import { print } from "../runs/print.js";
@@ -19,7 +20,7 @@ export async function listProcesses({ all, limit, json }: ProcessListRequest): P
   const { runs } = await look.client.listRuns({
     query: { all: "1", limit, ...(all ? { hidden: "1" } : {}) },
   });
-  if (json) print(`${JSON.stringify(runs, null, 2)}\n`);
+  if (json) print(toJson(runs, 2));
   else if (runs.length === 0) say("there are no runs to be seen", "dim");
   else {
     const width = isatty(1) ? process.stdout.columns : null;

@@ -4,6 +4,7 @@ import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
 import { print, printOn } from "../runs/print.js";
 import { fullRunId } from "./act.js";
 
@@ -35,7 +36,7 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
     const piece = await overRestarts(() => client.log({ params: { runId }, query }), begun);
     begun = true;
     const { text, skipped, nextOffset } = piece;
-    if (json && (text !== "" || skipped > 0)) tell(`${JSON.stringify(piece)}\n`);
+    if (json && (text !== "" || skipped > 0)) tell(toJson(piece));
     if (!json && skipped > 0) say(`${skipped} bytes of ${stream} were dropped`, "yellow");
     if (!json) tell(raw ? text : sanitizeText(text));
     const further = nextOffset > from[stream];

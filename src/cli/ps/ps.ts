@@ -9,6 +9,7 @@ import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
@@ -56,7 +57,7 @@ export async function showProcesses(request: PsRequest): Promise<number> {
   for (;;) {
     const hosts = await readHosts(store);
     const shown = store === null ? [] : await look(observatory, store, hosts, request);
-    if (json) tell(`${JSON.stringify(shown, null, watch ? undefined : 2)}\n`);
+    if (json) tell(toJson(shown, watch ? undefined : 2));
     else {
       // Home and clear below: what is shown again does not scroll away.
       if (watch && isatty(1)) tell("\x1b[H\x1b[2J");

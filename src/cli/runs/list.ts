@@ -7,6 +7,7 @@ import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
@@ -32,7 +33,7 @@ export async function listRuns(request: ListRequest): Promise<number> {
   const shown = found.slice(0, limit);
   if (json) {
     const named = shown.map((record) => ({ ...record, hostName: hosts.nameOf(record.hostId) }));
-    print(`${JSON.stringify(named, null, 2)}\n`);
+    print(toJson(named, 2));
     return 0;
   }
   if (shown.length > 0) {

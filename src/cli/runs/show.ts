@@ -7,6 +7,7 @@ import { OPEN_STATES, type ProcessIdentity, type RunRecord } from "../../store/r
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { readHosts } from "../hosts/hosts.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { describeRun, type Look } from "./describe.js";
 import { findRecord } from "./find-record.js";
@@ -25,7 +26,7 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   const hosts = await readHosts(store);
   const hostName = hosts.nameOf(record.hostId);
   const view = await viewpoint(store, here);
-  if (json) print(`${JSON.stringify({ ...record, hostName, processes: look, events }, null, 2)}\n`);
+  if (json) print(toJson({ ...record, hostName, processes: look, events }, 2));
   else {
     const place = { host: hosts.several ? hosts.shown(record.hostId) : null, care: careOf(record, view) };
     print(`${describeRun(record, look, events, Date.now(), paletteFor(1), place).join("\n")}\n`);

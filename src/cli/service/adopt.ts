@@ -1,6 +1,7 @@
 import { BadInput } from "../../errors.js";
 import { say } from "../complain.js";
 import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { fullRunId } from "../process/act.js";
 import { print } from "../runs/print.js";
 
@@ -19,7 +20,7 @@ async function adoptRun({ wanted, keepTimeouts, json }: AdoptRequest): Promise<n
   const connection = await needGateway();
   const runId = await fullRunId(connection, wanted);
   const record = await connection.client.adoptRun({ params: { runId }, body: { keepTimeouts } });
-  print(json ? `${JSON.stringify(record)}\n` : `${record.runId}\n`);
+  print(json ? toJson(record) : `${record.runId}\n`);
   if (!json) say(`it is a service now; \`holdfast service stop ${record.runId}\` stops it`, "dim");
   return 0;
 }
@@ -30,7 +31,7 @@ async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promi
   mustBeOperator("take a process out of its run");
   const { client } = await needGateway();
   const answer = await client.adoptProcess({ params: { pid: wanted } });
-  print(json ? `${JSON.stringify(answer)}\n` : `${answer.run.runId}\n`);
+  print(json ? toJson(answer) : `${answer.run.runId}\n`);
   for (const warning of answer.warnings) say(warning, "yellow");
   if (!json) say(`process ${wanted} and all below it left ${answer.from}, and are a service now`, "dim");
   return 0;

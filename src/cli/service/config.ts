@@ -5,6 +5,7 @@ import { configPath } from "../../store/config-file.js";
 import type { Config } from "../../gateway/config.js";
 import { readSettings, type Setting } from "../../gateway/settings.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -16,7 +17,7 @@ export async function checkConfigFile(json: boolean): Promise<number> {
     throw error;
   });
   const said = each.filter(({ from }) => from !== "default").map(({ key }) => key);
-  if (json) print(`${JSON.stringify({ path, usable: true, set: said })}\n`);
+  if (json) print(toJson({ path, usable: true, set: said }));
   else {
     const profiles = config.foreign.map(({ name }) => name).join(", ") || "none";
     print(`${path} can be used; it sets ${said.join(", ") || "nothing"}; foreign profiles: ${profiles}\n`);
@@ -27,15 +28,12 @@ export async function checkConfigFile(json: boolean): Promise<number> {
 function printProblems(error: BadInput): void {
   const problems =
     error instanceof BadConfig ? error.problems : [{ line: null, key: "", message: error.message }];
-  print(`${JSON.stringify({ path: configPath(), usable: false, problems })}\n`);
+  print(toJson({ path: configPath(), usable: false, problems }));
 }
 
 export async function showConfigFile(json: boolean): Promise<number> {
   const { path, config, each } = await readSettings();
-  if (json)
-    print(
-      `${JSON.stringify({ path, ...config, agents: withoutSecrets(config.agents), settings: each }, null, 2)}\n`,
-    );
+  if (json) print(toJson({ path, ...config, agents: withoutSecrets(config.agents), settings: each }, 2));
   else {
     const [head, ...lines] = table(
       [["SETTING", "FROM", "VALUE"], ...each.map(row)],

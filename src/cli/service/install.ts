@@ -4,6 +4,7 @@ import { BadInput } from "../../errors.js";
 import { MAIN } from "../../gateway/start.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { givenDatabase } from "./given-database.js";
 import { systemdUnit } from "./unit.js";
@@ -18,7 +19,7 @@ export async function installService(onlyPrint: boolean, json: boolean): Promise
   const unit = systemdUnit({ node: process.execPath, main: MAIN, environment });
   const path = unitPath(process.env);
   const told = (written: boolean): void =>
-    print(`${JSON.stringify({ path, written, unit, databaseFile: database.file })}\n`);
+    print(toJson({ path, written, unit, databaseFile: database.file }));
   if (onlyPrint) {
     if (json) told(false);
     else print(unit);

@@ -11,6 +11,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { mustBeOperator, runningGateway, type Connection } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print, printOn } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -20,7 +21,7 @@ export async function listApprovals(json: boolean): Promise<number> {
   mustBeOperator("see what waits for approval");
   const connection = await runningGateway();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
-  if (json) print(`${JSON.stringify(approvals, null, 2)}\n`);
+  if (json) print(toJson(approvals, 2));
   else if (approvals.length > 0)
     print(`${approvalLines(approvals, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   else say(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
@@ -56,7 +57,7 @@ async function decide(
 ): Promise<number> {
   if (!/^apr_[0-9a-z]{12}$/.test(id)) throw new NotFound(`approval ${id}`);
   const answer = await client.decideApproval({ params: { id }, body: { verdict } });
-  if (json) print(`${JSON.stringify(answer)}\n`);
+  if (json) print(toJson(answer));
   else if (answer.decided) print(`${id}: ${verdict}\n`);
   else print(`${id}: too late, ${decisionText(answer.approval)}\n`);
   return answer.decided ? 0 : exitCodes.incomplete;
@@ -75,7 +76,7 @@ export async function followApprovals(json: boolean): Promise<number> {
   const asks = !json && isatty(0) && isatty(2);
   const path = "/v1/approvals?follow=1";
   for await (const approval of followLines<Approval>({ socketPath: gatewaySocket(home), token }, path)) {
-    if (json) printOn(`${JSON.stringify(approval)}\n`);
+    if (json) printOn(toJson(approval));
     else if (approval.decision !== null) printOn(`${approval.id}: ${decisionText(approval)}\n`);
     else if (!asks) printOn(`${questionText(approval)}\n`);
     else if (!(await ask(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;

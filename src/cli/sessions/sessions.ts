@@ -7,6 +7,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { mustBeOperator, needGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print, printOnce } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -17,7 +18,7 @@ export async function createSession(body: AskedOf<"openSession">["body"], json: 
   const { client } = await needGateway();
   const answer = await client.openSession({ body });
   printOnce(
-    json ? `${JSON.stringify(answer)}\n` : `${answer.session.id}\n${answer.token}\n`,
+    json ? toJson(answer) : `${answer.session.id}\n${answer.token}\n`,
     `${answer.session.id} is open, but its token could not be written; the same command gives another`,
   );
   if (!json)
@@ -42,7 +43,7 @@ export async function listSessions({ all, json, ...query }: ListFlags): Promise<
   const { sessions } = await look.client.listSessions({
     query: { ...query, ...(all === true ? { all: "1" as const } : {}) },
   });
-  if (json === true) print(`${JSON.stringify(sessions, null, 2)}\n`);
+  if (json === true) print(toJson(sessions, 2));
   else if (sessions.length === 0) say("there are no sessions to be seen", "dim");
   else print(`${sessionLines(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
@@ -75,7 +76,7 @@ export async function endSession(wanted: string, json: boolean): Promise<number>
     ? await client.closeSession({ params: { id } })
     : { closed: false };
   if (!closed) throw new NotFound(`open session ${wanted}`);
-  if (json) print(`${JSON.stringify({ sessionId: id, ended: true })}\n`);
+  if (json) print(toJson({ sessionId: id, ended: true }));
   else print(`${id} has ended; its tokens are dead, its runs go on\n`);
   return 0;
 }

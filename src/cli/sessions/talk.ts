@@ -6,6 +6,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { needGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 
@@ -24,7 +25,7 @@ export async function showSession(wanted: string, { json, ...query }: TalkFlags)
   await using look = await openLook();
   const status = await look.client.sessionStatus({ params, query });
   if (json === true) {
-    print(`${JSON.stringify(status)}\n`);
+    print(toJson(status));
     return 0;
   }
   const { session, state, runs, messages } = status;
@@ -57,7 +58,7 @@ export async function showHistory(wanted: string, { json, ...query }: HistoryFla
   await using look = await openLook();
   const answer = await look.client.sessionHistory({ params, query });
   const [first] = answer.messages;
-  if (json === true) print(`${JSON.stringify(answer)}\n`);
+  if (json === true) print(toJson(answer));
   else if (first === undefined) say("nothing was said in it", "dim");
   else {
     if (first.seq > 1 && answer.messages.length === query.limit)
@@ -81,7 +82,7 @@ export async function sendMessage(
   const params = named(wanted);
   const { client } = await needGateway();
   const { message } = await client.sendMessage({ params, body: { text, ...asked } });
-  if (json === true) print(`${JSON.stringify(message)}\n`);
+  if (json === true) print(toJson(message));
   else print(`${message.id} waits for ${message.sessionId}\n`);
   return 0;
 }

@@ -5,6 +5,7 @@ import { checkPlace } from "../../store/open.js";
 import { nameOf, type Place } from "../../store/place.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { exitCodes } from "../exit-code.js";
+import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { namedStore } from "./named-store.js";
 
@@ -13,7 +14,7 @@ export async function showStore(wanted: string | null, json: boolean): Promise<n
   const found = place === null ? null : await checkPlace(place);
   const name = place === null ? resolveHome() : nameOf(place);
   if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
-  if (json) print(`${JSON.stringify({ store: name, ...found, exists: found !== null }, null, 2)}\n`);
+  if (json) print(toJson({ store: name, ...found, exists: found !== null }, 2));
   else if (found === null) print(`${sanitizeLine(name)} has no records yet\n`);
   else {
     const { schema, damage, runs, events } = found;

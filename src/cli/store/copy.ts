@@ -5,6 +5,7 @@ import { resolveHome } from "../../store/state-directory.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -29,7 +30,7 @@ export async function copyRecords(flags: CopyFlags): Promise<number> {
   }).finally(() => progress?.end());
   const names = { from: nameOf(from), to: nameOf(to) };
   if (flags.json) {
-    print(`${JSON.stringify({ ...names, tables }, null, 2)}\n`);
+    print(toJson({ ...names, tables }, 2));
     return 0;
   }
   const [head = "", ...lines] = table(

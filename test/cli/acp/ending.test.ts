@@ -115,15 +115,31 @@ describe("a turn that ends", () => {
   });
 
   test.each([
-    [["--agent-command", "exit 7"], 121],
-    [["no-such-agent"], 2],
-    [["--agent-command", "x", "--cwd", "/nowhere"], 125],
-    [["--agent-command", RECITE, "a", "b"], 2],
-    [["--agent-command", RECITE, "--approve-all", "--deny-all"], 2],
-    [["claude", "--name", "ses_0123456789ab"], 2],
-  ])("before it begins, of %j, leaves no session", async (args, code) => {
+    [["--agent-command", "exit 7"], 121, "its output has ended; it exited with code 7\n"],
+    [
+      ["--agent-command", "echo 'no\u001b[2J key' >&2; kill -9 $$"],
+      121,
+      "it was ended by SIGKILL; its last words: no key\n",
+    ],
+    [
+      ["--agent-command", `'${process.execPath}' -e 'throw Object.assign(Error("no key"), { code: 3 })'`],
+      121,
+      "its last words: Error: no key",
+    ],
+    [
+      ["--agent-command", "echo welcome"],
+      121,
+      "it has written a line that is no frame: welcome; it exited with code 0\n",
+    ],
+    [["no-such-agent"], 2, "`holdfast agents list`"],
+    [["--agent-command", "x", "--cwd", "/nowhere"], 125, "/nowhere"],
+    [["--agent-command", RECITE, "a", "b"], 2, "--agent-command"],
+    [["--agent-command", RECITE, "--approve-all", "--deny-all"], 2, "--approve-all"],
+    [["claude", "--name", "ses_0123456789ab"], 2, "ses_0123456789ab"],
+  ])("before it begins, of %j, says why and leaves no session", async (args, code, why) => {
     const failed = await acp("spawn", ...args);
-    expect(failed.stderr).toMatch(/^holdfast: [^\n]+\n$/);
+    expect(failed.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
+    expect(failed.stderr).toContain(why);
     expect(failed).toMatchObject({ code, stdout: "" });
     const { stdout } = await acp("list", "--json");
     expect((JSON.parse(stdout) as { key: string }[]).map(({ key }) => key)).toEqual(["r"]);

@@ -1,3 +1,5 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { AnswerOf } from "../../../src/gateway/contract/contract.js";
 import { oneHouse } from "../many.js";
@@ -53,6 +55,22 @@ describe("off a terminal", () => {
     expect(stdout).toBe("one\ntwo\n\nthree\n");
   });
 
+  test("empty lines at the end of a text do not add to those between it and what follows", async () => {
+    const done = (id: string) => tool(id, "completed", { title: "look", kind: "read" });
+    const words = [
+      { say: "one\n" },
+      { say: "\n" },
+      done("a"),
+      { say: "two\n\n" },
+      { say: "three\n\n\n" },
+      done("b"),
+    ];
+    const { stdout } = await acp("prompt", "r", steps(...words, { say: "four\n\n" }));
+    expect(stdout).toBe(
+      "one\n\n✓ read: look  completed\n\ntwo\n\nthree\n\n✓ read: look  completed\n\nfour\n",
+    );
+  });
+
   test("quiet is the answer, and nothing else", async () => {
     const { code, stdout, stderr } = await acp("prompt", "r", "--format", "quiet", TURN);
     expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "Let me look.\n Done.\n", stderr: "" });
@@ -98,6 +116,23 @@ describe("off a terminal", () => {
       stderr: "holdfast: the prompt is empty; nothing was sent\n",
     });
   });
+});
+
+test("who watches sees what was asked where its answer begins, not where it began to wait", async () => {
+  await openRecital(house.resident, "w");
+  const gate = join(house.resident.home, "gate");
+  await acp("prompt", "w", "--no-wait", steps({ say: "first" }, { wait: gate }, { say: " done" }));
+  await acp("prompt", "w", "--no-wait", "second");
+  const { stdout: third } = await acp("prompt", "w", "--no-wait", "third");
+  await acp("cancel", "w", "--turn", third.trim());
+  await writeFile(gate, "");
+  await acp("prompt", "w", "fourth");
+  await acp("close", "w");
+  const { stdout, stderr } = await acp("watch", "w");
+  expect(stdout.replace(/^> \[.*/, "> first")).toBe(
+    ["> first", "first done", "> second", "second", "> fourth", "fourth"].join("\n\n").concat("\n"),
+  );
+  expect(stderr).toContain("the turn is cancelled; it was to be: third\n");
 });
 
 describe("an agent that would take over the terminal", () => {

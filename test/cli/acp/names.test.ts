@@ -52,7 +52,7 @@ test("what is closed can be looked at by its name, and is spoken with no more", 
   });
   expect(await acp("show", "mine")).toMatchObject({ code: 0 });
   expect(await acp("prompt", "mine", "x")).toMatchObject({ code: 1, stdout: "" });
-  expect((await acp("watch", "mine")).stdout).toBe("> one\n\none\n> two\n\ntwo\n");
+  expect((await acp("watch", "mine")).stdout).toBe("> one\n\none\n\n> two\n\ntwo\n");
   expect((await acp("watch", "mine", "--format", "quiet")).stdout).toBe("one\ntwo\n");
 });
 

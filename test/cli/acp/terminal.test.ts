@@ -23,9 +23,16 @@ afterAll(async () => {
 
 /** `holdfast acp …` on a terminal of this size; its run. */
 async function terminal(env: Record<string, string>, ...args: readonly string[]): Promise<string> {
+  return terminalOf(60, env, ...args);
+}
+
+async function terminalOf(
+  cols: number,
+  env: Record<string, string>,
+  ...args: readonly string[]
+): Promise<string> {
   const argv = [process.execPath, main, "acp", ...args];
-  const size = { rows: 20, cols: 60 };
-  return resident.background({ argv, pty: true, ...size, env: { TERM: "xterm", ...env } });
+  return resident.background({ argv, pty: true, rows: 20, cols, env: { TERM: "xterm", ...env } });
 }
 
 async function screen(runId: string): Promise<string[]> {
@@ -83,6 +90,15 @@ test("tools change in their place, and thoughts and plans stay one line", async 
     "plan: 1 of 2 done, now: leap",
     "so far so good",
   ]);
+});
+
+test("a tool is one line on the narrowest terminal, too", async () => {
+  const [a, b] = ["漢字", "b"].map((title) => ({ title: `${title} and so on`, kind: "read" }));
+  const begun = [tool("a", "in_progress", a), tool("b", "in_progress", b)];
+  const prompt = steps(...begun, tool("a", "completed"), tool("b", "failed"));
+  const runId = await terminalOf(18, {}, "prompt", session, prompt);
+  await ended(runId);
+  expect(await screen(runId)).toEqual(["✓ read: 漢字 and…", "✗ read: b and so…"]);
 });
 
 test("there are colours, and none where nobody wants them", async () => {
@@ -144,7 +160,9 @@ test("Ctrl-C at the question cancels the turn, and the question with it", async 
   await resident.shows(runId, "allow it");
   await type(runId, "C-c");
   expect((await ended(runId)).exit).toMatchObject({ code: 130 });
-  expect((await screen(runId)).join("\n")).toContain("the turn is cancelled");
+  const shown = await screen(runId);
+  expect(shown).toContainEqual(expect.stringMatching(/^holdfast: cancelling the turn/));
+  expect(shown.join("\n")).toContain("the turn is cancelled");
 });
 
 test("Ctrl-C once cancels the turn and waits for its end; the agent stays", async () => {
@@ -182,10 +200,8 @@ test("Ctrl-C twice leaves at once, and the gateway goes on cancelling", async ()
   await client.acpClose({ params });
 });
 
-test("Ctrl-C while the agent is being started closes the session", async () => {
-  const agent = new URL("../../acp/agents/misbehave.mjs", import.meta.url).pathname;
-  const slow = `sleep 2; exec '${process.execPath}' '${agent}' ok`;
-  const runId = await terminal({}, "spawn", "--agent-command", slow, "--name", "slow", "hello");
+test("Ctrl-C while the agent is being started closes the session, however long that would have taken", async () => {
+  const runId = await terminal({}, "spawn", "--agent-command", "exec sleep 3044", "--name", "slow", "hello");
   await until("it is being started", async () => {
     const { sessions } = await (await resident.client()).acpList({});
     return sessions.some(({ key }) => key === "slow");
