@@ -81,6 +81,8 @@ export const defaults = {
   eventPollMs: 5_000,
   /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */
   launcherReadyMs: 10_000,
+  /** An anchor tells its members in a millisecond; one that is stopped does not, and is looked at from outside. */
+  membersMs: 2_000,
   /** After an anchor died, how long the launcher may take to kill what it left and say so. It kills a thousand processes in well under a second. */
   sweptWaitMs: 3_000,
   /** How often to look for the launcher's word: it comes within a few milliseconds, and a look is one failing open. */
