@@ -37,12 +37,15 @@ export function unanswered({ looks }: LiveRun): void {
 }
 
 /** As its anchor's own descendants say. */
-async function seenMembers({ context: { host, store }, facts }: LiveRun): Promise<LiveProcesses> {
+async function seenMembers(live: LiveRun): Promise<LiveProcesses> {
+  const { host, store } = live.context;
+  const { facts } = live;
   const records = await store.listRuns({ states: OPEN_STATES });
   const record = records.find(({ runId }) => runId === facts.runId);
   if (record === undefined || record.anchor === null) return [];
   const [evidence] = await host.inspect([record.anchor]);
-  if (evidence?.matches !== true) return [];
+  if (live.finalizing) return [];
+  if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be seen now");
   return membersOf(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
 }
 

@@ -11,7 +11,7 @@ import type { AcpTurn } from "../../src/store/acp-record.js";
 import { openStore } from "../../src/store/open.js";
 import { openStateDirectory } from "../../src/store/state-directory.js";
 import type { Store } from "../../src/store/store.js";
-import type { Supervisor } from "../../src/supervisor/api.js";
+import type { Supervisor, SupervisorOptions } from "../../src/supervisor/api.js";
 import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
 
 export const shellAgent = (...offers: string[]): string[] => [
@@ -39,11 +39,15 @@ export class Controlled {
 
   static async open(
     limits: Partial<AcpLimits> = {},
-    { home, instanceId = "in_acp" }: { readonly home?: string; readonly instanceId?: string } = {},
+    {
+      home,
+      instanceId = "in_acp",
+      ...heard
+    }: Pick<SupervisorOptions, "home" | "instanceId" | "onProblem"> = {},
   ): Promise<Controlled> {
     const place = home ?? (await temporaryHome());
     if (home === undefined) bystander("sleep", "3018");
-    const supervisor = await realSupervisor({ home: place, instanceId });
+    const supervisor = await realSupervisor({ home: place, instanceId, ...heard });
     const { storePath } = await openStateDirectory(place);
     const store = await openStore(storePath, instanceId);
     const onProblem = (message: string, cause: unknown): void => {
