@@ -364,6 +364,7 @@ static bool handle(struct connection *connection, const struct frame *frame) {
     case F_STOP: stop_asked(connection, frame); break;
     case F_STATUS: tell_welcome(connection); break;
     case F_ABANDON: abandon_asked(connection, frame); break;
+    case F_MEMBERS: members_asked(connection, frame); break;
     case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT: case F_ADOPT:
     case F_SIGNAL:
       owner_says(connection, frame);

@@ -177,9 +177,10 @@ void begin_serving(struct served *slot);
 /* Where cgroups of runs are made; NULL: nowhere. */
 extern const char *cgroups_of_runs;
 
-/* adopt.c */
+/* adopt.c, signal.c, members.c */
 void adopt_asked(struct connection *connection, const struct frame *frame);
 void signal_asked(struct connection *connection, const struct frame *frame);
+void members_asked(struct connection *connection, const struct frame *frame);
 
 /* ending.c */
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);

@@ -81,6 +81,8 @@ export const defaults = {
   eventPollMs: 5_000,
   /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */
   launcherReadyMs: 10_000,
+  /** An anchor tells its members in a millisecond; one that is stopped does not, and is looked at from outside. */
+  membersMs: 2_000,
   /** After an anchor died, how long the launcher may take to kill what it left and say so. It kills a thousand processes in well under a second. */
   sweptWaitMs: 3_000,
   /** How often to look for the launcher's word: it comes within a few milliseconds, and a look is one failing open. */
@@ -194,7 +196,7 @@ export const defaults = {
   /** Of an ACP agent's output, kept until its effects are: a frame is acknowledged whole, so the largest must fit, and a follower's read. */
   acpSpoolBytes: 33 * 1024 * 1024,
   /** Frames handled together, at most: one commit for many, and few enough to be forgotten if it fails. */
-  acpBatchFrames: 256,
+  acpBatchFrames: 1_000,
   /** Lines that are no frames, forgiven: stray prints are a few, and a program that is no agent soon has so many. */
   acpMalformedLines: 1_000,
   /** Of such a line, and of an agent's error, shown. */
@@ -218,6 +220,8 @@ export const defaults = {
   acpRawUpdates: 32,
   /** Of a turn's updates, kept in the store: a long day's work with its tools is a few megabytes; a flood is no work. */
   acpTurnBytes: 16 * 1024 * 1024,
+  /** Of a page of updates: many of the usual ones, and one of the largest does not fill the memory a thousand times. */
+  acpPageBytes: 1024 * 1024,
   /** Updates of turns that ended longer ago are forgotten; what came of the turns stays with the session. */
   acpUpdatesKeptMs: 7 * 86_400_000,
   /** Prompts of one session that wait for their turn: more than a person or an agent loses count of. */

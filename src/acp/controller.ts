@@ -257,7 +257,8 @@ export class AcpController implements AsyncDisposable {
     if (record === null || record.state === "exited") return nobody("its agent's process has ended");
     const run = this.#parts.supervisor.run(runId);
     if (run === null) return nobody(`${record.ownerInstanceId} holds its agent's process, not this gateway`);
-    const processes = await run.members();
+    const processes = await run.members().catch(() => null);
+    if (processes === null) return nobody("its processes cannot be seen now");
     const verified = processes.some(({ identity }) => isSame(identity, record.root));
     const why = verified
       ? "its agent's process is the recorded one, below its anchor"

@@ -240,8 +240,7 @@ export class HeldSession {
     }
     if (this.#left) return;
     if (turn.requestId !== null) this.#seat.contextLost = false;
-    await auditTurn(this.#parts, agent.run, turn);
-    turn.audited.resolve();
+    await auditTurn(this.#parts, agent.run, turn).finally(() => turn.audited.resolve());
   }
 
   /** What the agent answers itself, an error too, is kept when it comes. */

@@ -1,4 +1,4 @@
-import type { TurnAudit } from "../store/acp-record.js";
+import type { LeftProcess, TurnAudit } from "../store/acp-record.js";
 import type { Run } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import type { RunningTurn } from "./exchange.js";
@@ -12,25 +12,35 @@ export interface AuditParts {
   readonly limits: AcpLimits;
 }
 
-/** Born in the turn and alive: reported; ended where that was asked for, or is the session's policy. */
+/**
+ * Born in the turn and alive: reported; ended where that was asked for, or is the session's policy. That nobody is left is
+ * said only of a tree that was seen.
+ */
 export async function auditTurn(
   { kept, clock, limits }: AuditParts,
   run: Run,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
-  if (before === null || run.state !== "running") return;
+  // With the agent everybody ends, and its run says how.
+  if (run.state !== "running") return;
   const { reap } = kept.row;
-  const reaped = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
+  const asked = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
+  let left: readonly LeftProcess[] = [];
+  let survivors: readonly LeftProcess[] = [];
+  let [reaped, unknown]: [boolean, string | null] = [false, null];
   try {
-    const left = await bornSince(run, before);
-    const survivors = reaped ? await endBornSince(run, before, clock, limits.toolGraceMs) : left;
-    const at = clock.wall();
-    const audit: TurnAudit = { at, left, reaped, survivors };
-    await kept.commit(() => ({
-      turns: [{ turnId, from: "ended", set: { audit } }],
-      updates: [{ turnId, at, type: "audit", data: audit }],
-    }));
-  } catch {
-    // The agent has ended meanwhile, and everybody with it.
+    if (before === null) throw new Error("its agent's processes could not be seen when it began");
+    survivors = left = await bornSince(run, before);
+    if (asked) survivors = await endBornSince(run, before, clock, limits.toolGraceMs);
+    reaped = asked;
+  } catch (error) {
+    unknown = error instanceof Error ? error.message : String(error);
   }
+  if (run.state !== "running") return;
+  const at = clock.wall();
+  const audit: TurnAudit = { at, left, reaped, survivors, unknown };
+  await kept.commit(() => ({
+    turns: [{ turnId, from: "ended", set: { audit } }],
+    updates: [{ turnId, at, type: "audit", data: audit }],
+  }));
 }

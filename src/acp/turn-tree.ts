@@ -1,3 +1,5 @@
+import type { LiveProcesses } from "../anchor/live-trees.js";
+import { PROCESSES_NAMED } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import type { LeftProcess } from "../store/acp-record.js";
 import type { Run } from "../supervisor/api.js";
@@ -11,14 +13,20 @@ const KILL_ROUNDS = 20;
 
 /** Everybody in an agent's tree, by identity. */
 export async function whoLives(run: Run): Promise<readonly string[]> {
-  return (await run.members()).map(({ identity: { pid, startTime } }) => `${pid}:${startTime}`);
+  return (await everybody(run)).map(({ identity: { pid, startTime } }) => `${pid}:${startTime}`);
+}
+
+/** Who is not named could be taken for one who was not there. */
+async function everybody(run: Run): Promise<LiveProcesses> {
+  const members = await run.members();
+  if (members.length < PROCESSES_NAMED) return members;
+  throw new Error(`its agent has ${members.length} processes or more: who was there before cannot be told`);
 }
 
 /** Who lives and did not before: told by identity, never by a name. The agent's own process was there before any turn. */
 export async function bornSince(run: Run, before: readonly string[]): Promise<readonly LeftProcess[]> {
   const known = new Set(before);
-  const members = await run.members();
-  return members
+  return (await everybody(run))
     .filter(({ identity: { pid, startTime } }) => !known.has(`${pid}:${startTime}`) && pid !== run.rootPid)
     .map(({ identity, command }) => ({ ...identity, command: excerpt(command) }));
 }

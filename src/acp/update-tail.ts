@@ -1,7 +1,8 @@
+import { defaults } from "../defaults.js";
 import type { AcpUpdate } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
 
-const PAGE = 100;
+const PAGE = 500;
 
 /** What happens in sessions, as it is written. One for all who read. */
 export class UpdateTail {
@@ -30,16 +31,17 @@ export class UpdateTail {
     after: number,
     gone: AbortSignal,
   ): AsyncGenerator<AcpUpdate, void, undefined> {
+    const maxBytes = defaults.acpPageBytes;
     let last = after;
     while (!gone.aborted && !this.#ended) {
       using woken = this.#listen(sessionId, gone);
       const closed = (await this.#store.getAcpSession(sessionId))?.state === "closed";
-      const page = await this.#store.listAcpUpdates({ sessionId, after: last, limit: PAGE });
+      const page = await this.#store.listAcpUpdates({ sessionId, after: last, limit: PAGE, maxBytes });
       for (const update of page) {
         last = update.seq;
         yield update;
       }
-      if (page.length === PAGE) continue;
+      if (page.length > 0) continue;
       if (closed) return;
       await woken.promise;
     }

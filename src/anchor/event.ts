@@ -3,6 +3,7 @@ import { MalformedFrame } from "./frame.js";
 import type { AnchorEvent, StreamName } from "./host.js";
 import type { Message } from "./message.js";
 import { parseExit, parseSurvivors } from "./run-json.js";
+import { toProcess } from "./told-process.js";
 import { toLeaderStatus, toWelcome } from "./welcome.js";
 
 /** What a message from an anchor means to the run's supervisor; null for those that are not events. */
@@ -42,6 +43,12 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
       return { type: "adopted", runId: message.runId };
     case "signalled":
       return { type: "signalled", count: message.count };
+    case "membersAre":
+      return {
+        type: "members",
+        requestId: message.requestId,
+        processes: message.processes.map(toProcess),
+      };
     case "welcome":
       return { type: "status", welcome: toWelcome(message) };
     // Between supervisor and launcher only.
@@ -64,6 +71,7 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "abandon":
     case "adopt":
     case "signal":
+    case "members":
       return null;
   }
 }

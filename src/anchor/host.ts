@@ -199,6 +199,11 @@ export type AnchorEvent =
   | { readonly type: "adopted"; readonly runId: string }
   /** How many processes were signalled. */
   | { readonly type: "signalled"; readonly count: number }
+  | {
+      readonly type: "members";
+      readonly requestId: string;
+      readonly processes: ProcessEvidence["descendants"];
+    }
   /** The answer to `status()`. */
   | { readonly type: "status"; readonly welcome: Welcome }
   /** The connection is gone. Always the last event. */
@@ -224,6 +229,8 @@ export interface AnchorLink {
   adopt(runId: string, root: ProcessIdentity, graceMs: number): void;
   /** Signal some of its processes. Answered with `signalled`, or refused (`signal-…`). */
   signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void;
+  /** Ask who lives in it. Answered with `members`, under the same id. */
+  members(requestId: string): void;
   /** Ask how things stand; the answer comes as an event, after all that was said before it was obeyed. */
   status(): void;
   /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */

@@ -100,6 +100,10 @@ export class NativeLink implements AnchorLink, WireListener {
     this.#wire.send(signalFrame(processes, signal));
   }
 
+  members(requestId: string): void {
+    this.#wire.send(encodeMessage("members", { requestId }));
+  }
+
   status(): void {
     this.#wire.send(STATUS);
   }

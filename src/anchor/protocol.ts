@@ -9,6 +9,9 @@ export const FORMER_PROTOCOL = 1;
 export const START_MAX_BYTES = 4 * 1024 * 1024;
 export const FRAME_MAX_BYTES = 128 * 1024;
 
+/** Processes that one answer names, `anchor inspect` and MEMBERS_ARE alike: where there are as many, there may be more. */
+export const PROCESSES_NAMED = 512;
+
 /** `int`: safe integer. `id`: 64 bits as a decimal string, because inodes may exceed 2^53. `flag`: absent is false. */
 export type FieldKind = "int" | "id" | "text" | "bytes" | "flag";
 export type Presence = "one" | "maybe" | "list";
@@ -132,6 +135,7 @@ export const messages = {
   abandon: { type: 13, fields: { actor, requestId } },
   adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs } },
   signal: { type: 15, fields: { signal, members: list(one("bytes", 87)) } },
+  members: { type: 16, fields: { requestId } },
 
   welcome: {
     type: 64,
@@ -199,6 +203,7 @@ export const messages = {
   anchorLost: { type: 75, fields: { runId, anchorPid, ...status } },
   adopted: { type: 76, fields: { runId } },
   signalled: { type: 77, fields: { count: one("int", 88) } },
+  membersAre: { type: 78, fields: { requestId, processes: list(one("bytes", 89)) } },
 } as const satisfies Record<string, { type: number; fields: Readonly<Record<string, Field>> }>;
 
 export function maxFrameBytes(type: number): number {

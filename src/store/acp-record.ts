@@ -116,6 +116,8 @@ export interface TurnAudit {
   readonly reaped: boolean;
   /** Of them, who would not go. */
   readonly survivors: readonly LeftProcess[];
+  /** Why more than this cannot be said; null: this is all. */
+  readonly unknown: string | null;
 }
 
 export interface AcpToolCall {

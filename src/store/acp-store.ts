@@ -54,6 +54,8 @@ export interface AcpUpdateFilter {
   readonly after?: number;
   readonly turnId?: string;
   readonly limit?: number;
+  /** No further update is begun once there are so many bytes. The first is there, however large. */
+  readonly maxBytes?: number;
 }
 
 export interface AcpPermissionFilter {

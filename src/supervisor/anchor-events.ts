@@ -6,6 +6,7 @@ import { noteStop } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
 import { letGo } from "./let-go.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
+import { unanswered } from "./members.js";
 import { noteWithheld } from "./output.js";
 import { regain } from "./regain.js";
 import { step } from "./run-state.js";
@@ -43,6 +44,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       live.state = step(live.state, event);
       return noteSurvivors(live, event.survivors);
     case "exited":
+      unanswered(live);
       return concludeExit(live, event.exit, "anchor");
     case "refused":
       return onRefused(live, event);
@@ -50,6 +52,8 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return live.adopting?.resolve();
     case "signalled":
       return live.signalling?.resolve(event.count);
+    case "members":
+      return live.looks.get(event.requestId)?.resolve(event.processes);
     case "status":
       return heardKind(live, event.welcome);
     case "closed":
@@ -58,6 +62,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       // Whether it was heard is seen when the new run is asked for.
       live.adopting?.resolve();
       live.signalling?.reject(new NotSteering(live.facts.runId, "its anchor does not answer now"));
+      unanswered(live);
       if (!live.regaining) live.context.track(live.facts.runId, regain(live));
       return;
   }
@@ -87,6 +92,8 @@ function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
 
 function onRefused(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {
   const { runId } = live.facts;
+  // Of an anchor that knows adoption and signals, and not this: the answer has no name.
+  if (live.looks.size > 0 && code === "unknown-frame") return unanswered(live);
   if (live.adopting !== null && (code.startsWith("adopt-") || code === "unknown-frame"))
     return live.adopting.reject(new NotAdopted(runId, message));
   if (live.signalling !== null && (code.startsWith("signal-") || code === "unknown-frame"))

@@ -9,6 +9,7 @@ import type {
   StreamName,
   TerminalSize,
 } from "../anchor/host.js";
+import type { LiveProcesses } from "../anchor/live-trees.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../store/run-record.js";
 import type { HoldfastError } from "../errors.js";
@@ -68,6 +69,8 @@ export interface LiveRun {
   adopting: Deferred<void> | null;
   /** Set while some of its processes are to be signalled. */
   signalling: Deferred<number> | null;
+  /** Who asked the anchor for its members, by request. */
+  readonly looks: Map<string, Deferred<LiveProcesses | null>>;
   /** What is known of the run's processes, should their anchor fall silent. */
   traces: Traces;
   firstStop: FirstStop | null;

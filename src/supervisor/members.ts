@@ -1,18 +1,51 @@
 import type { MemberSignal } from "../anchor/host.js";
 import type { LiveProcesses } from "../anchor/live-trees.js";
 import { membersOf } from "../anchor/members.js";
+import { PROTOCOL } from "../anchor/protocol.js";
+import { defaults } from "../defaults.js";
 import { NotSteering } from "../errors.js";
 import { OPEN_STATES, type ProcessIdentity } from "../store/run-record.js";
 import { deferred } from "./deferred.js";
-import type { LiveRun } from "./live-run.js";
+import { newRequestId } from "./ids.js";
+import { isOver, type LiveRun } from "./live-run.js";
 
-/** Who lives in a run, as its anchor's own descendants say. */
-export async function liveMembers({ context: { host, store }, facts }: LiveRun): Promise<LiveProcesses> {
+/** Who lives in a run: its anchor is asked, and looked at when it does not answer. */
+export async function liveMembers(live: LiveRun): Promise<LiveProcesses> {
+  return (await toldMembers(live)) ?? seenMembers(live);
+}
+
+/** Null: its anchor is from before it could tell, or does not answer now. */
+async function toldMembers(live: LiveRun): Promise<LiveProcesses | null> {
+  const { link, looks, context } = live;
+  if (link === null || isOver(live) || link.welcome.protocol < PROTOCOL) return null;
+  const answered = deferred<LiveProcesses | null>();
+  const requestId = newRequestId();
+  const enough = context.clock.after(defaults.membersMs, () => answered.resolve(null));
+  looks.set(requestId, answered);
+  try {
+    link.members(requestId);
+    return await answered.promise;
+  } finally {
+    enough.cancel();
+    looks.delete(requestId);
+  }
+}
+
+/** Nobody will answer. */
+export function unanswered({ looks }: LiveRun): void {
+  for (const look of looks.values()) look.resolve(null);
+}
+
+/** As its anchor's own descendants say. */
+async function seenMembers(live: LiveRun): Promise<LiveProcesses> {
+  const { host, store } = live.context;
+  const { facts } = live;
   const records = await store.listRuns({ states: OPEN_STATES });
   const record = records.find(({ runId }) => runId === facts.runId);
   if (record === undefined || record.anchor === null) return [];
   const [evidence] = await host.inspect([record.anchor]);
-  if (evidence?.matches !== true) return [];
+  if (live.finalizing) return [];
+  if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be seen now");
   return membersOf(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
 }
 

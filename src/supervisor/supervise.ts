@@ -46,6 +46,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     toldService: null,
     adopting: null,
     signalling: null,
+    looks: new Map(),
     traces: {
       run: facts.address,
       leaseId: facts.leaseId,

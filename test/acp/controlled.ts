@@ -11,7 +11,7 @@ import type { AcpTurn } from "../../src/store/acp-record.js";
 import { openStore } from "../../src/store/open.js";
 import { openStateDirectory } from "../../src/store/state-directory.js";
 import type { Store } from "../../src/store/store.js";
-import type { Supervisor } from "../../src/supervisor/api.js";
+import type { Supervisor, SupervisorOptions } from "../../src/supervisor/api.js";
 import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
 
 export const shellAgent = (...offers: string[]): string[] => [
@@ -71,7 +71,11 @@ export class Controlled {
     } = options;
     const place = home ?? (await temporaryHome());
     if (home === undefined) bystander("sleep", "3018");
-    const supervisor = await realSupervisor({ home: place, instanceId });
+    const supervisor = await realSupervisor({
+      home: place,
+      instanceId,
+      ...(heard === undefined ? {} : { onProblem: heard }),
+    });
     const { storePath } = await openStateDirectory(place);
     const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {

@@ -128,6 +128,20 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect(await processesOf(begun.runId)).toEqual([]);
   });
 
+  test("three hundred members told, and some of them signalled", async () => {
+    const supervisor = await realSupervisor();
+    const begun = await supervisor.spawn(
+      sh("for i in $(seq 300); do sleep 3051 & done; echo ready; read line"),
+    );
+    await printed(begun, "ready");
+    const members = await begun.members();
+    expect(members).toHaveLength(301);
+    const sleepers = members.flatMap(({ identity }) => (identity.pid === begun.rootPid ? [] : [identity]));
+    expect(await begun.signal(sleepers, "SIGKILL")).toBe(300);
+    await begun.closeStdin();
+    expect((await begun.wait()).exit).toMatchObject({ reason: "exit" });
+  });
+
   test("leftovers of every kind, swept and named", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(
@@ -293,7 +307,8 @@ function garbage(round: number, runId: string): Buffer {
     key: "f".repeat(64),
   });
   const stop = encodeMessage("stop", { reason: "r", actor: "a", requestId: "q", graceMs: 0 });
-  const bytes = Buffer.concat([encodeMessage("hold", {}), hello, stop].slice(round % 2));
+  const members = encodeMessage("members", { requestId: "q" });
+  const bytes = Buffer.concat([encodeMessage("hold", {}), hello, members, stop].slice(round % 2));
   for (let hits = randomInt(0, 6); hits > 0; hits--) bytes[randomInt(bytes.length)] = randomInt(256);
   return bytes.subarray(0, randomInt(1, bytes.length + 1));
 }

@@ -145,6 +145,8 @@ class Link implements AnchorLink {
 
   signal(): void {}
 
+  members(): void {}
+
   /** Nobody asks: no run of a simulation becomes a service. */
   status(): void {}
 

@@ -88,7 +88,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       await expect(
         store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_b", from: "ended", set: { text: "else" } }] }),
       ).rejects.toThrow(/never changes/);
-      const audit = { at: AT, left: [], reaped: false, survivors: [] };
+      const audit = { at: AT, left: [], reaped: false, survivors: [], unknown: null };
       await store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_b", from: "ended", set: { audit } }] });
       expect(await store.getAcpTurn("turn_b")).toMatchObject({ audit });
     });
@@ -110,6 +110,19 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.listAcpUpdates({ sessionId: id, after: 249, limit: 1 })).toEqual([all[249]]);
       expect(await store.listAcpUpdates({ sessionId: id, turnId: "turn_2" })).toEqual([]);
       expect((await store.getAcpSession(id))?.seq).toBe(251);
+    });
+
+    test("a page of updates ends with the one that makes it large enough; the first is in it, however large", async () => {
+      const update = (letters: string) => ({ turnId: null, at: AT, type: "update", data: letters }) as const;
+      const sizes = [1_000_000, 10, 400, 600, 10, 2_000].map((letters) => update("é".repeat(letters / 2)));
+      await store.commitAcp(id, "in_1", { updates: sizes });
+      const page = async (after: number, maxBytes: number) =>
+        (await store.listAcpUpdates({ sessionId: id, after, limit: 4, maxBytes })).map(({ seq }) => seq);
+      expect(await page(0, 1)).toEqual([1]);
+      expect(await page(1, 1_000)).toEqual([2, 3, 4]);
+      expect(await page(1, 100_000)).toEqual([2, 3, 4, 5]);
+      expect(await page(4, 1_000)).toEqual([5, 6]);
+      expect(await page(6, 1_000)).toEqual([]);
     });
 
     test("a question is decided once", async () => {

@@ -1,3 +1,4 @@
+import { PROTOCOL } from "../../src/anchor/protocol.js";
 import type {
   AnchorEvent,
   AnchorExit,
@@ -39,7 +40,7 @@ export class FakeAnchor {
   constructor(runId: string, epoch: number, pid: number) {
     this.runId = runId;
     this.welcome = {
-      protocol: 1,
+      protocol: PROTOCOL,
       highestEpoch: epoch,
       phase: "gated",
       root: { pid, startTime: pid, uniqueId: String(pid) },
@@ -179,6 +180,10 @@ export class FakeLink implements AnchorLink {
 
   signal(): void {
     this.sent.push("signal");
+  }
+
+  members(requestId: string): void {
+    this.sent.push(`members ${requestId}`);
   }
 
   adopt(runId: string): void {

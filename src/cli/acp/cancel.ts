@@ -32,5 +32,7 @@ export async function cancelTurn({ session, turn: turnId, reapTools, json }: Can
   }
   if (turn === null) return exitCodes.notThere;
   if (turn.outcome === "cancel-unconfirmed") return exitCodes.cancelUnconfirmed;
-  return turn.audit?.reaped === true && turn.audit.survivors.length > 0 ? exitCodes.incomplete : 0;
+  if (turn.audit === null) return 0;
+  const { reaped, survivors, unknown } = turn.audit;
+  return (reaped && survivors.length > 0) || (reapTools && unknown !== null) ? exitCodes.incomplete : 0;
 }

@@ -56,9 +56,14 @@ export function endRemark({
   }
 }
 
-export function auditRemark({ left, reaped, survivors }: NonNullable<Turn["audit"]>): Remark | null {
-  if (left.length === 0) return null;
+export function auditRemark(audit: NonNullable<Turn["audit"]>): Remark | null {
+  const { left, reaped, survivors, unknown } = audit;
   const many = (of: typeof left): string => `${of.length} ${of.length === 1 ? "process" : "processes"}`;
+  if (unknown !== null) {
+    const known = left.length === 0 ? "" : `, but for ${many(left)}: ${namesOf(left)}`;
+    return [`what the turn has left running is not known (${unknown})${known}`, "yellow"];
+  }
+  if (left.length === 0) return null;
   if (!reaped)
     return [
       `the turn has left ${many(left)} running, until the session is closed: ${namesOf(left)}`,

@@ -79,6 +79,8 @@ export const acpTurn = z.object({
       left: z.array(process),
       reaped: z.boolean(),
       survivors: z.array(process),
+      /** Why more than this cannot be said; null: this is all. */
+      unknown: z.string().nullable(),
     })
     .nullable(),
   contextLost: z.boolean(),
@@ -265,7 +267,7 @@ export const acpHistory = route({
   answer: z.object({ turns: z.array(acpTurn) }),
 });
 
-/** Not followed: one page. Followed: the same objects, one per line, until the session is closed. */
+/** Not followed: one page, which ends with the update that makes it a MiB; more is asked for with the `after` it names. Followed: the same objects, one per line, until the session is closed. */
 export const acpWatch = route({
   ...addresses.acpWatch,
   summary: "What happened in an ACP session, in order; replayable by number",

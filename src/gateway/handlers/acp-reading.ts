@@ -1,4 +1,5 @@
 import type { OwnedTree } from "../../acp/controller.js";
+import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession } from "../../store/acp-record.js";
@@ -77,7 +78,8 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
 
     acpWatch: async ({ params, query: { after, limit } }, { requester }) => {
       const { sessionId } = await visibleAcp(desk, requester, params.id);
-      const updates = await store.listAcpUpdates({ sessionId, after, limit });
+      const maxBytes = defaults.acpPageBytes;
+      const updates = await store.listAcpUpdates({ sessionId, after, limit, maxBytes });
       return { updates: updates.map(updateOf), after: updates.at(-1)?.seq ?? after };
     },
 

@@ -56,17 +56,40 @@ export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): P
 
 export async function listAcpUpdates(
   db: Kysely<Schema>,
-  { sessionId, after = 0, turnId, limit }: AcpUpdateFilter,
+  filter: AcpUpdateFilter,
 ): Promise<readonly AcpUpdate[]> {
+  const { maxBytes } = filter;
+  let query = updatesOf(db, filter).selectAll();
+  if (maxBytes !== undefined) {
+    const bytes = sql<number>`octet_length(data)`.as("bytes");
+    const sizes = await updatesOf(db, filter).select("seq").select(bytes).execute();
+    query = query.where("seq", "<=", lastWithin(sizes, maxBytes));
+  }
+  return (await query.execute()).map(toAcpUpdate);
+}
+
+function updatesOf(db: Kysely<Schema>, { sessionId, after = 0, turnId, limit }: AcpUpdateFilter) {
   let query = db
     .selectFrom("acp_updates")
-    .selectAll()
     .where("session_id", "=", sessionId)
     .where("seq", ">", after)
     .orderBy("seq");
   if (turnId !== undefined) query = query.where("turn_id", "=", turnId);
-  if (limit !== undefined) query = query.limit(limit);
-  return (await query.execute()).map(toAcpUpdate);
+  return limit === undefined ? query : query.limit(limit);
+}
+
+function lastWithin(
+  sizes: readonly { readonly seq: number; readonly bytes: number }[],
+  maxBytes: number,
+): number {
+  let last = 0;
+  let total = 0;
+  for (const { seq, bytes } of sizes) {
+    last = seq;
+    total += bytes;
+    if (total >= maxBytes) break;
+  }
+  return last;
 }
 
 export async function getAcpPermission(db: Kysely<Schema>, id: string): Promise<AcpPermission | null> {

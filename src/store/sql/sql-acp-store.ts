@@ -29,8 +29,8 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 
 const pending = sql<boolean>`verdict is null`;
 
-/** A statement has room for 32,766 values. */
-const INSERTED_AT_ONCE = 100;
+/** Rows of one insert. A few sizes only: a statement of its own for every count would drive the others out of their places. */
+const INSERTED_AT_ONCE = [256, 64, 16, 4, 1] as const;
 
 /** Undoes the transaction it is thrown in. */
 class NotAsThought extends Error {}
@@ -174,17 +174,18 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
   }
 
   *#append(sessionId: string, after: number, updates: readonly NewAcpUpdate[]): Steps<void> {
-    for (let at = 0; at < updates.length; at += INSERTED_AT_ONCE) {
-      const rows = updates.slice(at, at + INSERTED_AT_ONCE).map((update, index) => ({
-        session_id: sessionId,
-        seq: after + at + index + 1,
-        turn_id: update.turnId,
-        type: update.type,
-        at: update.at,
-        data: JSON.stringify(update.data),
-      }));
-      yield* countOf(this.#engine.db.insertInto("acp_updates").values(rows));
-    }
+    const rows = updates.map(({ turnId, type, at, data }, index) => ({
+      session_id: sessionId,
+      seq: after + index + 1,
+      turn_id: turnId,
+      type,
+      at,
+      data: JSON.stringify(data),
+    }));
+    let done = 0;
+    for (const size of INSERTED_AT_ONCE)
+      for (; rows.length - done >= size; done += size)
+        yield* countOf(this.#engine.db.insertInto("acp_updates").values(rows.slice(done, done + size)));
   }
 }
 

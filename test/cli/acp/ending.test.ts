@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { turnCode, type Turn } from "../../../src/cli/acp/ending.js";
+import { auditRemark, turnCode, type Turn } from "../../../src/cli/acp/ending.js";
 import { sees } from "../stage.js";
 import { oneHouse } from "../many.js";
 import { openRecital, RECITE, steps } from "./recital.js";
@@ -26,6 +26,19 @@ test.each<[Partial<Turn>, number]>([
   [{ outcome: "cancelled" }, 130],
 ])("%j exits with %i", (end, code) => {
   expect(turnCode({ ...turn, ...end })).toBe(code);
+});
+
+test("of a tree that could not be seen, that is said; and who was seen all the same", () => {
+  const tool = { pid: 7, startTime: 1, uniqueId: null, command: "sleep" };
+  const audit = { at: 1, left: [], reaped: false, survivors: [], unknown: null };
+  const unknown = "its anchor does not answer";
+  expect(auditRemark(audit)).toBeNull();
+  expect(auditRemark({ ...audit, unknown })?.[0]).toBe(
+    "what the turn has left running is not known (its anchor does not answer)",
+  );
+  expect(auditRemark({ ...audit, left: [tool], unknown })?.[0]).toContain(
+    ", but for 1 process: sleep (pid 7)",
+  );
 });
 
 describe("a turn that ends", () => {
