@@ -20,13 +20,14 @@ import type {
   ReapPolicy,
 } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
+import type { MessageStore } from "../store/message-store.js";
 import { isSame, OPEN_STATES } from "../store/run-record.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
-import type { AgentCommand } from "./agent-process.js";
+import { ACP_BACKEND, type AgentCommand } from "./agent-process.js";
 import { HeldSession, type CancelRequest, type CloseRequest } from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
@@ -36,7 +37,7 @@ import { hostClock } from "./wire/host-clock.js";
 
 export interface AcpControllerParts {
   readonly supervisor: Supervisor;
-  readonly store: AcpStore;
+  readonly store: AcpStore & Pick<MessageStore, "listMessages">;
   readonly sessions: Pick<Sessions, "open" | "openFor" | "close" | "get" | "getByKey" | "issueToken">;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   readonly limits?: Partial<AcpLimits>;
@@ -139,7 +140,7 @@ export class AcpController implements AsyncDisposable {
     }
     const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_STATES });
     for (const { runId, backendId } of runs) {
-      if (backendId !== "acp" || (await this.#belongs(runId))) continue;
+      if (backendId !== ACP_BACKEND || (await this.#belongs(runId))) continue;
       await supervisor.stop(runId, { actor: "acp: its session is closed" });
       counts.reaped++;
     }
@@ -185,7 +186,7 @@ export class AcpController implements AsyncDisposable {
     const { agent = null, mode = "session" } = request;
     const options: SessionOptions = {
       ...request.session,
-      backend: "acp",
+      backend: ACP_BACKEND,
       interactionMode: mode === "run" ? "run" : "interactive",
       ...(agent === null ? {} : { agentId: request.session?.agentId ?? agent }),
     };
@@ -244,6 +245,16 @@ export class AcpController implements AsyncDisposable {
   async prompt(sessionId: string, request: PromptRequest): Promise<AcpTurn> {
     const turnId = await (await this.#holding(sessionId)).prompt(request);
     return this.#turn(turnId);
+  }
+
+  /** A message has begun to wait for it. */
+  heard(sessionId: string): void {
+    this.#held.get(sessionId)?.heard();
+  }
+
+  /** Look for messages that other gateways have taken in. */
+  look(): void {
+    for (const held of this.#held.values()) held.kick();
   }
 
   /** Null: there was none. A turn's cancel is no reap: the agent stays. */
@@ -367,6 +378,8 @@ export class AcpController implements AsyncDisposable {
       clock,
       limits: this.#limits,
       kept,
+      messages: store,
+      sessions,
       owner: { sessionKey: row.key, agentId: row.agentId },
       command: () => this.#command(kept.row),
       onClosed: async (actor) => {

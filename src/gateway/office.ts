@@ -139,6 +139,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
   });
+  const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
   const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
@@ -157,6 +158,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return true;
     },
     history,
+    records: store,
     agents,
     agentRuns,
     mayStart: () => settling.mayStart(),
@@ -249,7 +251,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     acp,
     look: () => agentRuns.look(),
     beat: () => presence.beat(),
-    takeUp: () => errands.look(),
+    takeUp: async () => {
+      if (store.shared) acp.look();
+      await errands.look();
+    },
     retain: async () => {
       await store.forgetCommands(defaults.commandsKeptMs);
       await store.forgetSilent(defaults.gatewaysKeptMs);
@@ -265,6 +270,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     async [Symbol.asyncDispose]() {
       stopping = true;
       callers[Symbol.dispose]();
+      hearing[Symbol.dispose]();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();

@@ -6,6 +6,7 @@ import { AcpController, type EnsureRequest } from "../../src/acp/controller.js";
 import type { AcpLimits } from "../../src/acp/limits.js";
 import { agentsOf } from "../../src/agents/catalogue.js";
 import { Approvals } from "../../src/sessions/approvals.js";
+import { History } from "../../src/sessions/history.js";
 import { Sessions } from "../../src/sessions/sessions.js";
 import type { AcpTurn } from "../../src/store/acp-record.js";
 import { openStore } from "../../src/store/open.js";
@@ -29,12 +30,17 @@ export class Controlled {
   readonly supervisor: Supervisor;
   readonly store: Store;
   readonly acp: AcpController;
+  readonly sessions: Sessions;
+  readonly history: History;
 
-  constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController) {
+  constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController, sessions: Sessions) {
     this.home = home;
     this.supervisor = supervisor;
     this.store = store;
     this.acp = acp;
+    this.sessions = sessions;
+    this.history = new History(store);
+    this.history.onWaiting((sessionId) => acp.heard(sessionId));
   }
 
   static async open(
@@ -60,7 +66,7 @@ export class Controlled {
       limits: { ...QUICK, ...limits },
       onProblem,
     });
-    const controlled = new Controlled(place, supervisor, store, acp);
+    const controlled = new Controlled(place, supervisor, store, acp, sessions);
     onTestFinished(() => controlled.leave());
     await supervisor.reconcile();
     await acp.reapStartupOrphans();

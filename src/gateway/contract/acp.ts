@@ -15,7 +15,7 @@ import { route } from "./route.js";
 const key = z.string().min(1).max(200);
 /** A session's id or, while it is open, its key. */
 const sessionParams = z.object({ id: key });
-const problem = z.object({ code: z.string(), message: z.string() });
+export const problem = z.object({ code: z.string(), message: z.string() });
 
 const process = z.object({
   pid: z.int(),
@@ -60,9 +60,12 @@ export const acpTurn = z.object({
   turnId: z.string(),
   sessionId: z.string(),
   ordinal: z.int(),
+  /** In its session's history, among messages. */
+  place: z.int(),
   state: z.enum(ACP_TURN_STATES),
   prompt: z.string(),
   askedBy: z.string(),
+  timeoutMs: z.int().nullable(),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
   endedAt: z.number().nullable(),
