@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
 import type { AgentEntry } from "../agents/entry.js";
+import { defaults } from "../defaults.js";
 import {
   AcpNotHeld,
   AcpSessionClosed,
@@ -20,9 +21,11 @@ import type {
   ReapPolicy,
 } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
+import type { GatewayStore } from "../store/gateway-store.js";
 import type { MessageStore } from "../store/message-store.js";
 import { isSame, OPEN_STATES } from "../store/run-record.js";
 import type { SessionRow } from "../store/session-record.js";
+import type { ReadStore } from "../store/store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
@@ -33,11 +36,15 @@ import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
 import { acpLimits, type AcpLimits } from "./limits.js";
 import { UpdateTail } from "./update-tail.js";
+import { closedAsLost } from "./lost-session.js";
 import { hostClock } from "./wire/host-clock.js";
 
 export interface AcpControllerParts {
   readonly supervisor: Supervisor;
-  readonly store: AcpStore & Pick<MessageStore, "listMessages">;
+  readonly store: AcpStore &
+    Pick<MessageStore, "listMessages"> &
+    Pick<GatewayStore, "getGateway"> &
+    Pick<ReadStore, "now">;
   readonly sessions: Pick<Sessions, "open" | "openFor" | "close" | "get" | "getByKey" | "issueToken">;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   readonly limits?: Partial<AcpLimits>;
@@ -111,7 +118,7 @@ export class AcpController implements AsyncDisposable {
   constructor(parts: AcpControllerParts) {
     this.#parts = parts;
     this.#limits = { ...acpLimits, ...parts.limits };
-    this.tail = new UpdateTail(parts.store);
+    this.tail = new UpdateTail(parts.store, (sessionId) => this.#held.has(sessionId));
   }
 
   /**
@@ -265,15 +272,40 @@ export class AcpController implements AsyncDisposable {
 
   /**
    * Until every process of it is proven to be gone, or is known to survive its KILL. One of another gateway is not
-   * touched.
+   * touched; one that is lost is closed on record only.
    */
   async closeSession(sessionId: string, request: CloseRequest): Promise<Closed> {
     await this.#begun.promise;
     const row = await this.#get(sessionId);
     if (row.state === "closed") return { session: row, survivors: [] };
+    if (await this.isLost(row)) return { session: await this.#closeLost(row, request.actor), survivors: [] };
     const held = await this.#holding(sessionId);
     const survivors = await held.close(request);
     return { session: held.kept.row, survivors };
+  }
+
+  /** It is another gateway's, which is gone, and its agent's run has ended on record, by itself or on an operator's word. */
+  async isLost({ gatewayInstanceId, runId }: AcpSession): Promise<boolean> {
+    const { store, supervisor } = this.#parts;
+    if (gatewayInstanceId === supervisor.instanceId) return false;
+    const run = runId === null ? null : await supervisor.getRun(runId);
+    if (run !== null && run.state !== "exited") return false;
+    const gateway = await store.getGateway(gatewayInstanceId);
+    if (gateway === null || gateway.stoppedAt !== null) return true;
+    return (await store.now()) - gateway.heartbeatAt > defaults.leaseMs;
+  }
+
+  async #closeLost(row: AcpSession, actor: string): Promise<AcpSession> {
+    const { store, supervisor, sessions } = this.#parts;
+    const { sessionId } = row;
+    const by = { gatewayInstanceId: supervisor.instanceId, actor, at: this.#clock.wall() };
+    const change = await closedAsLost(store, row, by);
+    const written = await store.commitAcp(sessionId, row.gatewayInstanceId, change);
+    if (written !== null) await sessions.close(sessionId, actor);
+    const now = await this.#get(sessionId);
+    if (now.state !== "closed") throw new AcpNotHeld(now);
+    this.tail.wake(sessionId);
+    return now;
   }
 
   async verifyOwnedTree(sessionId: string): Promise<OwnedTree> {
@@ -356,7 +388,7 @@ export class AcpController implements AsyncDisposable {
     if (held !== undefined) return held;
     const row = await this.#get(sessionId);
     if (row.gatewayInstanceId !== this.#parts.supervisor.instanceId)
-      throw new AcpNotHeld(sessionId, row.gatewayInstanceId);
+      throw new AcpNotHeld(row, { gateway: await this.#parts.store.getGateway(row.gatewayInstanceId) });
     if (row.state === "closed") throw new AcpSessionClosed(sessionId);
     return this.#hold(row);
   }

@@ -28,6 +28,7 @@ import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
+import { AcpWhereabouts } from "./peers/acp-whereabouts.js";
 import { statedRequester } from "./peers/stated.js";
 import { Whereabouts } from "./peers/whereabouts.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
@@ -142,7 +143,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
-  const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
+  const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
+  const acpDesk = { acp, store, sessions, gate, sights, getRun, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
     stops: new Stops({ supervisor, store, whereabouts }),
@@ -223,17 +225,25 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     const record = await supervisor.getRun(runId);
     return record !== null && (await sights.runsOf(requester)(record.sessionId)) ? record : null;
   };
+  const agentsElsewhere = new AcpWhereabouts({
+    store,
+    instanceId,
+    sights,
+    isLost: (session) => acp.isLost(session),
+  });
   const byToken = (served: Served | null): Entrance => ({
     served,
     requesterOf: (request) => requesterOf(authenticate, request),
     forPeers: false,
     whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
+    whoSpeaks: (requester, verb, id) => agentsElsewhere.peerFor(requester, verb, id),
   });
   const forPeers: Entrance = {
     served: null,
     requesterOf: (request) => statedRequester(store, sessions, request),
     forPeers: true,
     whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
+    whoSpeaks: (requester, verb, id) => agentsElsewhere.mustBeHere(requester, verb, id),
   };
   doors = await openDoors({
     ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },

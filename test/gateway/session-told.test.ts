@@ -43,7 +43,9 @@ test("an ACP session tells its state, its turn, its queue and its questions; its
   expect(whole.runs).toEqual([]);
   const placesOf = async (query: object): Promise<number[]> => {
     const page = await client.sessionHistory({ params, query });
-    return [...page.turns.map(({ place }) => place), ...page.messages.map(({ seq }) => seq)].toSorted();
+    return [...page.turns.map(({ place }) => place), ...page.messages.map(({ seq }) => seq)].toSorted(
+      (one, other) => one - other,
+    );
   };
   expect(await placesOf({ limit: 2 })).toEqual([3, 4]);
   expect(await placesOf({ limit: 2, before: 3 })).toEqual([1, 2]);

@@ -251,7 +251,12 @@ export const acpClose = route({
   query: nothing,
   body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
   /** With survivors it is not closed yet, but will be when they are gone. */
-  answer: z.object({ session: acpSession, survivors: z.array(survivor) }),
+  answer: z.object({
+    session: acpSession,
+    survivors: z.array(survivor),
+    /** Of its agent's last run. `unproven`: that was given up with its host. Null: it had none, or still has. */
+    emptiness: z.enum(["proven", "unproven"]).nullable(),
+  }),
 });
 
 export const acpHistory = route({
