@@ -422,14 +422,53 @@ export class AcpTimeout extends HoldfastError {
 export class AcpNotHeld extends HoldfastError {
   readonly sessionId: string;
   readonly heldBy: string;
-  constructor(sessionId: string, heldBy: string) {
+  readonly runId: string | null;
+  readonly hostId: string | null;
+  readonly hostName: string | null;
+  /** When that gateway last told the store that it is there; null: that is not known. */
+  readonly lastHeardAt: number | null;
+  /** The connection broke when it had been asked: whether it was done is not known here. */
+  readonly perhapsDone: boolean;
+  constructor(
+    { sessionId, gatewayInstanceId: heldBy, runId }: HeldElsewhere,
+    { why, gateway, perhapsDone = false, missing = null, ...options }: NotHeldBecause = {},
+  ) {
+    const { hostId = null, hostName = null, heartbeatAt = null } = gateway ?? {};
+    const host = hostId === null ? "" : `, on host ${hostName || hostId}`;
+    const heard = heartbeatAt === null ? "" : `; last heard of ${timeOf(heartbeatAt)}`;
+    const away = why === undefined ? "" : `, and cannot be reached there: ${why}${heard}`;
+    const done = perhapsDone
+      ? "It had been asked, and may have done it all the same: look before you ask again"
+      : `Neither it nor its processes were touched${missing === null ? "" : `. ${ways[missing].slice(0, -1)}`}`;
+    const lost =
+      why === undefined || runId === null
+        ? ""
+        : `. If that host will not come back, \`holdfast runs forget ${runId}\` gives its run up, and it can be closed then`;
     super(
       "ACP_NOT_HELD",
-      `the ACP session ${sessionId} is gateway ${heldBy}'s; neither it nor its processes were touched`,
+      `the ACP session ${sessionId} is gateway ${heldBy}'s${host}${away}. ${done}${lost}`,
+      options,
     );
     this.sessionId = sessionId;
     this.heldBy = heldBy;
+    this.runId = runId;
+    this.hostId = hostId;
+    this.hostName = hostName;
+    this.lastHeardAt = heartbeatAt;
+    this.perhapsDone = perhapsDone;
   }
+}
+
+interface HeldElsewhere {
+  readonly sessionId: string;
+  readonly gatewayInstanceId: string;
+  readonly runId: string | null;
+}
+
+interface NotHeldBecause extends PeerFailure {
+  /** Left out: it was not asked. */
+  readonly why?: string;
+  readonly gateway?: FarGateway | null;
 }
 
 /** Nothing more is said in a session that is closed, or being closed. */

@@ -17,6 +17,9 @@ import { Questions } from "./questions.js";
 import { Connection } from "./wire/connection.js";
 import { initialize } from "./wire/initialize.js";
 
+/** The backend of agents that are spoken to over ACP: of their runs, and of their sessions. */
+export const ACP_BACKEND = "acp";
+
 /** What an agent is started with. None of it is stored. */
 export interface AgentCommand {
   readonly argv: readonly string[];
@@ -115,7 +118,7 @@ export class AgentProcess {
       sessionId,
       sessionKey,
       ...(agentId === null ? {} : { agentId }),
-      backendId: "acp",
+      backendId: ACP_BACKEND,
       graceMs: limits.graceMs,
       leaveMs: limits.leaveMs,
       tmpdir: tmp,

@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
 import type { AgentEntry } from "../agents/entry.js";
+import { defaults } from "../defaults.js";
 import {
   AcpNotHeld,
   AcpSessionClosed,
@@ -20,23 +21,30 @@ import type {
   ReapPolicy,
 } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
+import type { GatewayStore } from "../store/gateway-store.js";
+import type { MessageStore } from "../store/message-store.js";
 import { isSame, OPEN_STATES } from "../store/run-record.js";
 import type { SessionRow } from "../store/session-record.js";
+import type { ReadStore } from "../store/store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
-import type { AgentCommand } from "./agent-process.js";
+import { ACP_BACKEND, type AgentCommand } from "./agent-process.js";
 import { HeldSession, type CancelRequest, type CloseRequest } from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
 import { acpLimits, type AcpLimits } from "./limits.js";
 import { UpdateTail } from "./update-tail.js";
+import { closedAsLost } from "./lost-session.js";
 import { hostClock } from "./wire/host-clock.js";
 
 export interface AcpControllerParts {
   readonly supervisor: Supervisor;
-  readonly store: AcpStore;
+  readonly store: AcpStore &
+    Pick<MessageStore, "listMessages"> &
+    Pick<GatewayStore, "getGateway"> &
+    Pick<ReadStore, "now">;
   readonly sessions: Pick<Sessions, "open" | "openFor" | "close" | "get" | "getByKey" | "issueToken">;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   readonly limits?: Partial<AcpLimits>;
@@ -111,7 +119,7 @@ export class AcpController implements AsyncDisposable {
   constructor(parts: AcpControllerParts) {
     this.#parts = parts;
     this.#limits = { ...acpLimits, ...parts.limits };
-    this.tail = new UpdateTail(parts.store);
+    this.tail = new UpdateTail(parts.store, (sessionId) => this.#held.has(sessionId));
   }
 
   /**
@@ -130,7 +138,7 @@ export class AcpController implements AsyncDisposable {
     }
     const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_STATES });
     for (const { runId, backendId } of runs) {
-      if (backendId !== "acp" || (await this.#belongs(runId))) continue;
+      if (backendId !== ACP_BACKEND || (await this.#belongs(runId))) continue;
       await supervisor.stop(runId, { actor: "acp: its session is closed" });
       counts.reaped++;
     }
@@ -174,7 +182,7 @@ export class AcpController implements AsyncDisposable {
     const { agent = null, mode = "session" } = request;
     const options: SessionOptions = {
       ...request.session,
-      backend: "acp",
+      backend: ACP_BACKEND,
       interactionMode: mode === "run" ? "run" : "interactive",
       ...(agent === null ? {} : { agentId: request.session?.agentId ?? agent }),
     };
@@ -230,6 +238,16 @@ export class AcpController implements AsyncDisposable {
     return this.#turn(turnId);
   }
 
+  /** A message has begun to wait for it. */
+  heard(sessionId: string): void {
+    this.#held.get(sessionId)?.heard();
+  }
+
+  /** Look for messages that other gateways have taken in. */
+  look(): void {
+    for (const held of this.#held.values()) held.kick();
+  }
+
   /** Null: there was none. A turn's cancel is no reap: the agent stays. */
   async cancelTurn(sessionId: string, request: CancelRequest): Promise<AcpTurn | null> {
     const turnId = await (await this.#holding(sessionId)).cancel(request);
@@ -238,15 +256,40 @@ export class AcpController implements AsyncDisposable {
 
   /**
    * Until every process of it is proven to be gone, or is known to survive its KILL. One of another gateway is not
-   * touched.
+   * touched; one that is lost is closed on record only.
    */
   async closeSession(sessionId: string, request: CloseRequest): Promise<Closed> {
     await this.#begun.promise;
     const row = await this.#get(sessionId);
     if (row.state === "closed") return { session: row, survivors: [] };
+    if (await this.isLost(row)) return { session: await this.#closeLost(row, request.actor), survivors: [] };
     const held = await this.#holding(sessionId);
     const survivors = await held.close(request);
     return { session: held.kept.row, survivors };
+  }
+
+  /** It is another gateway's, which is gone, and its agent's run has ended on record, by itself or on an operator's word. */
+  async isLost({ gatewayInstanceId, runId }: AcpSession): Promise<boolean> {
+    const { store, supervisor } = this.#parts;
+    if (gatewayInstanceId === supervisor.instanceId) return false;
+    const run = runId === null ? null : await supervisor.getRun(runId);
+    if (run !== null && run.state !== "exited") return false;
+    const gateway = await store.getGateway(gatewayInstanceId);
+    if (gateway === null || gateway.stoppedAt !== null) return true;
+    return (await store.now()) - gateway.heartbeatAt > defaults.leaseMs;
+  }
+
+  async #closeLost(row: AcpSession, actor: string): Promise<AcpSession> {
+    const { store, supervisor, sessions } = this.#parts;
+    const { sessionId } = row;
+    const by = { gatewayInstanceId: supervisor.instanceId, actor, at: this.#clock.wall() };
+    const change = await closedAsLost(store, row, by);
+    const written = await store.commitAcp(sessionId, row.gatewayInstanceId, change);
+    if (written !== null) await sessions.close(sessionId, actor);
+    const now = await this.#get(sessionId);
+    if (now.state !== "closed") throw new AcpNotHeld(now);
+    this.tail.wake(sessionId);
+    return now;
   }
 
   async verifyOwnedTree(sessionId: string): Promise<OwnedTree> {
@@ -328,9 +371,11 @@ export class AcpController implements AsyncDisposable {
     await this.#begun.promise;
     const held = await this.#arrive(sessionId);
     if (held !== null) return held;
-    const { runId, gatewayInstanceId } = await this.#get(sessionId);
-    const record = runId === null ? null : await this.#parts.supervisor.getRun(runId);
-    throw new AcpNotHeld(sessionId, record?.ownerInstanceId ?? gatewayInstanceId);
+    const row = await this.#get(sessionId);
+    const record = row.runId === null ? null : await this.#parts.supervisor.getRun(row.runId);
+    const gatewayInstanceId = record?.ownerInstanceId ?? row.gatewayInstanceId;
+    const gateway = await this.#parts.store.getGateway(gatewayInstanceId);
+    throw new AcpNotHeld({ ...row, gatewayInstanceId }, { gateway });
   }
 
   /** Every open session of this gateway's; those that cannot be taken up are told of. */
@@ -363,7 +408,7 @@ export class AcpController implements AsyncDisposable {
     const { supervisor } = this.#parts;
     const row = await this.#get(sessionId);
     if (row.gatewayInstanceId !== supervisor.instanceId)
-      throw new AcpNotHeld(sessionId, row.gatewayInstanceId);
+      throw new AcpNotHeld(row, { gateway: await this.#parts.store.getGateway(row.gatewayInstanceId) });
     if (row.state === "closed") throw new AcpSessionClosed(sessionId);
     const record = row.runId === null ? null : await supervisor.getRun(row.runId);
     const run = row.runId === null ? null : supervisor.run(row.runId);
@@ -395,6 +440,8 @@ export class AcpController implements AsyncDisposable {
       clock,
       limits: this.#limits,
       kept,
+      messages: store,
+      sessions,
       owner: { sessionKey: row.key, agentId: row.agentId },
       command: () => this.#command(kept.row),
       onClosed: async (actor) => {

@@ -30,6 +30,8 @@ export interface RunningTurn {
   /** Who lived in the agent's tree before; null: it could not be seen. */
   readonly before: readonly string[] | null;
   readonly contextLost: boolean;
+  /** Messages that go to the agent with it, beside its own. */
+  readonly carries: readonly string[];
   readonly summary: Turn;
   /** Resolves when its end is kept. */
   readonly over: Deferred<void>;
@@ -76,13 +78,19 @@ export class Exchange implements Handlers {
   }
 
   /** Not sent yet: that is when it counts. */
-  begin(turn: AcpTurn, before: readonly string[] | null, contextLost: boolean): RunningTurn {
+  begin(
+    turn: AcpTurn,
+    before: readonly string[] | null,
+    contextLost: boolean,
+    carries: readonly string[] = [],
+  ): RunningTurn {
     this.#bytesBetween = 0;
     return this.#set({
       turnId: turn.turnId,
       askedBy: turn.askedBy,
       before,
       contextLost,
+      carries,
       summary: this.conversation.beginTurn(),
       over: deferred<void>(),
       audited: deferred<void>(),
@@ -147,12 +155,13 @@ export class Exchange implements Handlers {
         if (!isPrompt) return { session, answered };
         const { turn } = this;
         if (turn === null || turn.ended) return null;
-        const { turnId, before, contextLost, askedBy } = turn;
+        const { turnId, before, contextLost, askedBy, carries } = turn;
         const at = clock.wall();
         const set = { state: "running", startedAt: at, requestId: request.id, before, contextLost } as const;
         return {
           session,
           turns: [{ turnId, from: "queued", set }],
+          take: { turnId, messages: carries },
           updates: [{ turnId, at, type: "turn", data: { turnId, state: "running", contextLost } }],
           events: this.#event(turnId, null, askedBy, at),
         };
@@ -233,6 +242,7 @@ export class Exchange implements Handlers {
     const data = { turnId, state: "ended", outcome, stopReason, problem };
     return {
       turns: [{ turnId, from: requestId === null ? "queued" : "running", set }],
+      ...(outcome === "completed" ? { delivered: { turnId, at } } : {}),
       updates: [{ turnId, at, type: "turn", data }],
       events: this.#event(turnId, outcome, cancel?.actor ?? askedBy, at),
     };

@@ -6,13 +6,14 @@ import type { AgentProcess } from "./agent-process.js";
 import { AgentSeat, type SeatParts } from "./agent-seat.js";
 import type { RunningTurn } from "./exchange.js";
 import { sayGoodbye } from "./goodbye.js";
+import { Inbox, type InboxParts } from "./inbox.js";
 import type { KeptSession } from "./kept-session.js";
 import { problemOf } from "./problem.js";
 import { PromptQueue, type PromptRequest } from "./prompt-queue.js";
 import { auditTurn } from "./turn-audit.js";
 import { whoLives } from "./turn-tree.js";
 
-export interface HeldParts extends SeatParts {
+export interface HeldParts extends SeatParts, InboxParts {
   /** Closed for good: its tokens, its row. */
   readonly onClosed: (actor: string) => Promise<void>;
 }
@@ -42,15 +43,21 @@ export class HeldSession {
   readonly #parts: HeldParts;
   readonly #seat: AgentSeat;
   readonly #queue: PromptQueue;
+  readonly #inbox: Inbox;
   #busy = false;
   #kicked = false;
   #closing: Promise<void> | null = null;
   #leaving = false;
+  /** How often something was said to it. */
+  #said = 0;
+  /** Its agent did not come up when so much had been said: it is not started again and again for the same messages. */
+  #unwakeableAt: number | null = null;
 
   constructor(parts: HeldParts) {
     this.#parts = parts;
     this.#seat = new AgentSeat(parts);
     this.#queue = new PromptQueue(parts);
+    this.#inbox = new Inbox(parts);
   }
 
   get kept(): KeptSession {
@@ -77,8 +84,14 @@ export class HeldSession {
   async prompt(request: PromptRequest): Promise<string> {
     this.#mustBeOpen();
     const turnId = await this.#queue.add(request);
-    this.kick();
+    this.heard();
     return turnId;
+  }
+
+  /** Somebody has said something to it. */
+  heard(): void {
+    this.#said++;
+    this.kick();
   }
 
   /** See whether there is something to be done. */
@@ -193,13 +206,33 @@ export class HeldSession {
   async #pump(): Promise<void> {
     this.#kicked = false;
     for (;;) {
-      const next = await this.#queue.next();
+      const next = await this.#next();
       if (this.#left || this.#closing !== null) return;
       if (next === null) break;
       await this.#take(next);
     }
     if (this.#parts.kept.row.mode === "run" && (await this.#last())?.state === "ended")
       void this.close({ actor: "acp: its one run is over" }).catch(() => undefined);
+  }
+
+  /** In the order they were said: a message becomes a turn when its turn has come, and its agent is there. */
+  async #next(): Promise<AcpTurn | null> {
+    const queued = await this.#queue.next();
+    const said = this.#said;
+    const message = this.#unwakeableAt === said ? null : await this.#inbox.next();
+    if (this.#left || this.#closing !== null || message === null) return queued;
+    if (queued !== null && queued.place < message.seq) return queued;
+    try {
+      await this.#seat.ready();
+    } catch {
+      // It goes on waiting; the session says why.
+      this.#unwakeableAt = said;
+      return queued;
+    }
+    const { actor: askedBy } = message;
+    const text = await this.#inbox.frame(message);
+    const turnId = await this.#queue.add({ text, askedBy, message });
+    return this.#parts.store.getAcpTurn(turnId);
   }
 
   async #last(): Promise<AcpTurn | null> {
@@ -219,13 +252,14 @@ export class HeldSession {
       return;
     }
     const before = await whoLives(agent.run).catch(() => null);
-    const running = agent.exchange.begin(turn, before, this.#seat.contextLost);
+    const { messages, text } = await this.#inbox.carried();
+    const running = agent.exchange.begin(turn, before, this.#seat.contextLost, messages);
     const sessionId = this.#parts.kept.row.agentSessionId ?? "";
-    const prompt = [{ type: "text" as const, text: turn.prompt }];
+    const prompt = [{ type: "text" as const, text: `${text}${turn.prompt}` }];
     const answer = agent.adapter.connection.request(
       "session/prompt",
       { sessionId, prompt },
-      { deadlineMs: this.#queue.takeTimeout(turn.turnId), fatal: true },
+      { deadlineMs: turn.timeoutMs, fatal: true },
     );
     await this.#goOn(agent, running, answer);
   }
@@ -239,6 +273,7 @@ export class HeldSession {
       await this.#failed(agent, turn, error);
     }
     if (this.#left) return;
+    this.#unwakeableAt = null;
     if (turn.requestId !== null) this.#seat.contextLost = false;
     await auditTurn(this.#parts, agent.run, turn).finally(() => turn.audited.resolve());
   }

@@ -91,6 +91,6 @@ export class KeptSession {
     const { sessionId, gatewayInstanceId } = this.#row;
     const found = await this.#parts.store.getAcpSession(sessionId);
     if (found?.gatewayInstanceId === gatewayInstanceId) return false;
-    throw new AcpNotHeld(sessionId, found?.gatewayInstanceId ?? "none");
+    throw new AcpNotHeld(found ?? { ...this.#row, gatewayInstanceId: "none" });
   }
 }

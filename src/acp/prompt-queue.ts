@@ -2,6 +2,7 @@ import { defaults } from "../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../errors.js";
 import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
+import type { SessionMessage } from "../store/message-record.js";
 import type { Clock } from "../supervisor/clock.js";
 import { newTurnId } from "./ids.js";
 import type { KeptSession } from "./kept-session.js";
@@ -13,6 +14,8 @@ export interface PromptRequest {
   readonly turnId?: string;
   /** The agent is ended when it has not answered by then. */
   readonly timeoutMs?: number;
+  /** The one that this is the prompt of. It goes with no other turn from here on. */
+  readonly message?: Pick<SessionMessage, "id" | "seq">;
 }
 
 export interface QueueParts {
@@ -21,30 +24,35 @@ export interface QueueParts {
   readonly kept: KeptSession;
 }
 
-/** Prompts of a session that wait for their turn. They are in the store; their deadlines are not. */
+/** Prompts of a session that wait for their turn. They are in the store. */
 export class PromptQueue {
   readonly #parts: QueueParts;
-  readonly #timeouts = new Map<string, number>();
 
   constructor(parts: QueueParts) {
     this.#parts = parts;
   }
 
   /** Its turn's id, once it is kept. */
-  async add({ text, askedBy, turnId = newTurnId(), timeoutMs }: PromptRequest): Promise<string> {
+  async add({ text, askedBy, turnId = newTurnId(), timeoutMs, message }: PromptRequest): Promise<string> {
     const { kept, clock } = this.#parts;
     const { sessionId } = kept.row;
-    if ((await this.#waiting(defaults.acpQueued)).length >= defaults.acpQueued)
+    if (message === undefined && (await this.#waiting(defaults.acpQueued)).length >= defaults.acpQueued)
       throw new AcpQueueFull(sessionId, defaults.acpQueued);
     const at = clock.wall();
-    const newTurn = { turnId, prompt: text, askedBy, createdAt: at };
+    const newTurn = {
+      turnId,
+      prompt: text,
+      askedBy,
+      timeoutMs: timeoutMs ?? null,
+      createdAt: at,
+      ...(message === undefined ? {} : { place: message.seq }),
+    };
+    const take = message === undefined ? {} : { take: { turnId, messages: [message.id] } };
     const data = { turnId, state: "queued", prompt: text, askedBy };
-    const taken = await kept.commit(
-      () =>
-        kept.row.state === "closing" ? null : { newTurn, updates: [{ turnId, at, type: "turn", data }] },
-      () => {
-        if (timeoutMs !== undefined) this.#timeouts.set(turnId, timeoutMs);
-      },
+    const taken = await kept.commit(() =>
+      kept.row.state === "closing"
+        ? null
+        : { newTurn, ...take, updates: [{ turnId, at, type: "turn", data }] },
     );
     if (taken) return turnId;
     const there = await this.#parts.store.getAcpTurn(turnId);
@@ -59,18 +67,10 @@ export class PromptQueue {
     return next ?? null;
   }
 
-  /** Null: it has none. Asked once, when it is sent. */
-  takeTimeout(turnId: string): number | null {
-    const timeoutMs = this.#timeouts.get(turnId) ?? null;
-    this.#timeouts.delete(turnId);
-    return timeoutMs;
-  }
-
   /** False: it does not wait any more. */
   end(turnId: string, outcome: "failed" | "cancelled", problem: KeptProblem | null = null): Promise<boolean> {
     const { kept, clock } = this.#parts;
     const at = clock.wall();
-    this.#timeouts.delete(turnId);
     return kept.commit(() => ({
       turns: [{ turnId, from: "queued", set: { state: "ended", endedAt: at, outcome, problem } }],
       updates: [{ turnId, at, type: "turn", data: { turnId, state: "ended", outcome, problem } }],

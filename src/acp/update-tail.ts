@@ -3,15 +3,19 @@ import type { AcpUpdate } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
 
 const PAGE = 500;
+/** What another gateway writes is heard by looking: as often as somebody who reads along notices. */
+const LOOK_MS = 250;
 
 /** What happens in sessions, as it is written. One for all who read. */
 export class UpdateTail {
   readonly #store: AcpStore;
+  readonly #writtenHere: (sessionId: string) => boolean;
   readonly #waiting = new Map<string, Set<() => void>>();
   #ended = false;
 
-  constructor(store: AcpStore) {
+  constructor(store: AcpStore, writtenHere: (sessionId: string) => boolean) {
     this.#store = store;
+    this.#writtenHere = writtenHere;
   }
 
   /** Something was written. */
@@ -67,9 +71,11 @@ export class UpdateTail {
     here.add(go);
     gone.addEventListener("abort", go);
     if (gone.aborted) go();
+    const look = this.#writtenHere(sessionId) ? undefined : setTimeout(go, LOOK_MS);
     return {
       promise,
       [Symbol.dispose]: () => {
+        clearTimeout(look);
         here.delete(go);
         gone.removeEventListener("abort", go);
         if (here.size === 0 && this.#waiting.get(sessionId) === here) this.#waiting.delete(sessionId);

@@ -28,6 +28,7 @@ import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
+import { AcpWhereabouts } from "./peers/acp-whereabouts.js";
 import { statedRequester } from "./peers/stated.js";
 import { Whereabouts } from "./peers/whereabouts.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
@@ -139,9 +140,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
   });
+  const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
-  const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
+  const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
+  const acpDesk = { acp, store, sessions, gate, sights, getRun, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
     stops: new Stops({ supervisor, store, whereabouts }),
@@ -157,6 +160,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return true;
     },
     history,
+    records: store,
     agents,
     agentRuns,
     mayStart: () => settling.mayStart(),
@@ -221,17 +225,25 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     const record = await supervisor.getRun(runId);
     return record !== null && (await sights.runsOf(requester)(record.sessionId)) ? record : null;
   };
+  const agentsElsewhere = new AcpWhereabouts({
+    store,
+    instanceId,
+    sights,
+    isLost: (session) => acp.isLost(session),
+  });
   const byToken = (served: Served | null): Entrance => ({
     served,
     requesterOf: (request) => requesterOf(authenticate, request),
     forPeers: false,
     whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
+    whoSpeaks: (requester, verb, id) => agentsElsewhere.peerFor(requester, verb, id),
   });
   const forPeers: Entrance = {
     served: null,
     requesterOf: (request) => statedRequester(store, sessions, request),
     forPeers: true,
     whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
+    whoSpeaks: (requester, verb, id) => agentsElsewhere.mustBeHere(requester, verb, id),
   };
   doors = await openDoors({
     ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },
@@ -249,7 +261,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     acp,
     look: () => agentRuns.look(),
     beat: () => presence.beat(),
-    takeUp: () => errands.look(),
+    takeUp: async () => {
+      if (store.shared) acp.look();
+      await errands.look();
+    },
     retain: async () => {
       await store.forgetCommands(defaults.commandsKeptMs);
       await store.forgetSilent(defaults.gatewaysKeptMs);
@@ -265,6 +280,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     async [Symbol.asyncDispose]() {
       stopping = true;
       callers[Symbol.dispose]();
+      hearing[Symbol.dispose]();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();

@@ -45,6 +45,12 @@ export class Sights {
     throw new NotFound(`session ${wanted}`);
   }
 
+  /** The same for whoever only passes it on: null, and no word to anybody, where it may not be seen or is not there. */
+  async perhaps(requester: Requester, wanted: string): Promise<SessionRow | null> {
+    const row = await this.#sessions.find(wanted);
+    return row !== null && this.#ruling(requester, row).visible ? row : null;
+  }
+
   /** Those that may be seen, newest first. */
   async sessions(
     requester: Requester,

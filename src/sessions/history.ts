@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../errors.js";
-import type { MessageRole, SessionMessage } from "../store/message-record.js";
+import type { Deliver, MessageRole, SessionMessage } from "../store/message-record.js";
 import type { HistoryBounds, MessageCount, MessageFilter, MessageStore } from "../store/message-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import { newMessageId } from "./ids.js";
@@ -14,6 +14,8 @@ export interface Saying {
   readonly runId?: string;
   /** Said once for this cause, however often it is tried. */
   readonly cause?: string;
+  /** Left out: its agent is woken by it, where that can be. */
+  readonly deliver?: Deliver;
 }
 
 /** How much of a session is kept. */
@@ -84,7 +86,7 @@ export class History {
   async #append(
     sessionId: string,
     role: MessageRole,
-    { text, actor, fromSessionId, runId, cause }: Saying,
+    { text, actor, fromSessionId, runId, cause, deliver = "wake" }: Saying,
     deliveredAt: number | null,
   ): Promise<SessionMessage> {
     if (text.length > defaults.messageChars)
@@ -103,6 +105,8 @@ export class History {
       runId: runId ?? null,
       cause: cause ?? null,
       at: this.#clock.wall(),
+      deliver,
+      turnId: null,
       deliveredAt,
     };
     const kept = await this.#store.appendMessage(message, historyBounds);

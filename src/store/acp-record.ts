@@ -130,11 +130,15 @@ export interface AcpToolCall {
 export interface AcpTurn {
   readonly turnId: string;
   readonly sessionId: string;
-  /** First, second, … of its session. */
+  /** First, second, … that was queued in its session. */
   readonly ordinal: number;
+  /** Among everything that was said in its session, messages too: that is the order of turns. */
+  readonly place: number;
   readonly state: AcpTurnState;
   readonly prompt: string;
   readonly askedBy: string;
+  /** From when it is sent. Null: it may take as long as it takes. */
+  readonly timeoutMs: number | null;
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
@@ -156,7 +160,10 @@ export interface AcpTurn {
   readonly droppedUpdates: number;
 }
 
-export type NewAcpTurn = Pick<AcpTurn, "turnId" | "prompt" | "askedBy" | "createdAt">;
+export type NewAcpTurn = Pick<AcpTurn, "turnId" | "prompt" | "askedBy" | "timeoutMs" | "createdAt"> & {
+  /** Of the message that it is the turn of; left out: the next. */
+  readonly place?: number;
+};
 
 /**
  * One thing that happened in a session, in order. `update`: the agent's `session/update`, as it came; `replay`: the

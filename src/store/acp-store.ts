@@ -13,7 +13,9 @@ import type { NewRunEvent } from "./run-event.js";
 export type SessionPatch = Partial<
   Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">
 >;
-export type TurnPatch = Partial<Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "prompt" | "createdAt">>;
+export type TurnPatch = Partial<
+  Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "place" | "prompt" | "timeoutMs" | "createdAt">
+>;
 
 /** Everything that is true from here on: all of it is written, or nothing. */
 export interface AcpChange {
@@ -25,6 +27,10 @@ export interface AcpChange {
     readonly from: AcpTurnState;
     readonly set: TurnPatch;
   }[];
+  /** Messages that go with a turn: each with one only. */
+  readonly take?: { readonly turnId: string; readonly messages: readonly string[] };
+  /** The turn whose messages have been answered, and when. */
+  readonly delivered?: { readonly turnId: string; readonly at: number };
   readonly updates?: readonly NewAcpUpdate[];
   readonly newPermission?: AcpPermission;
   /** Of one that is pending only. */
@@ -45,6 +51,9 @@ export interface AcpSessionFilter {
 export interface AcpTurnFilter {
   readonly sessionId: string;
   readonly states?: readonly AcpTurnState[];
+  /** By their places. */
+  readonly after?: number;
+  readonly before?: number;
   readonly newestFirst?: boolean;
   readonly limit?: number;
 }

@@ -15,6 +15,8 @@ export function toMessageColumns(message: NewMessage, seq: number): Insertable<M
     run_id: message.runId,
     cause: message.cause,
     at: message.at,
+    deliver: message.deliver,
+    turn_id: message.turnId,
     delivered_at: message.deliveredAt,
   };
 }
@@ -31,6 +33,8 @@ export function toMessage(row: Selectable<MessageTable>): SessionMessage {
     runId: row.run_id,
     cause: row.cause,
     at: row.at,
+    deliver: row.deliver,
+    turnId: row.turn_id,
     deliveredAt: row.delivered_at,
   };
 }

@@ -2,11 +2,15 @@
 export const MESSAGE_ROLES = ["user", "agent", "system"] as const;
 export type MessageRole = (typeof MESSAGE_ROLES)[number];
 
+/** `wake`: its agent is given it as a prompt of its own, where that can be; `next-turn`: with whatever it is asked next. */
+export const DELIVERIES = ["wake", "next-turn"] as const;
+export type Deliver = (typeof DELIVERIES)[number];
+
 /** One thing that was said in a session. Times are wall-clock milliseconds. */
 export interface SessionMessage {
   readonly id: string;
   readonly sessionId: string;
-  /** Its place in the session: from 1, without gaps when it was said, never used again. */
+  /** Its place in the session, among messages and turns: from 1, without gaps when it was said, never used again. */
   readonly seq: number;
   readonly role: MessageRole;
   /** The session that said it; null: it was none. Only to be shown: it may be forgotten by now. */
@@ -18,7 +22,10 @@ export interface SessionMessage {
   /** What it was said because of, where that must not be said twice: of two with one cause, the first is kept. */
   readonly cause: string | null;
   readonly at: number;
-  /** Null: it waits for the session's backend. */
+  readonly deliver: Deliver;
+  /** The turn that takes it to its agent: one, whatever comes of that. Null: none does, or not yet. */
+  readonly turnId: string | null;
+  /** When its agent had answered it, or it needed no answer. Null: it waits, or its turn came to nothing. */
   readonly deliveredAt: number | null;
 }
 

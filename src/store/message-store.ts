@@ -1,8 +1,9 @@
-import type { NewMessage, SessionMessage } from "./message-record.js";
+import type { Deliver, NewMessage, SessionMessage } from "./message-record.js";
 
 export interface MessageFilter {
-  /** Only those that wait to be delivered. */
+  /** Only those that wait for a turn. */
   readonly pending?: true;
+  readonly deliver?: Deliver;
   readonly after?: number;
   readonly before?: number;
   readonly runId?: string;
@@ -12,7 +13,10 @@ export interface MessageFilter {
 
 export interface MessageCount {
   readonly total: number;
+  /** Not delivered: they wait, or are on their way. */
   readonly pending: number;
+  /** Taken to the agent by a turn that came to nothing. They are not sent again. */
+  readonly undelivered: number;
   readonly lastAt: number | null;
 }
 

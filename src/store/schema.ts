@@ -1,7 +1,7 @@
 import type { Generated } from "kysely";
 import type { Verdict } from "./approval-record.js";
 import type { CommandOutcome, CommandRecord } from "./command-record.js";
-import type { MessageRole } from "./message-record.js";
+import type { Deliver, MessageRole } from "./message-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
 import type {
@@ -211,6 +211,8 @@ export interface MessageTable {
   run_id: string | null;
   cause: string | null;
   at: number;
+  deliver: Deliver;
+  turn_id: string | null;
   delivered_at: number | null;
 }
 
@@ -250,9 +252,11 @@ export interface AcpTurnTable {
   turn_id: string;
   session_id: string;
   ordinal: number;
+  place: number;
   state: AcpTurnState;
   prompt: string;
   asked_by: string;
+  timeout_ms: number | null;
   created_at: number;
   started_at: number | null;
   ended_at: number | null;

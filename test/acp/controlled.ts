@@ -6,6 +6,7 @@ import { AcpController, type EnsureRequest } from "../../src/acp/controller.js";
 import type { AcpLimits } from "../../src/acp/limits.js";
 import { agentsOf } from "../../src/agents/catalogue.js";
 import { Approvals } from "../../src/sessions/approvals.js";
+import { History } from "../../src/sessions/history.js";
 import { Sessions } from "../../src/sessions/sessions.js";
 import type { AcpTurn } from "../../src/store/acp-record.js";
 import { openStore } from "../../src/store/open.js";
@@ -33,6 +34,7 @@ interface OpenOptions {
   readonly blind?: boolean;
   /** Left out: there must be none. */
   readonly onProblem?: (message: string) => void;
+  readonly onRunProblem?: SupervisorOptions["onProblem"];
   /** What the controller has for its store. */
   readonly through?: (store: Store) => Store;
 }
@@ -53,12 +55,17 @@ export class Controlled {
   readonly supervisor: Supervisor;
   readonly store: Store;
   readonly acp: AcpController;
+  readonly sessions: Sessions;
+  readonly history: History;
 
-  constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController) {
+  constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController, sessions: Sessions) {
     this.home = home;
     this.supervisor = supervisor;
     this.store = store;
     this.acp = acp;
+    this.sessions = sessions;
+    this.history = new History(store);
+    this.history.onWaiting((sessionId) => acp.heard(sessionId));
   }
 
   static async open(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
@@ -67,6 +74,7 @@ export class Controlled {
       instanceId = "in_acp",
       blind = false,
       onProblem: heard,
+      onRunProblem,
       through = (each) => each,
     } = options;
     const place = home ?? (await temporaryHome());
@@ -74,7 +82,7 @@ export class Controlled {
     const supervisor = await realSupervisor({
       home: place,
       instanceId,
-      ...(heard === undefined ? {} : { onProblem: heard }),
+      ...(onRunProblem === undefined ? {} : { onProblem: onRunProblem }),
     });
     const { storePath } = await openStateDirectory(place);
     const store = through(await openStore(storePath, instanceId));
@@ -93,7 +101,7 @@ export class Controlled {
       limits: { ...QUICK, ...limits },
       onProblem,
     });
-    const controlled = new Controlled(place, supervisor, store, acp);
+    const controlled = new Controlled(place, supervisor, store, acp, sessions);
     onTestFinished(() => controlled.leave());
     if (!blind) await supervisor.reconcile();
     await acp.reapStartupOrphans();

@@ -6,7 +6,7 @@ test.skipIf(!Freezer.isThere)(
   "a session whose tool survives KILL stays closing, says who it is, and closes when that is gone",
   async () => {
     const problems: string[] = [];
-    const house = await Controlled.open({}, { onProblem: ({ message }) => problems.push(message) });
+    const house = await Controlled.open({}, { onRunProblem: ({ message }) => problems.push(message) });
     const session = await house.spawn(shellAgent());
     const { text } = await house.turn(session, "sleep 3119 >/dev/null 2>&1 & echo $!");
     {

@@ -1,59 +1,16 @@
-import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { reach, startGateway } from "../../src/gateway/start.js";
 import { shellAgent } from "../acp/controlled.js";
 import { misbehaving } from "../acp/driven.js";
-import { removeHome } from "../remove-home.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
+import { gateway, kill, left, place } from "./killed-gateway.js";
 import { gone, until } from "./real-gateway.js";
 
-const main = join(process.cwd(), "dist/cli/main.js");
 const TURNS = process.env["HOLDFAST_SOAK"] === "1" ? 40 : 3;
 const UPDATES = 3_000;
-
-interface Live {
-  readonly client: GatewayClient;
-  readonly pid: number;
-}
-
-async function gateway(home: string): Promise<Live> {
-  await startGateway(home, main);
-  const reached = (await reach(home)) ?? expect.fail("it does not answer");
-  return { client: reached.client, pid: reached.status.pid };
-}
-
-async function place(): Promise<string> {
-  const home = await mkdtemp(join(tmpdir(), "hf-"));
-  onTestFinished(() => removeHome(home));
-  const bystander = spawn("sleep", ["3018"], { stdio: "ignore" });
-  onTestFinished(() => {
-    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
-    bystander.kill("SIGKILL");
-  });
-  onTestFinished(async () => {
-    const last = await reach(home).catch(() => null);
-    await last?.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
-    await left(home);
-  });
-  return home;
-}
-
-/** It has answered, and leaves. */
-async function left(home: string): Promise<void> {
-  while ((await reach(home).catch(() => null)) !== null) await sleep(20);
-}
-
-function kill(pid: number): void {
-  // oxlint-disable-next-line no-restricted-properties -- the gateway this test started, asked for its own number
-  process.kill(pid, "SIGKILL");
-}
 
 async function allUpdates(client: GatewayClient, id: string): Promise<AnswerOf<"acpWatch">["updates"]> {
   const all = [];

@@ -32,7 +32,7 @@ async function follow(flood: Flood): Promise<IncomingMessage> {
   const unused = {} as never;
   const desk = {
     store: flood,
-    acp: { tail: new UpdateTail(flood as unknown as AcpStore) },
+    acp: { tail: new UpdateTail(flood as unknown as AcpStore, () => true) },
     sights: { session: async () => ({ id: "s" }), acts: async () => true },
   } as unknown as AcpDesk;
   const special = serveSpecial(unused, unused, unused, unused, unused, desk);

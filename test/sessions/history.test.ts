@@ -40,7 +40,12 @@ test("what is recorded never waits, and is recorded once for its cause", async (
   const first = await history.record(id, "agent", { ...saying("done"), cause });
   expect(await history.record(id, "agent", { ...saying("done again"), cause })).toEqual(first);
   expect(await history.waiting(id)).toEqual([]);
-  expect(await history.count(id)).toEqual({ total: 1, pending: 0, lastAt: world.clock.wallTime });
+  expect(await history.count(id)).toEqual({
+    total: 1,
+    pending: 0,
+    undelivered: 0,
+    lastAt: world.clock.wallTime,
+  });
 });
 
 test("whoever listens is told of what begins to wait, and of nothing else", async () => {

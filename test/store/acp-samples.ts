@@ -38,6 +38,7 @@ export const newAcpTurn = (turnId: string): NewAcpTurn => ({
   turnId,
   prompt: "do it\0",
   askedBy: "operator",
+  timeoutMs: 5_000,
   createdAt: AT,
 });
 

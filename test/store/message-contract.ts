@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { NewMessage, SessionMessage } from "../../src/store/message-record.js";
 import type { Store } from "../../src/store/store.js";
+import { newAcpSession, newAcpTurn } from "./acp-samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";
 import { AT, newMessage, newSession } from "./session-samples.js";
 
@@ -54,6 +55,50 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       ]);
     });
 
+    test("a message goes with one turn, and is delivered with its end", async () => {
+      await store.insertAcpSession(newAcpSession(id));
+      const [first, second] = [await say(), await say({ deliver: "next-turn" })];
+      const { turnId } = newAcpTurn("turn_1");
+      const take = { turnId, messages: [first.id] };
+      expect(await store.commitAcp(id, "in_1", { newTurn: newAcpTurn(turnId), take })).not.toBeNull();
+      // A turn has its place among the messages.
+      expect(await other.listAcpTurns({ sessionId: id })).toMatchObject([
+        { turnId, place: 3, timeoutMs: 5_000 },
+      ]);
+      expect(await other.listAcpTurns({ sessionId: id, before: 3 })).toEqual([]);
+      expect(await other.listAcpTurns({ sessionId: id, after: 2 })).toHaveLength(1);
+      expect(await say()).toHaveProperty("seq", 4);
+      expect(await other.listMessages(id, { pending: true, deliver: "next-turn", limit: 9 })).toEqual([
+        second,
+      ]);
+      expect(await other.listMessages(id, { pending: true, deliver: "wake", limit: 9 })).toMatchObject([
+        { seq: 4 },
+      ]);
+      const its = { ...newAcpTurn("turn_3"), place: first.seq };
+      await store.commitAcp(id, "in_1", { newTurn: its });
+      expect(await other.listAcpTurns({ sessionId: id })).toMatchObject([{ turnId: "turn_3" }, { turnId }]);
+      const again = {
+        newTurn: newAcpTurn("turn_2"),
+        take: { turnId: "turn_2", messages: [second.id, first.id] },
+      };
+      expect(await store.commitAcp(id, "in_1", again)).toBeNull();
+      expect(await other.listMessages(id, { pending: true, deliver: "next-turn", limit: 9 })).toEqual([
+        second,
+      ]);
+      expect(await other.countMessages(id)).toMatchObject({ total: 3, pending: 3, undelivered: 0 });
+      const ended = { state: "ended", endedAt: AT, outcome: "completed" } as const;
+      const turns = [{ turnId, from: "queued", set: ended }] as const;
+      await store.commitAcp(id, "in_1", { turns });
+      expect(await other.countMessages(id)).toMatchObject({ total: 3, pending: 2, undelivered: 1 });
+      await store.commitAcp(id, "in_1", { delivered: { turnId, at: AT + 9 } });
+      expect(await other.countMessages(id)).toMatchObject({ total: 3, pending: 2, undelivered: 0 });
+      expect((await other.listMessages(id, { limit: 9 }))[0]).toEqual({
+        ...first,
+        turnId,
+        deliveredAt: AT + 9,
+      });
+    });
+
     test("many at once, through two connections, have each their place, and none is missing", async () => {
       const all = await Promise.all(
         Array.from({ length: 20 }, (_, at) => say({ text: String(at) }, at % 2 === 0 ? store : other)),
@@ -87,7 +132,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       const [one, two] = [await say({ text: "1" }), await say({ text: "2" })];
       await say({ text: "3", deliveredAt: AT });
       expect(await texts({ pending: true })).toEqual(["1", "2"]);
-      expect(await store.countMessages(id)).toEqual({ total: 3, pending: 2, lastAt: AT });
+      expect(await store.countMessages(id)).toEqual({ total: 3, pending: 2, undelivered: 0, lastAt: AT });
       expect(await store.deliverMessages("ses_none", [one.id], AT + 1)).toEqual([]);
       const both = await Promise.all([
         store.deliverMessages(id, [one.id], AT + 1),
@@ -96,8 +141,13 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(both.flat()).toEqual([one.id]);
       expect(await texts({ pending: true })).toEqual(["2"]);
       expect(await store.deliverMessages(id, [one.id, two.id, "msg_none"], AT + 3)).toEqual([two.id]);
-      expect(await store.countMessages(id)).toEqual({ total: 3, pending: 0, lastAt: AT });
-      expect(await store.countMessages("ses_none")).toEqual({ total: 0, pending: 0, lastAt: null });
+      expect(await store.countMessages(id)).toEqual({ total: 3, pending: 0, undelivered: 0, lastAt: AT });
+      expect(await store.countMessages("ses_none")).toEqual({
+        total: 0,
+        pending: 0,
+        undelivered: 0,
+        lastAt: null,
+      });
     });
 
     test("to a session that is not open nothing is said, and to one that is full no more than fits", async () => {

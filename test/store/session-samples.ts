@@ -53,6 +53,8 @@ export function newMessage(sessionId: string, change: Partial<NewMessage> = {}):
     runId: "run_1",
     cause: null,
     at: AT,
+    deliver: "wake",
+    turnId: null,
     deliveredAt: null,
     ...change,
   };

@@ -14,8 +14,12 @@ export async function closeSession(wanted: string, discard: boolean, json: boole
     params: { id: sessionId },
     body: { discardPersistentState: discard },
   });
-  const { survivors } = answer;
+  const { survivors, emptiness } = answer;
   if (json) print(toJson(answer));
+  else if (emptiness === "unproven")
+    print(
+      `${key} (${sessionId}) is closed, on record; whether any of its processes still runs where it was is not known\n`,
+    );
   else if (survivors.length === 0) print(`${key} (${sessionId}) is closed; none of its processes is left\n`);
   else
     say(

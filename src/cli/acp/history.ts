@@ -19,13 +19,14 @@ export async function showHistory(wanted: string, limit: number, json: boolean):
   const ordered = turns.toReversed();
   if (json) print(toJson(ordered, 2));
   else if (ordered.length === 0) say("nothing was asked in it", "dim");
-  else print(ordered.map((turn) => turnText(turn, paletteFor(1))).join("\n"));
+  else print(ordered.map((turn) => turnText(turn, paletteFor(1), turn.ordinal)).join("\n"));
   return 0;
 }
 
-function turnText(turn: Turn, palette: Palette): string {
-  const { ordinal, createdAt, askedBy, prompt, text, toolCalls, problem, audit } = turn;
-  const head = `#${ordinal} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${howText(turn)}`;
+/** `number`: what it is called there. */
+export function turnText(turn: Turn, palette: Palette, number: number): string {
+  const { createdAt, askedBy, prompt, text, toolCalls, problem, audit } = turn;
+  const head = `#${number} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${howText(turn)}`;
   const asked = sanitizeText(prompt).trimEnd().replaceAll(/^/gm, "> ");
   const left = audit === null ? null : auditRemark(audit);
   const parts = [

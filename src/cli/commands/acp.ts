@@ -87,7 +87,7 @@ function addSpawn(acp: Command, finish: Finish): void {
     .command("spawn")
     .summary("open a session with an agent")
     .description("Open a session with an agent, and give it a prompt.")
-    .argument("[agent]", "a known one that speaks ACP: claude, codex, gemini, opencode, …")
+    .argument("[agent]", "a known one that speaks ACP (holdfast agents list)")
     .argument("[prompt]", "what to tell it; - reads it from stdin")
     .option("--agent-command <command>", "instead of a known agent: any command, as a shell takes it")
     .option("--name <name>", "what the session is called")

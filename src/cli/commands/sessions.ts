@@ -1,10 +1,12 @@
 import { Option, type Command } from "commander";
+import { DELIVERIES } from "../../store/message-record.js";
 import { VISIBILITIES, type ExecEffect, type ExecRule, type Visibility } from "../../store/session-record.js";
 import { atMost, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { parseExecRule } from "../sessions/exec-rule.js";
 import type { ListFlags } from "../sessions/sessions.js";
-import type { HistoryFlags, TalkFlags } from "../sessions/talk.js";
+import type { HistoryFlags } from "../sessions/history.js";
+import type { SendFlags, TalkFlags } from "../sessions/talk.js";
 
 const createExamples = `
 A session is what a token acts for: it sees and steers its own runs, and what
@@ -97,7 +99,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .command("status")
     .summary("how one is: what it runs, what waits for it")
     .description(
-      "How a session is: whose it is, what it runs, how much was said in it and waits for it. Only reads.",
+      "How a session is: whose it is, what it runs, its agent's turn, queue and questions, how much was said in it and waits for it. Only reads.",
     )
     .argument("<session>", NAMED)
     .addOption(visibilityOption())
@@ -108,28 +110,35 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     });
   sessions
     .command("history")
-    .summary("what was said in one")
-    .description("What was said in a session, in its order: the newest of it. Only reads.")
+    .summary("what was said in one, and what it did")
+    .description(
+      "What was said in a session, the turns of its agent, and what it had executed, in order: the newest of it. Only reads.",
+    )
     .argument("<session>", NAMED)
     .option("--limit <n>", "at most this many", atMost(1_000), 100)
     .option("--before <n>", "those before this one, by its number", wholeNumber)
     .addOption(visibilityOption())
-    .option("--json", "session and messages as JSON")
+    .option("--json", "session, messages, turns and runs as JSON")
     .action(async (wanted: string, flags: HistoryFlags) => {
-      const { showHistory } = await import("../sessions/talk.js");
+      const { showHistory } = await import("../sessions/history.js");
       finish(await showHistory(wanted, flags));
     });
   sessions
     .command("send")
-    .summary("say something to one, for its next turn")
+    .summary("say something to one")
     .description(
-      "Say something to a session. It waits in the session's history until its agent takes it, at its next turn.",
+      "Say something to a session. An agent over ACP is woken by it, or told with its next turn; elsewhere it waits in the session's history.",
     )
     .argument("<session>", NAMED)
     .argument("<text>", "what to say")
+    .addOption(
+      new Option("--deliver <when>", "wake: as a prompt of its own; next-turn: with whatever is asked next")
+        .choices(DELIVERIES)
+        .default("wake"),
+    )
     .addOption(visibilityOption())
     .option("--json", "the message as JSON")
-    .action(async (wanted: string, text: string, flags: TalkFlags) => {
+    .action(async (wanted: string, text: string, flags: SendFlags) => {
       const { sendMessage } = await import("../sessions/talk.js");
       finish(await sendMessage(wanted, text, flags));
     });

@@ -5,7 +5,7 @@ import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
 import { filterOf, type RunReader } from "../../gateway/handlers/run-reader.js";
 import { farGateway } from "../../gateway/peers/whereabouts.js";
-import { statusOf } from "../../gateway/handlers/sessions.js";
+import { historyOf, statusOf } from "../../gateway/handlers/session-told.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
 import { Screens } from "../../gateway/screens.js";
 import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
@@ -84,17 +84,11 @@ export async function readLocally(home: string): Promise<Look> {
       },
       sessionStatus: async ({ params } = {}) => {
         const { from, session } = await sessionOf(params);
-        return statusOf(session, from, { count: (id) => from.countMessages(id) });
+        return statusOf(session, from, from);
       },
       sessionHistory: async ({ params, query = {} } = {}) => {
         const { from, session } = await sessionOf(params);
-        const { before, after, limit } = contract.sessionHistory.query.parse(query);
-        const filter = {
-          limit,
-          ...(before === undefined ? {} : { before }),
-          ...(after === undefined ? {} : { after }),
-        };
-        return { session, messages: [...(await from.listMessages(session.id, filter))] };
+        return historyOf(session, from, from, contract.sessionHistory.query.parse(query));
       },
       ...readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
     },

@@ -1,23 +1,24 @@
 import { NotFound } from "../../errors.js";
-import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
-import type { SessionMessage } from "../../store/message-record.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { Deliver } from "../../store/message-record.js";
 import type { SessionRow, Visibility } from "../../store/session-record.js";
-import { say } from "../complain.js";
+import { expiryOf, subjectOf } from "../acp/permission-line.js";
 import { formatDuration } from "../duration.js";
 import { needGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
+
+type Status = AnswerOf<"sessionStatus">;
 
 export interface TalkFlags {
   readonly visibility?: Visibility;
   readonly json?: true;
 }
 
-export interface HistoryFlags extends TalkFlags {
-  readonly limit: number;
-  readonly before?: number;
+export interface SendFlags extends TalkFlags {
+  readonly deliver?: Deliver;
 }
 
 export async function showSession(wanted: string, { json, ...query }: TalkFlags): Promise<number> {
@@ -28,7 +29,7 @@ export async function showSession(wanted: string, { json, ...query }: TalkFlags)
     print(toJson(status));
     return 0;
   }
-  const { session, state, runs, messages } = status;
+  const { session, state, runs, messages, acp } = status;
   const now = Date.now();
   const facts: [string, string][] = [
     ["session", `${session.id} (${session.key})`],
@@ -37,7 +38,8 @@ export async function showSession(wanted: string, { json, ...query }: TalkFlags)
     ["backend", session.backend ?? "-"],
     ["sees", session.sandboxed ? `${session.visibility}, sandboxed` : session.visibility],
     ["belongs to", belongsTo(session)],
-    ["messages", `${messages.total}, ${messages.pending} waiting${since(messages.lastAt, now)}`],
+    ["messages", messagesText(messages, now)],
+    ...(acp === null ? [] : conversation(acp, now)),
     ...runs.map(({ runId, command }): [string, string] => ["run", `${runId} ${command}`]),
   ];
   const width = Math.max(...facts.map(([name]) => name.length));
@@ -49,35 +51,45 @@ function belongsTo({ parentSessionKey, ownerSessionKey, spawnedBy }: SessionRow)
   return parentSessionKey ?? ownerSessionKey ?? spawnedBy ?? "-";
 }
 
+function messagesText({ total, pending, undelivered, lastAt }: Status["messages"], now: number): string {
+  const lost = undelivered === 0 ? "" : `, ${undelivered} not delivered`;
+  return `${total}, ${pending} waiting${lost}${since(lastAt, now)}`;
+}
+
+function conversation(
+  { state, mode, problem, turn, queued, permissions }: NonNullable<Status["acp"]>,
+  now: number,
+): [string, string][] {
+  const ago = (at: number): string => formatDuration(Math.max(0, now - at));
+  return [
+    ["acp", `${state}, mode ${mode}${problem === null ? "" : `: ${problem.message}`}`],
+    ...(turn === null
+      ? []
+      : [
+          ["turn", `${turn.turnId} of ${turn.askedBy}, for ${ago(turn.startedAt ?? turn.createdAt)}`] as [
+            string,
+            string,
+          ],
+        ]),
+    ...queued.map(({ turnId, askedBy, createdAt }): [string, string] => [
+      "queued",
+      `${turnId} of ${askedBy}, for ${ago(createdAt)}`,
+    ]),
+    ...permissions.map((each): [string, string] => [
+      "asks",
+      `${each.id} ${subjectOf(each)} (${expiryOf(each, now)})`,
+    ]),
+  ];
+}
+
 function since(at: number | null, now: number): string {
   return at === null ? "" : `, the last ${formatDuration(Math.max(0, now - at))} ago`;
-}
-
-export async function showHistory(wanted: string, { json, ...query }: HistoryFlags): Promise<number> {
-  const params = named(wanted);
-  await using look = await openLook();
-  const answer = await look.client.sessionHistory({ params, query });
-  const [first] = answer.messages;
-  if (json === true) print(toJson(answer));
-  else if (first === undefined) say("nothing was said in it", "dim");
-  else {
-    if (first.seq > 1 && answer.messages.length === query.limit)
-      say(`there may be more: --before ${first.seq}`, "dim");
-    print(answer.messages.map(messageText).join("\n"));
-  }
-  return 0;
-}
-
-function messageText({ seq, role, actor, text, at, deliveredAt }: SessionMessage): string {
-  const head = `#${seq} ${role}, ${sanitizeLine(actor)}, ${new Date(at).toISOString()}`;
-  const waits = deliveredAt === null ? " (waits)" : "";
-  return `${paletteFor(1).bold(`${head}${waits}`)}\n${sanitizeText(text).trimEnd()}\n`;
 }
 
 export async function sendMessage(
   wanted: string,
   text: string,
-  { json, ...asked }: TalkFlags,
+  { json, ...asked }: SendFlags,
 ): Promise<number> {
   const params = named(wanted);
   const { client } = await needGateway();
@@ -88,7 +100,7 @@ export async function sendMessage(
 }
 
 /** What no session can be called is said to be none, without a gateway. */
-function named(wanted: string): { readonly id: string } {
+export function named(wanted: string): { readonly id: string } {
   if (wanted === "" || wanted.length > 200) throw new NotFound(`session ${wanted.slice(0, 200)}`);
   return { id: wanted };
 }

@@ -15,7 +15,7 @@ import { route } from "./route.js";
 const key = z.string().min(1).max(200);
 /** A session's id or, while it is open, its key. */
 const sessionParams = z.object({ id: key });
-const problem = z.object({ code: z.string(), message: z.string() });
+export const problem = z.object({ code: z.string(), message: z.string() });
 
 const process = z.object({
   pid: z.int(),
@@ -60,9 +60,12 @@ export const acpTurn = z.object({
   turnId: z.string(),
   sessionId: z.string(),
   ordinal: z.int(),
+  /** In its session's history, among messages. */
+  place: z.int(),
   state: z.enum(ACP_TURN_STATES),
   prompt: z.string(),
   askedBy: z.string(),
+  timeoutMs: z.int().nullable(),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
   endedAt: z.number().nullable(),
@@ -250,7 +253,12 @@ export const acpClose = route({
   query: nothing,
   body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
   /** With survivors it is not closed yet, but will be when they are gone. */
-  answer: z.object({ session: acpSession, survivors: z.array(survivor) }),
+  answer: z.object({
+    session: acpSession,
+    survivors: z.array(survivor),
+    /** Of its agent's last run. `unproven`: that was given up with its host. Null: it had none, or still has. */
+    emptiness: z.enum(["proven", "unproven"]).nullable(),
+  }),
 });
 
 export const acpHistory = route({

@@ -1,10 +1,12 @@
 import { z } from "zod";
 import { execRulesSchema } from "../../sessions/exec-rule-schema.js";
+import { ACP_MODES, ACP_STATES } from "../../store/acp-record.js";
 import type { Approval } from "../../store/approval-record.js";
-import { MESSAGE_ROLES, type SessionMessage } from "../../store/message-record.js";
+import { DELIVERIES, MESSAGE_ROLES, type SessionMessage } from "../../store/message-record.js";
 import { VISIBILITIES, type SessionRow } from "../../store/session-record.js";
 import { defaults } from "../../defaults.js";
 import { count, flag, nothing } from "./common.js";
+import { acpPermission, acpTurn, problem } from "./acp.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 
@@ -34,8 +36,19 @@ const messageShape: z.ZodType<SessionMessage> = z.object({
   runId: z.string().nullable(),
   cause: z.string().nullable(),
   at: z.number(),
-  /** Null: it waits for the session's next turn. */
+  deliver: z.enum(DELIVERIES),
+  /** The turn that takes it to the session's agent; null: none does, or not yet. */
+  turnId: z.string().nullable(),
+  /** Null: it waits, or its turn came to nothing. */
   deliveredAt: z.number().nullable(),
+});
+/** A turn that runs or waits. */
+const turnShape = z.object({
+  turnId: z.string(),
+  ordinal: z.int(),
+  askedBy: z.string(),
+  createdAt: z.number(),
+  startedAt: z.number().nullable(),
 });
 const approvalShape = z
   .custom<Approval>()
@@ -88,13 +101,31 @@ export const sessionStatus = route({
     runs: z.array(
       z.object({ runId: z.string(), state: z.string(), command: z.string(), createdAt: z.number() }),
     ),
-    messages: z.object({ total: z.int(), pending: z.int(), lastAt: z.number().nullable() }),
+    messages: z.object({
+      total: z.int(),
+      /** Not delivered: they wait, or are on their way. */
+      pending: z.int(),
+      /** Taken to the agent by a turn that came to nothing; not sent again. */
+      undelivered: z.int(),
+      lastAt: z.number().nullable(),
+    }),
+    /** Of an agent that is spoken to over ACP; null: it has none. */
+    acp: z
+      .object({
+        state: z.enum(ACP_STATES),
+        mode: z.enum(ACP_MODES),
+        problem: problem.nullable(),
+        turn: turnShape.nullable(),
+        queued: z.array(turnShape),
+        permissions: z.array(acpPermission),
+      })
+      .nullable(),
   }),
 });
 
 export const sessionHistory = route({
   ...addresses.sessionHistory,
-  summary: "What was said in a session, in its order: the newest, or before or after one",
+  summary: "What was said in a session and what it did, in its order: the newest, or before or after one",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({
@@ -104,16 +135,39 @@ export const sessionHistory = route({
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
   body: nothing,
-  answer: z.object({ session: sessionShape, messages: z.array(messageShape) }),
+  answer: z.object({
+    session: sessionShape,
+    messages: z.array(messageShape),
+    /** With their places among the messages. */
+    turns: z.array(acpTurn),
+    /** Commands that were executed for it, its agents' own left out: the newest, and only with the newest page. */
+    runs: z.array(
+      z.object({
+        runId: z.string(),
+        state: z.string(),
+        command: z.string(),
+        createdAt: z.number(),
+        endedAt: z.number().nullable(),
+        exit: z
+          .object({ reason: z.string(), code: z.int().nullable(), signal: z.string().nullable() })
+          .nullable(),
+      }),
+    ),
+  }),
 });
 
 export const sendMessage = route({
   ...addresses.sendMessage,
-  summary: "Say something to a session, for its next turn",
+  summary: "Say something to a session: it wakes its agent, or waits for its next turn",
   audience: "session",
   params: sessionParams,
   query: nothing,
-  body: z.strictObject({ text: z.string().min(1).max(defaults.messageChars), visibility }),
+  body: z.strictObject({
+    text: z.string().min(1).max(defaults.messageChars),
+    visibility,
+    /** `wake`: a prompt of its own, where the session's agent can be woken; `next-turn`: with whatever it is asked next. */
+    deliver: z.enum(DELIVERIES).default("wake"),
+  }),
   answer: z.object({ message: messageShape }),
 });
 

@@ -5,6 +5,7 @@ import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
+import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
@@ -22,6 +23,7 @@ export interface AcpDesk {
   readonly gate: ExecGate;
   readonly sights: Sights;
   readonly mayStart: () => void;
+  readonly getRun: (runId: string) => Promise<RunRecord | null>;
 }
 
 const PRESETS: Readonly<Record<string, readonly PermissionRule[]>> = {
@@ -84,7 +86,9 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
     acpClose: async ({ params, body }, { requester }) => {
       const { sessionId } = await visibleAcp(desk, requester, params.id);
       const { session, survivors } = await acp.closeSession(sessionId, { actor: requester.actor, ...body });
-      return { session: await shown(session), survivors: [...survivors] };
+      const run = session.runId === null ? null : await desk.getRun(session.runId);
+      const emptiness = run?.emptiness ?? null;
+      return { session: await shown(session), survivors: [...survivors], emptiness };
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {

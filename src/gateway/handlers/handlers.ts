@@ -25,6 +25,7 @@ import type { Sights } from "../sights.js";
 import { agentHandlers } from "./agents.js";
 import type { KnownAgents } from "./list-agents.js";
 import { sessionHandlers } from "./sessions.js";
+import type { SessionRecords } from "./session-told.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
 export interface Desk {
@@ -36,6 +37,7 @@ export interface Desk {
   readonly sights: Sights;
   readonly gate: ExecGate;
   readonly history: History;
+  readonly records: SessionRecords;
   readonly agents: KnownAgents;
   readonly agentRuns: AgentRuns;
   /** Throws once the gateway is being stopped: what is asked for now is for the next one. */

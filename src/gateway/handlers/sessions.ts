@@ -1,10 +1,9 @@
 import { NotFound } from "../../errors.js";
-import { OPEN_STATES } from "../../store/run-record.js";
-import type { SessionRow } from "../../store/session-record.js";
 import type { Verb } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
 import { defined } from "./defined.js";
 import type { Desk } from "./handlers.js";
+import { historyOf, statusOf } from "./session-told.js";
 
 type SessionVerb = Extract<
   Verb,
@@ -15,9 +14,13 @@ export function sessionHandlers({
   supervisor,
   sights,
   history,
+  records,
   closeAgent,
   gate: { sessions },
-}: Pick<Desk, "supervisor" | "sights" | "history" | "closeAgent" | "gate">): Pick<Handlers, SessionVerb> {
+}: Pick<Desk, "supervisor" | "sights" | "history" | "records" | "closeAgent" | "gate">): Pick<
+  Handlers,
+  SessionVerb
+> {
   return {
     openSession: async ({ body: { key, ...options } }) => {
       const { session, created } = await sessions.open(key, defined(options));
@@ -33,18 +36,19 @@ export function sessionHandlers({
 
     sessionStatus: async ({ params, query }, { requester }) => {
       const session = await sights.session(requester, params.id, query.visibility);
-      return statusOf(session, supervisor, history);
+      return statusOf(session, supervisor, records);
     },
 
     sessionHistory: async ({ params, query: { visibility, ...wanted } }, { requester }) => {
       const session = await sights.session(requester, params.id, visibility);
-      return { session, messages: [...(await history.list(session.id, defined(wanted)))] };
+      return historyOf(session, supervisor, records, wanted);
     },
 
-    sendMessage: async ({ params, body: { text, visibility } }, { requester }) => {
+    sendMessage: async ({ params, body: { text, visibility, deliver } }, { requester }) => {
       const { id } = await sights.session(requester, params.id, visibility);
       const from = requester.kind === "session" ? { fromSessionId: requester.session.id } : {};
-      return { message: await history.send(id, "user", { text, actor: requester.actor, ...from }) };
+      const saying = { text, actor: requester.actor, deliver, ...from };
+      return { message: await history.send(id, "user", saying) };
     },
 
     closeSession: async ({ params }, { requester }) => {
@@ -53,19 +57,4 @@ export function sessionHandlers({
       return { closed: (await sessions.close(params.id, requester.actor)) || agents };
     },
   };
-}
-
-/** How a session is: by what is recorded of it, whoever looks. */
-export async function statusOf(
-  session: SessionRow,
-  runs: Pick<Desk["supervisor"], "listRuns">,
-  history: Pick<Desk["history"], "count">,
-) {
-  const open = await runs.listRuns({ sessionId: session.id, states: OPEN_STATES });
-  return {
-    session,
-    state: session.closedAt === null ? (open.length > 0 ? "working" : "idle") : "ended",
-    runs: open.map(({ runId, state, command, createdAt }) => ({ runId, state, command, createdAt })),
-    messages: await history.count(session.id),
-  } as const;
 }

@@ -3,31 +3,34 @@ import { request, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
-import { PeerUnreachable, type PeerFailure } from "../../errors.js";
+import type { HoldfastError, PeerFailure } from "../../errors.js";
 import type { GatewayRecord } from "../../store/gateway-record.js";
 import { sharedKey } from "./key.js";
 
-/** A gateway elsewhere that has a run, and the way to ask it. */
+/** What is said of what could not be asked for. */
+export type Complaint = (why: string, how: PeerFailure) => HoldfastError;
+
+/** A gateway elsewhere that has what is asked about, and the way to ask it. */
 export class Peer {
   readonly #caller: string;
   readonly #gateway: GatewayRecord;
-  readonly #runId: string;
+  readonly #complaint: Complaint;
   readonly #silentMs: number;
 
   constructor(
     caller: string,
     gateway: GatewayRecord,
-    runId: string,
+    complaint: Complaint,
     silentMs: number = defaults.peerSilentMs,
   ) {
     this.#caller = caller;
     this.#gateway = gateway;
-    this.#runId = runId;
+    this.#complaint = complaint;
     this.#silentMs = silentMs;
   }
 
-  unreachable(why: string, how: PeerFailure = {}): PeerUnreachable {
-    return new PeerUnreachable(this.#runId, this.#gateway, why, how);
+  unreachable(why: string, how: PeerFailure = {}): HoldfastError {
+    return this.#complaint(why, how);
   }
 
   /**

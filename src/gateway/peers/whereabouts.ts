@@ -43,7 +43,8 @@ export class Whereabouts {
       throw new PeerUnreachable(record.runId, far, "no gateway of its state directory is known", {
         missing: "gateway",
       });
-    return new Peer(instanceId, gateway, record.runId);
+    const { runId } = record;
+    return new Peer(instanceId, gateway, (why, how) => new PeerUnreachable(runId, gateway, why, how));
   }
 
   /** Whoever has passed it on was mistaken, and is not sent round in a circle. */

@@ -3,6 +3,7 @@ import type { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
   AcpClosed,
+  AcpNotHeld,
   AcpTimeout,
   BadInput,
   NotFound,
@@ -18,6 +19,7 @@ import { answerFor, statusFor } from "./error-answer.js";
 import { Budget } from "./budget.js";
 import type { Entrance } from "./entrance.js";
 import { mustBeServed } from "./loopback.js";
+import { isDoneWithAgent } from "../peers/acp-whereabouts.js";
 import { passRequest } from "../peers/pass-on.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
@@ -97,12 +99,22 @@ async function answer(
   if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
   const { verb, route, params } = found;
   // Not seen is not there: the same answer as for a path that does not exist.
-  const there = isAnsweredThere(verb);
+  const ofAgent = isDoneWithAgent(verb);
+  const there = ofAgent || isAnsweredThere(verb);
   if ((route.audience === "operator" && requester.kind !== "operator") || (entrance.forPeers && !there))
     throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
   const named = parse(route.params, params, "the path");
-  const peer = there ? await entrance.whoHas(requester, params["runId"] ?? "") : null;
-  if (peer !== null) return passRequest(peer, requester, request, response, gone);
+  try {
+    const peer = ofAgent
+      ? await entrance.whoSpeaks(requester, verb, params["id"] ?? "")
+      : there
+        ? await entrance.whoHas(requester, params["runId"] ?? "")
+        : null;
+    if (peer !== null) return await passRequest(peer, requester, request, response, gone);
+  } catch (error) {
+    // What is only looked at is shown as the store has it.
+    if (!(error instanceof AcpNotHeld) || verb !== "acpShow" || response.headersSent) throw error;
+  }
   const heard = {
     params: named,
     query: parse(route.query, Object.fromEntries(url.searchParams), "the query"),

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Peer } from "../peers/peer.js";
+import type { Verb } from "../contract/contract.js";
 import type { Served } from "./loopback.js";
 import type { Requester } from "./requester.js";
 
@@ -9,8 +10,10 @@ export interface Entrance {
   readonly served: Served | null;
   /** Rejects with Unauthorized. */
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
-  /** Other gateways come in here: they ask about runs, and for nothing else. */
+  /** Other gateways come in here: they ask about runs and agents' sessions, and for nothing else. */
   readonly forPeers: boolean;
   /** Who has the run, if it may be seen; null: it is answered here. Rejects where nothing is passed on a second time. */
   readonly whoHas: (requester: Requester, runId: string) => Promise<Peer | null>;
+  /** The same of an ACP session, or of a question of its agent. */
+  readonly whoSpeaks: (requester: Requester, verb: Verb, id: string) => Promise<Peer | null>;
 }

@@ -8,7 +8,7 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
-const waiting = sql<boolean>`delivered_at is null`;
+const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
 
 /** What is too old to be kept is looked for this often. */
 const PRUNED_EVERY = 16;
@@ -20,16 +20,8 @@ export function* appendMessage(
   bounds: HistoryBounds,
 ): Steps<SessionMessage | "closed" | "full"> {
   const { sessionId, cause } = message;
-  // Whoever has counted this session up comes first: the others wait, and their places follow.
-  const [place] = yield* rowsOf(
-    db
-      .updateTable("sessions")
-      .set(({ eb }) => ({ messages: eb("messages", "+", 1) }))
-      .where("id", "=", sessionId)
-      .where(open)
-      .returning("messages"),
-  );
-  if (place === undefined) return "closed";
+  const seq = yield* takePlace(db, sessionId);
+  if (seq === null) return "closed";
   const of = db.selectFrom("session_messages").where("session_id", "=", sessionId);
   if (cause !== null) {
     const [before] = yield* rowsOf(of.selectAll().where("cause", "=", cause));
@@ -39,11 +31,23 @@ export function* appendMessage(
     const others = yield* rowsOf(of.select("id").where(waiting).limit(bounds.pending));
     if (others.length === bounds.pending) return yield* uncounted(db, sessionId, "full" as const);
   }
-  const { messages: seq } = place;
   yield* countOf(db.insertInto("session_messages").values(toMessageColumns(message, seq)));
   if (seq % PRUNED_EVERY === 0 || Buffer.byteLength(message.text) > bounds.bytes / PRUNED_EVERY)
     yield* prune(db, sessionId, seq, bounds);
   return { ...message, seq };
+}
+
+/** Whoever has counted its session up comes first: the others wait, and their places follow. Null: it is not open. */
+export function* takePlace(db: Kysely<Schema>, sessionId: string): Steps<number | null> {
+  const [place] = yield* rowsOf(
+    db
+      .updateTable("sessions")
+      .set(({ eb }) => ({ messages: eb("messages", "+", 1) }))
+      .where("id", "=", sessionId)
+      .where(open)
+      .returning("messages"),
+  );
+  return place?.messages ?? null;
 }
 
 /** Nothing was said after all. */
@@ -61,7 +65,7 @@ function* prune(
 ): Steps<void> {
   const forget = sql`
     delete from session_messages
-    where session_id = ${sessionId} and delivered_at is not null and seq < ${last} and (
+    where session_id = ${sessionId} and (delivered_at is not null or turn_id is not null) and seq < ${last} and (
       seq <= ${last - messages} or seq <= (
         select max(seq) from (
           select seq, sum(bytes) over (order by seq desc) as total from session_messages where session_id = ${sessionId}

@@ -43,13 +43,15 @@ export async function getAcpTurn(db: Kysely<Schema>, turnId: string): Promise<Ac
 }
 
 export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
-  const { sessionId, states, newestFirst = false, limit } = filter;
+  const { sessionId, states, after, before, newestFirst = false, limit } = filter;
   let query = db
     .selectFrom("acp_turns")
     .selectAll()
     .where("session_id", "=", sessionId)
-    .orderBy("ordinal", newestFirst ? "desc" : "asc");
+    .orderBy("place", newestFirst ? "desc" : "asc");
   if (states !== undefined) query = query.where("state", "in", states);
+  if (after !== undefined) query = query.where("place", ">", after);
+  if (before !== undefined) query = query.where("place", "<", before);
   if (limit !== undefined) query = query.limit(limit);
   return (await query.execute()).map(toAcpTurn);
 }

@@ -5,13 +5,13 @@ import type { SessionMessage } from "../message-record.js";
 import type { MessageCount, MessageFilter } from "../message-store.js";
 import type { Schema } from "../schema.js";
 
-/** A literal, not a parameter: only so can the partial index serve. */
-const waiting = sql<boolean>`delivered_at is null`;
+/** Literals, not parameters: only so can the partial index serve. */
+const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
 
 export async function listMessages(
   db: Kysely<Schema>,
   sessionId: string,
-  { pending, after, before, runId, limit }: MessageFilter,
+  { pending, deliver, after, before, runId, limit }: MessageFilter,
 ): Promise<readonly SessionMessage[]> {
   const onwards = pending === true || after !== undefined;
   let query = db
@@ -21,6 +21,7 @@ export async function listMessages(
     .orderBy("seq", onwards ? "asc" : "desc")
     .limit(limit);
   if (pending === true) query = query.where(waiting);
+  if (deliver !== undefined) query = query.where("deliver", "=", deliver);
   if (after !== undefined) query = query.where("seq", ">", after);
   if (before !== undefined) query = query.where("seq", "<", before);
   if (runId !== undefined) query = query.where("run_id", "=", runId);
@@ -38,7 +39,15 @@ export async function countMessages(db: Kysely<Schema>, sessionId: string): Prom
     ])
     .where("session_id", "=", sessionId)
     .executeTakeFirstOrThrow();
-  return { total, pending: total - delivered, lastAt };
+  const { undelivered } = await db
+    .selectFrom("session_messages")
+    .innerJoin("acp_turns", "acp_turns.turn_id", "session_messages.turn_id")
+    .select(({ fn }) => fn.countAll<number>().as("undelivered"))
+    .where("session_messages.session_id", "=", sessionId)
+    .where("session_messages.delivered_at", "is", null)
+    .where("acp_turns.state", "=", "ended")
+    .executeTakeFirstOrThrow();
+  return { total, pending: total - delivered - undelivered, undelivered, lastAt };
 }
 
 /** Of sessions that are open: to others nothing is said any more. */

@@ -21,6 +21,7 @@ import type {
   AcpTurnFilter,
   AcpUpdateFilter,
 } from "../acp-store.js";
+import { takePlace } from "./append-message.js";
 import { appendEvents } from "./append-events.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read-acp.js";
@@ -28,6 +29,8 @@ import { SqlMessageStore } from "./sql-message-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
 const pending = sql<boolean>`verdict is null`;
+const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
+const undelivered = sql<boolean>`delivered_at is null`;
 
 /** Rows of one insert. A few sizes only: a statement of its own for every count would drive the others out of their places. */
 const INSERTED_AT_ONCE = [256, 64, 16, 4, 1] as const;
@@ -126,6 +129,24 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where("turn_id", "=", turnId)
           .where("state", "=", from),
       );
+    const { take, delivered } = change;
+    for (const id of take?.messages ?? [])
+      yield* mustChange(
+        db
+          .updateTable("session_messages")
+          .set({ turn_id: take?.turnId ?? null })
+          .where("id", "=", id)
+          .where("session_id", "=", sessionId)
+          .where(waiting),
+      );
+    if (delivered !== undefined)
+      yield* countOf(
+        db
+          .updateTable("session_messages")
+          .set({ delivered_at: delivered.at })
+          .where("turn_id", "=", delivered.turnId)
+          .where(undelivered),
+      );
     if (change.newPermission !== undefined)
       yield* countOf(db.insertInto("acp_permissions").values(toAcpPermissionColumns(change.newPermission)));
     for (const { id, decision } of decide)
@@ -151,6 +172,8 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
         .select((column) => column.fn.max("ordinal").as("ordinal"))
         .where("session_id", "=", sessionId),
     );
+    const place = turn.place ?? (yield* takePlace(db, sessionId));
+    if (place === null) throw new NotAsThought();
     const blank = { startedAt: null, endedAt: null, requestId: null, before: null, cancel: null } as const;
     const unended = { outcome: null, stopReason: null, problem: null, audit: null, text: "" } as const;
     const row: AcpTurn = {
@@ -159,6 +182,7 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
       ...unended,
       sessionId,
       ordinal: (last?.ordinal ?? 0) + 1,
+      place,
       state: "queued",
       toolCalls: [],
       contextLost: false,

@@ -8,6 +8,7 @@ import { SqlSessionStore } from "./sql-session-store.js";
 import { countOf, type Steps } from "./steps.js";
 
 const waiting = sql<boolean>`delivered_at is null`;
+const settled = sql<boolean>`(delivered_at is not null or turn_id is not null)`;
 
 export class SqlMessageStore extends SqlSessionStore implements MessageStore {
   readonly #engine: Engine;
@@ -39,7 +40,7 @@ export class SqlMessageStore extends SqlSessionStore implements MessageStore {
 
   forgetMessages(saidBefore: number): Promise<number> {
     const old = this.#engine.db.deleteFrom("session_messages").where("at", "<", saidBefore);
-    return this.#engine.perform(() => countOf(old.where("delivered_at", "is not", null)));
+    return this.#engine.perform(() => countOf(old.where(settled)));
   }
 
   *#deliver(sessionId: string, ids: readonly string[], at: number): Steps<readonly string[]> {

@@ -109,7 +109,7 @@ class SqliteReader implements ReadStore {
   }
 
   countMessages(sessionId: string): Promise<MessageCount> {
-    const none = { total: 0, pending: 0, lastAt: null };
+    const none = { total: 0, pending: 0, undelivered: 0, lastAt: null };
     return this.#read((db) => readMessages.countMessages(db, sessionId), none);
   }
 

@@ -1,9 +1,10 @@
 // An ACP agent whose model is obedience: a prompt is a shell command, run in a session of its own, as agents run their
 // tools; its output is the answer. shell.mjs [offer…]: resume, load, close, delete; `lies` offers and then refuses;
-// `deaf` does not hear a cancel; `forever` can be allowed only for good. Prompts that begin with a word of `deeds` do that first.
+// `deaf` does not hear a cancel; `forever` can be allowed only for good; `echo` says every prompt again instead, and notes it.
+// Prompts that begin with a word of `deeds` do that first.
 
 import { spawn } from "node:child_process";
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const offers = new Set(process.argv.slice(2));
@@ -49,7 +50,18 @@ function ghost(id) {
   helper.stderr.once("data", () => text("the ghost is there"));
 }
 
+/** A prompt with the word HOLD is answered when `$AGENT_LOG.go` is there, one with NEVER or DIE is not. */
+async function echo(id, said) {
+  note(`heard ${JSON.stringify(said)}`);
+  if (said.includes("DIE")) process.exit(1);
+  text(said);
+  while (said.includes("NEVER") || (said.includes("HOLD") && !existsSync(`${log}.go`)))
+    await new Promise((go) => setTimeout(go, 10));
+  say({ id, result: { stopReason: "end_turn" } });
+}
+
 async function prompt(id, command) {
+  if (offers.has("echo")) return echo(id, command);
   note(`prompt ${command.split(/[;\n]/)[0]}`);
   if (command.startsWith("ask ") && !(await mayI(command.slice(4))))
     return say({ id, result: { stopReason: "end_turn" } });

@@ -9,12 +9,19 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
+import { PeerUnreachable } from "../../../src/errors.js";
+import type { GatewayRecord } from "../../../src/store/gateway-record.js";
 import { newPeerKey, sharedKey } from "../../../src/gateway/peers/key.js";
 import { passRequest } from "../../../src/gateway/peers/pass-on.js";
-import { Peer } from "../../../src/gateway/peers/peer.js";
+import { type Complaint, Peer } from "../../../src/gateway/peers/peer.js";
 import { newGateway } from "../../store/gateway-contract.js";
 
 const SILENT_MS = 200;
+
+const ofRun =
+  (row: GatewayRecord): Complaint =>
+  (why, how) =>
+    new PeerUnreachable("run_x", row, why, how);
 
 async function listening(server: Server): Promise<number> {
   server.listen(0, "127.0.0.1");
@@ -44,7 +51,7 @@ async function passingTo(app: RequestListener): Promise<number> {
     stoppedAt: null,
   };
   const here = createServer((request, response) => {
-    const peer = new Peer("in_here", row, "run_x", SILENT_MS);
+    const peer = new Peer("in_here", row, ofRun(row), SILENT_MS);
     const gone = new AbortController();
     response.once("close", () => gone.abort());
     passRequest(peer, { kind: "operator", actor: "operator" }, request, response, gone.signal).catch(
@@ -144,7 +151,7 @@ test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", as
 test("what to do instead is what helps: a gateway that does not listen is there, and one that has stopped is not", () => {
   const asking = (stoppedAt: number | null) => () => {
     const row = { ...newGateway({ address: null, peerKey: null }), heartbeatAt: 1, stoppedAt };
-    new Peer("in_here", row, "run_x").ask("GET", "/", {}, () => false);
+    new Peer("in_here", row, ofRun(row)).ask("GET", "/", {}, () => false);
   };
   const heard = "last heard of 1970-01-01 00:00:00 UTC. Nothing was done.";
   expect(asking(null)).toThrow(

@@ -41,9 +41,11 @@ create table acp_turns (
   turn_id         text primary key not null,
   session_id      text not null references acp_sessions (session_id) on delete cascade,
   ordinal         integer not null,
+  place           integer not null,
   state           text not null check (state in ('queued', 'running', 'ended')),
   prompt          text not null,
   asked_by        text not null,
+  timeout_ms      integer,
   created_at      integer not null,
   started_at      integer,
   ended_at        integer,
@@ -63,6 +65,7 @@ create table acp_turns (
 ) strict;
 
 create unique index acp_turns_in_order on acp_turns (session_id, ordinal);
+create unique index acp_turns_in_history on acp_turns (session_id, place);
 -- One prompt at a time.
 create unique index acp_turns_running on acp_turns (session_id) where state = 'running';
 create index acp_turns_ended on acp_turns (ended_at) where state = 'ended';

@@ -1,0 +1,72 @@
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
+import type { SessionMessage } from "../../store/message-record.js";
+import { turnText } from "../acp/history.js";
+import { say } from "../complain.js";
+import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { named, type TalkFlags } from "./talk.js";
+
+export interface HistoryFlags extends TalkFlags {
+  readonly limit: number;
+  readonly before?: number;
+}
+
+type Told = AnswerOf<"sessionHistory">;
+
+export async function showHistory(wanted: string, { json, ...query }: HistoryFlags): Promise<number> {
+  const params = named(wanted);
+  await using look = await openLook();
+  const answer = await look.client.sessionHistory({ params, query });
+  const places = new Set([
+    ...answer.messages.map(({ seq }) => seq),
+    ...answer.turns.map(({ place }) => place),
+  ]);
+  const first = Math.min(...places);
+  if (json === true) print(toJson(answer));
+  else if (places.size + answer.runs.length === 0) say("nothing was said in it", "dim");
+  else {
+    if (first > 1 && places.size === query.limit) say(`there may be more: --before ${first}`, "dim");
+    print(entriesOf(answer).join("\n"));
+  }
+  return 0;
+}
+
+/** In the order they came. */
+function entriesOf({ messages, turns, runs }: Told): string[] {
+  const palette = paletteFor(1);
+  const entries = [
+    // What is a turn's whole prompt is told by the turn.
+    ...messages
+      .filter(({ deliver, turnId }) => deliver !== "wake" || !turns.some((turn) => turn.turnId === turnId))
+      .map((message) => ({ at: message.at, text: messageText(message, turns) })),
+    ...turns.map((turn) => ({ at: turn.createdAt, text: turnText(turn, palette, turn.place) })),
+    ...runs.map((run) => ({ at: run.createdAt, text: runText(run) })),
+  ];
+  return entries.toSorted((one, other) => one.at - other.at).map(({ text }) => text);
+}
+
+function messageText(message: SessionMessage, turns: Told["turns"]): string {
+  const { seq, role, actor, text, at } = message;
+  const head = `#${seq} ${role}, ${sanitizeLine(actor)}, ${new Date(at).toISOString()}`;
+  return `${paletteFor(1).bold(`${head}${whereItIs(message, turns)}`)}\n${sanitizeText(text).trimEnd()}\n`;
+}
+
+function whereItIs({ deliver, turnId, deliveredAt }: SessionMessage, turns: Told["turns"]): string {
+  if (turnId === null)
+    return deliveredAt !== null ? "" : deliver === "wake" ? " (waits)" : " (waits for the next turn)";
+  const turn = turns.find((each) => each.turnId === turnId);
+  const name = turn === undefined ? turnId : `#${turn.place}`;
+  if (deliveredAt !== null) return ` (told with ${name})`;
+  return turn?.state === "ended"
+    ? ` (not delivered: ${name} was ${turn.outcome})`
+    : ` (on its way with ${name})`;
+}
+
+function runText({ runId, state, command, createdAt, exit }: Told["runs"][number]): string {
+  const how = exit === null ? state : `${exit.reason} ${exit.signal ?? exit.code ?? ""}`.trimEnd();
+  const head = `${runId} ${new Date(createdAt).toISOString()}, ${how}`;
+  return `${paletteFor(1).bold(head)}\n$ ${sanitizeLine(command)}\n`;
+}

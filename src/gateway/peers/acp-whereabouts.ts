@@ -1,0 +1,68 @@
+import { AcpNotHeld } from "../../errors.js";
+import type { AcpSession } from "../../store/acp-record.js";
+import type { AcpStore } from "../../store/acp-store.js";
+import type { GatewayStore } from "../../store/gateway-store.js";
+import type { Verb } from "../contract/contract.js";
+import type { Requester } from "../server/requester.js";
+import type { Sights } from "../sights.js";
+import { Peer } from "./peer.js";
+
+export interface AcpWhereaboutsParts {
+  readonly store: Pick<AcpStore, "getAcpSession" | "getAcpPermission"> &
+    Pick<GatewayStore, "getGateway"> & { readonly shared: boolean };
+  readonly instanceId: string;
+  readonly sights: Pick<Sights, "perhaps">;
+  /** Whether a session of another gateway can be closed here: nobody is there to be asked. */
+  readonly isLost: (session: AcpSession) => Promise<boolean>;
+}
+
+/** What only the gateway can do that speaks with the agent; anything else of a session is in the store. */
+const DONE_THERE: ReadonlySet<Verb> = new Set([
+  "acpShow",
+  "acpPrompt",
+  "acpCancel",
+  "acpClose",
+  "acpAnswer",
+  "closeSession",
+]);
+const CLOSES: ReadonlySet<Verb> = new Set(["acpClose", "closeSession"]);
+
+export function isDoneWithAgent(verb: Verb): boolean {
+  return DONE_THERE.has(verb);
+}
+
+/** Which gateway an ACP session is with. */
+export class AcpWhereabouts {
+  readonly #parts: AcpWhereaboutsParts;
+
+  constructor(parts: AcpWhereaboutsParts) {
+    this.#parts = parts;
+  }
+
+  /** The way to it. Null: it is answered here, also that it may not be seen. */
+  async peerFor(requester: Requester, verb: Verb, id: string): Promise<Peer | null> {
+    const session = await this.#far(requester, verb, id);
+    if (session === null) return null;
+    const { store, instanceId, isLost } = this.#parts;
+    if (CLOSES.has(verb) && (await isLost(session))) return null;
+    const gateway = await store.getGateway(session.gatewayInstanceId);
+    if (gateway === null) throw new AcpNotHeld(session, { why: "no such gateway is known any more" });
+    return new Peer(instanceId, gateway, (why, how) => new AcpNotHeld(session, { ...how, gateway, why }));
+  }
+
+  /** Whoever has passed it on was mistaken, and is not sent round in a circle. */
+  async mustBeHere(requester: Requester, verb: Verb, id: string): Promise<null> {
+    const session = await this.#far(requester, verb, id);
+    if (session === null) return null;
+    throw new AcpNotHeld(session, { why: "the gateway that was asked for it does not have it either" });
+  }
+
+  async #far(requester: Requester, verb: Verb, id: string): Promise<AcpSession | null> {
+    const { store, instanceId, sights } = this.#parts;
+    if (!store.shared) return null;
+    const wanted = verb === "acpAnswer" ? (await store.getAcpPermission(id))?.sessionId : id;
+    const row = wanted === undefined ? null : await sights.perhaps(requester, wanted);
+    const session = row === null ? null : await store.getAcpSession(row.id);
+    return session?.state === "closed" || session?.gatewayInstanceId === instanceId ? null : session;
+  }
+}

@@ -1,0 +1,39 @@
+import { expect, test } from "vitest";
+import { until } from "../../until.js";
+import { oneHouse } from "../many.js";
+import { openRecital, steps } from "./recital.js";
+
+const house = oneHouse();
+const sessions = (...args: readonly string[]) => house.many.holdfast("sessions", ...args);
+
+test("status and history of an agent's session: its turns, what was said to it, and what came of that", async () => {
+  const id = await openRecital(house.resident, "told");
+  const client = await house.resident.client();
+  await client.acpPrompt({ params: { id }, body: { text: steps({ say: "fine\u001b[2J" }) } });
+  const noted = await sessions("send", "told", "--deliver", "next-turn", "--json", "know\u001b[2J this");
+  expect(JSON.parse(noted.stdout)).toMatchObject({ deliver: "next-turn", turnId: null, deliveredAt: null });
+  const status = (await sessions("status", "told")).stdout;
+  expect(status).toMatch(/^acp +ready, mode session$/m);
+  expect(status).toMatch(/^state +idle$/m);
+  expect(status).toMatch(/^messages +1, 1 waiting, the last /m);
+  const before = (await sessions("history", "told")).stdout;
+  expect(before).toMatch(/^#1 \S+ operator, completed after /m);
+  expect(before).toMatch(/^#2 user, operator, \S+ \(waits for the next turn\)\nknow.* this$/m);
+  expect(before).toContain("fine");
+  await sessions("send", "told", "go on");
+  await until(
+    "it was told",
+    async () => (await client.sessionStatus({ params: { id } })).messages.pending === 0,
+  );
+  const { stdout } = await sessions("history", "told");
+  expect(stdout).toMatch(/^#2 user, operator, \S+ \(told with #3\)$/m);
+  expect(stdout).toMatch(/^#3 \S+ operator, completed after .*\n> Message from the operator:\n> > go on$/m);
+  expect(stdout).not.toContain("\u001b[2J");
+  expect((await sessions("history", "told", "--limit", "1")).stderr).toContain("--before 3");
+  const page = JSON.parse((await sessions("history", "told", "--before", "3", "--json")).stdout) as object;
+  expect(page).toMatchObject({
+    messages: [{ seq: 2 }],
+    turns: [{ place: 1, outcome: "completed" }],
+    runs: [],
+  });
+});

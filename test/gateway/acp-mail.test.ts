@@ -1,0 +1,49 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test } from "vitest";
+import type { GatewayClient } from "../../src/gateway/client.js";
+import { shellAgent } from "../acp/controlled.js";
+import { gateway, kill, place } from "./killed-gateway.js";
+import { until } from "./real-gateway.js";
+
+const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 60 : 5;
+
+function heard(home: string): string[] {
+  const lines = readFileSync(join(home, "log"), "utf8").split("\n");
+  return lines.filter((line) => line.startsWith("heard ")).map((line) => JSON.parse(line.slice(6)) as string);
+}
+
+function spawnEcho(client: GatewayClient, home: string, body: object = {}) {
+  const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: join(home, "log") };
+  return client.acpSpawn({ body: { argv: shellAgent("echo"), cwd: home, key: "one", environment, ...body } });
+}
+
+test(
+  "messages over a gateway that is killed again and again: each is heard once, in its order, and acknowledged",
+  { timeout: 120_000 },
+  async () => {
+    const home = await place();
+    let { client, pid } = await gateway(home);
+    await spawnEcho(client, home);
+    const params = { id: "one" };
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const part of ["a", "b"]) await client.sendMessage({ params, body: { text: `${round}${part}` } });
+      await sleep(Math.random() * 60);
+      kill(pid);
+      ({ client, pid } = await gateway(home));
+    }
+    await until("all are delivered", async () => {
+      const { messages } = await client.sessionStatus({ params });
+      return messages.pending === 0;
+    });
+    const texts = Array.from({ length: ROUNDS }, (_, at) => [`${at}a`, `${at}b`]).flat();
+    expect(heard(home)).toEqual(texts.map((text) => `Message from the operator:\n> ${text}`));
+    const { messages, turns, session } = await client.sessionHistory({ params });
+    expect(messages.map(({ turnId }) => turnId)).toEqual(turns.map(({ turnId }) => turnId));
+    expect(messages.every(({ deliveredAt }) => deliveredAt !== null)).toBe(true);
+    expect(turns.every(({ outcome }) => outcome === "completed")).toBe(true);
+    expect(session.closedAt).toBeNull();
+    await client.acpClose({ params });
+  },
+);
