@@ -374,6 +374,7 @@ export interface OutboxTable {
   notification: string;
   status: OutboxStatus;
   attempts: number;
+  repeat: 0 | 1;
   spent_ms: number;
   created_at: number;
   due_at: number;

@@ -43,6 +43,8 @@ export interface Notification {
   readonly at: number;
   /** The short message as a person reads it. */
   readonly text: string;
+  /** It may have been told before: whoever tried was gone before it could say. */
+  readonly repeat?: true;
 }
 
 /** Where to. */
@@ -172,6 +174,8 @@ export interface OutboxEntry {
   readonly status: OutboxStatus;
   /** Counted before each is made. */
   readonly attempts: number;
+  /** Of an earlier attempt nobody knows what came of it: whoever made it was gone before it could say. */
+  readonly repeat: boolean;
   /** How much of the time it has for all its attempts is gone. */
   readonly spentMs: number;
   readonly createdAt: number;

@@ -17,7 +17,7 @@ export type NewTask = Omit<TaskRecord, "seq" | "version">;
 export interface TaskChange {
   readonly set?: TaskPatch;
   readonly events?: readonly NewTaskEvent[];
-  /** Messages about changes that nobody has begun to send give way to these, and to the end. */
+  /** Messages about changes that nobody has begun to send give way to these, to the end, and to another policy. */
   readonly notices?: readonly NewOutboxEntry[];
 }
 

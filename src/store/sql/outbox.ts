@@ -31,6 +31,7 @@ export function* addEntries(
         notification: JSON.stringify(notification),
         status: "pending",
         attempts: 0,
+        repeat: 0,
         spent_ms: 0,
         created_at: notification.at,
         due_at: later(words, inMs),
@@ -76,7 +77,10 @@ export function* claimEntries(
     db
       .updateTable("task_outbox")
       .set({ lease_owner: owner, lease_until: later(words, leaseMs) })
-      .set((column) => ({ attempts: column("attempts", "+", 1) }))
+      .set((column) => ({
+        attempts: column("attempts", "+", 1),
+        repeat: sql<0 | 1>`case when lease_owner is null then repeat else 1 end`,
+      }))
       .where(
         "entry_key",
         "in",

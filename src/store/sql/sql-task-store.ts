@@ -104,7 +104,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   releaseOutbox(owner: string): Promise<number> {
     const release = this.#engine.db
       .updateTable("task_outbox")
-      .set({ lease_owner: null, lease_until: null })
+      .set({ lease_owner: null, lease_until: null, repeat: 1 })
       .where("lease_owner", "=", owner);
     return this.#engine.perform(() => countOf(release));
   }
@@ -160,7 +160,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     if (row === undefined) return null;
     yield* this.#append(taskId, row.last_seq - events.length, events);
     const ends = set.endedAt !== undefined && set.endedAt !== null;
-    if (ends || notices.length > 0) yield* countOf(dropStates(db, taskId));
+    if (ends || notices.length > 0 || set.policy !== undefined) yield* countOf(dropStates(db, taskId));
     yield* addEntries(db, words, taskId, notices);
     return toTask(row);
   }
