@@ -99,8 +99,9 @@ export class Notifier {
     // Each of them is a hint when it is over.
     if (limit === 0) return lookMs;
     try {
+      const leasedUntil = this.#clock.now() + leaseMs;
       const claimed = await store.claimOutbox({ owner, leaseMs, limit });
-      for (const entry of claimed) this.#begin(entry);
+      for (const entry of claimed) this.#begin(entry, leasedUntil);
       if (claimed.length > 0) return 0;
       const dueIn = (await store.outboxDueIn()) ?? lookMs;
       return Math.min(Math.max(dueIn, LEAST_PAUSE_MS), lookMs);
@@ -110,24 +111,24 @@ export class Notifier {
     }
   }
 
-  #begin(entry: OutboxEntry): void {
-    const going = this.#send(entry).finally(() => {
+  #begin(entry: OutboxEntry, leasedUntil: number): void {
+    const going = this.#send(entry, leasedUntil).finally(() => {
       this.#underWay.delete(going);
       this.wake();
     });
     this.#underWay.add(going);
   }
 
-  async #send(entry: OutboxEntry): Promise<void> {
+  async #send(entry: OutboxEntry, leasedUntil: number): Promise<void> {
+    const { store } = this.#options;
     const began = this.#clock.now();
+    // This process slept, or the store was slow: by the time it is sent, another may be sending it.
+    if (began + this.#limits.attemptMs > leasedUntil) return;
     const result = await this.#attempt(entry).then(
       (receipt): OutboxResult => ({ ...receipt, at: this.#clock.wall() }),
       (error: unknown) => this.#failed(entry, error, this.#clock.now() - began),
     );
-    const { store } = this.#options;
-    // As long as nobody else may have it; after that it is sent again, by whoever.
-    const until = began + this.#limits.leaseMs;
-    await this.#asked("what came of a message", () => store.settleOutbox(entry, result), until);
+    await this.#asked("what came of a message", () => store.settleOutbox(entry, result), leasedUntil);
   }
 
   async #attempt({ target, notification, repeat }: OutboxEntry): Promise<Receipt> {

@@ -3,7 +3,7 @@ import type { Store } from "../../src/store/store.js";
 import { outboxKey, type OutboxEntry, type Target } from "../../src/store/task-record.js";
 import type { TestSessionDatabase } from "./session-contract.js";
 import { AT } from "./session-samples.js";
-import { CHAT, ending, newTask, notice, PARENT, taskEvent } from "./task-samples.js";
+import { CHAT, ending, newTask, notice, PARENT, stating, taskEvent } from "./task-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
 
 const leaseMs = 60_000;
@@ -154,8 +154,8 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     test("a newer change takes the place of one that nobody has begun to send", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, { notices: [notice(taskId, "state", { seq: 2, inMs: 60_000 })] });
-      await store.commitTask(taskId, 2, { notices: [notice(taskId, "state", { seq: 3 })] });
+      await store.commitTask(taskId, 1, stating(taskId, { seq: 2, inMs: 60_000 }));
+      await store.commitTask(taskId, 2, stating(taskId, { seq: 3 }));
       expect((await claim()).map(({ notification }) => notification.id)).toEqual([`task-state:${taskId}:3`]);
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
       expect(await deliveryOf(taskId)).toBe("pending");
@@ -163,9 +163,9 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     test("the end takes the place of changes, and waits for the one that is being sent", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, { notices: [notice(taskId, "state", { seq: 2 })] });
+      await store.commitTask(taskId, 1, stating(taskId, { seq: 2 }));
       const state = await one();
-      await store.commitTask(taskId, 2, { notices: [notice(taskId, "state", { seq: 3 })] });
+      await store.commitTask(taskId, 2, stating(taskId, { seq: 3 }));
       await store.commitTask(taskId, 3, ending(taskId));
       expect(await store.listOutbox({ taskId })).toHaveLength(2);
       expect(await claim(other, "b")).toEqual([]);
@@ -177,7 +177,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     test("a change whose sender was killed is not told beside or after the end", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, { notices: [notice(taskId, "state")] });
+      await store.commitTask(taskId, 1, stating(taskId));
       await one();
       await store.commitTask(taskId, 2, ending(taskId));
       await store.releaseOutbox("a");

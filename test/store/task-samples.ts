@@ -75,6 +75,11 @@ export function notice(
   return { target: PARENT, notification, inMs: 0, ...rest };
 }
 
+/** A change that is to be told. */
+export function stating(taskId: string, change: Parameters<typeof notice>[2] = {}): TaskChange {
+  return { set: { noticedAt: AT }, notices: [notice(taskId, "state", change)] };
+}
+
 export const SUCCEEDED: TaskPatch = {
   status: "succeeded",
   outcome: "succeeded",

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { OutboxEntry, TaskRecord } from "../../src/store/task-record.js";
 import type { TaskStore } from "../../src/store/task-store.js";
+import { systemClock, type Clock } from "../../src/supervisor/clock.js";
 import { deferred, type Deferred } from "../../src/supervisor/deferred.js";
 import {
   DeliveryFailed,
@@ -47,9 +48,9 @@ afterEach(async () => {
 function notifier(
   deliver: Courier["deliver"],
   limits: Partial<NotifierLimits> = {},
-  more: { readonly store?: Partial<TaskStore>; readonly owner?: string } = {},
+  more: { readonly store?: Partial<TaskStore>; readonly owner?: string; readonly clock?: Clock } = {},
 ): Notifier {
-  const { owner = "a", store = {} } = more;
+  const { owner = "a", store = {}, clock = systemClock } = more;
   const base: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "outboxDueIn" | "releaseOutbox"> = {
     claimOutbox: (claim) => house.store.claimOutbox(claim),
     settleOutbox: (entry, result) => house.store.settleOutbox(entry, result),
@@ -60,6 +61,7 @@ function notifier(
     store: { ...base, ...store },
     courier: { deliver },
     owner,
+    clock,
     limits: { ...quick, ...limits },
   });
   running.push(made);
@@ -248,6 +250,38 @@ test("what a former one of this name was sending is sent at once, and said to be
   });
   await becomes(task, "delivered");
   expect(got).toMatchObject([{ id: `task-terminal:${task.taskId}`, repeat: true }]);
+});
+
+test("whoever slept through its lease sends nothing: another may be at it", async () => {
+  let asleep = true;
+  let ticks = 0;
+  const got: string[] = [];
+  const clock = { ...systemClock, now: () => systemClock.now() + ticks };
+  notifier(
+    async (_, { id }) => {
+      got.push(id);
+      return ok;
+    },
+    { leaseMs: 500, attemptMs: 400 },
+    {
+      clock,
+      store: {
+        claimOutbox: async (claim) => {
+          const claimed = await house.store.claimOutbox(claim);
+          if (asleep && claimed.length > 0) {
+            asleep = false;
+            ticks += 450;
+            expect(got).toEqual([]);
+          }
+          return claimed;
+        },
+      },
+    },
+  );
+  const task = await house.ended();
+  await becomes(task, "delivered");
+  expect(got).toHaveLength(1);
+  expect(await entryOf(task)).toMatchObject({ attempts: 2, repeat: true });
 });
 
 test("stopping waits for what is under way, begins nothing more, and gives up on who does not answer", async () => {

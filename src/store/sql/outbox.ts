@@ -219,9 +219,13 @@ const WORST_FIRST: readonly TaskDelivery[] = [
 ];
 
 /** Whoever settles messages of a task does so one after the other: this holds its row. */
-export function* holdTask(db: Kysely<Schema>, taskId: string): Steps<boolean> {
+export function* holdTask(
+  db: Kysely<Schema>,
+  taskId: string,
+): Steps<{ readonly noticed_at: number | null } | null> {
   const hold = db.updateTable("tasks").set((column) => ({ version: column("version", "+", 0) }));
-  return (yield* countOf(hold.where("task_id", "=", taskId))) > 0;
+  const [row] = yield* rowsOf(hold.where("task_id", "=", taskId).returning("noticed_at"));
+  return row ?? null;
 }
 
 export function* deriveDelivery(db: Kysely<Schema>, taskId: string): Steps<void> {

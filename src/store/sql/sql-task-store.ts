@@ -160,7 +160,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     if (row === undefined) return null;
     yield* this.#append(taskId, row.last_seq - events.length, events);
     const ends = set.endedAt !== undefined && set.endedAt !== null;
-    if (ends || notices.length > 0 || set.policy !== undefined) yield* countOf(dropStates(db, taskId));
+    const overtakes = ends || notices.length > 0 || set.policy !== undefined;
+    if (overtakes && row.noticed_at !== null) yield* countOf(dropStates(db, taskId));
     yield* addEntries(db, words, taskId, notices);
     return toTask(row);
   }
@@ -200,15 +201,16 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   /** What becomes of a message about an end, and what follows from it for its task. */
   *#resolve(taskId: string, change: Compilable): Steps<boolean> {
     const { db, words } = this.#engine;
-    if (!(yield* holdTask(db, taskId)) || (yield* countOf(change)) === 0) return false;
-    yield* countOf(dropOvertaken(db, words, taskId));
+    const held = yield* holdTask(db, taskId);
+    if (held === null || (yield* countOf(change)) === 0) return false;
+    if (held.noticed_at !== null) yield* countOf(dropOvertaken(db, words, taskId));
     yield* deriveDelivery(db, taskId);
     return true;
   }
 
   *#decide(taskId: string, change: Compilable, event: NewTaskEvent): Steps<number> {
     const { db } = this.#engine;
-    if (!(yield* holdTask(db, taskId))) return 0;
+    if ((yield* holdTask(db, taskId)) === null) return 0;
     const count = yield* countOf(change);
     if (count === 0) return 0;
     const [row] = yield* rowsOf(
