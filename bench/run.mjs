@@ -15,6 +15,7 @@ const parts = [
   ["reconcile.mjs", "10000"],
   ["gateway.mjs", "200", "1000"],
   ["acp.mjs", "200", "50000"],
+  ["tasks.mjs"],
 ];
 
 console.log(`Linux ${release()} ${arch()}, ${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);

@@ -238,6 +238,42 @@ export const defaults = {
   /** How long a prompt may be: what a request to the gateway holds. */
   acpPromptChars: 1_000_000,
   acpRawUpdateBytes: 64 * 1024,
+  /** Of a task's history, beside how it began and ended: what a person reads through. */
+  taskEventsKept: 100,
+  /** What a task is called, its progress: a line of a table each. What came of it: a page, and what a chat takes as one message. */
+  taskLabelChars: 120,
+  taskProgressChars: 240,
+  taskSummaryChars: 4_000,
+  taskErrorChars: 1_000,
+  taskTextChars: 16_000,
+  /** Of the result, in a message: what is read on a telephone without scrolling. The whole of it is in the record. */
+  taskNoticeChars: 1_000,
+  /** A name that a caller gives to its work. */
+  taskKeyChars: 200,
+  /** Messages about changes of one task keep this distance: one a minute can be read, more are a nuisance. */
+  taskStateNoticeMs: 60_000,
+  /** Between two looks at all tasks that are open. */
+  taskSweepMs: 60_000,
+  /** A task whose run or session is gone for so long is lost: whoever takes over a run does so in less. */
+  taskLostMs: 300_000,
+  /** Tasks that ended longer ago are forgotten: as long as the runs they were about. */
+  taskKeptMs: 7 * 86_400_000,
+  /** Work that has not begun by then waits for something that may never come; work that was not heard of may hang. */
+  taskStaleQueuedMs: 600_000,
+  taskStaleRunningMs: 1_800_000,
+  /** Between attempts to deliver a message: a receiver that restarts is back after the first, one that is down is not asked too often. */
+  deliveryRetryMs: 15_000,
+  deliveryRetryMostMs: 300_000,
+  /** In all: who could not be reached for so long needs a person. */
+  deliveryInAllMs: 1_800_000,
+  /** One attempt: a receiver answers within a second or two, a busy one within ten. */
+  deliveryMs: 30_000,
+  /** Nobody else sends a message for so long: an attempt, and time to say what came of it on a loaded machine. */
+  deliveryLeaseMs: 60_000,
+  /** Messages that are sent at the same time: receivers are waited for, not computed. */
+  deliveriesAtOnce: 16,
+  /** Between two looks for messages that somebody else has left behind. */
+  deliveryLookMs: 15_000,
 } as const;
 
 /**

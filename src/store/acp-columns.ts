@@ -1,10 +1,7 @@
 import type { Insertable, Selectable } from "kysely";
 import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate, PermissionDecided } from "./acp-record.js";
+import { toColumns, toFields, type Columns } from "./columns.js";
 import type { AcpPermissionTable, AcpSessionTable, AcpTurnTable, AcpUpdateTable } from "./schema.js";
-
-/** How a field stands in its column: as it is, as JSON, or as JSON that is not there for null. */
-type Form = "plain" | "json" | "json?" | "flag";
-type Columns<Row, Table> = { readonly [Field in keyof Row]: readonly [keyof Table & string, Form] };
 
 const sessionColumns: Columns<AcpSession, AcpSessionTable> = {
   sessionId: ["session_id", "plain"],
@@ -122,34 +119,4 @@ export function toAcpPermission(row: Selectable<AcpPermissionTable>): AcpPermiss
         : { verdict, optionId: option_id, actor, at: decided_at },
     answered: row.answered === 1,
   };
-}
-
-function toColumns<Row, Table>(columns: Columns<Row, Table>, part: Partial<Row>): Record<string, unknown> {
-  return Object.fromEntries(
-    (Object.keys(part) as (keyof Row)[]).map((field) => {
-      const [column, form] = columns[field];
-      return [column, stored(form, part[field])];
-    }),
-  );
-}
-
-function toFields<Row, Table>(columns: Columns<Row, Table>, row: Record<keyof Table & string, unknown>): Row {
-  return Object.fromEntries(
-    (Object.keys(columns) as (keyof Row)[]).map((field) => {
-      const [column, form] = columns[field];
-      return [field, read(form, row[column])];
-    }),
-  ) as Row;
-}
-
-function stored(form: Form, value: unknown): unknown {
-  if (form === "plain") return value;
-  if (form === "flag") return value === true ? 1 : 0;
-  return form === "json?" && (value === null || value === undefined) ? null : JSON.stringify(value);
-}
-
-function read(form: Form, value: unknown): unknown {
-  if (form === "plain") return value;
-  if (form === "flag") return value === 1;
-  return value === null ? null : (JSON.parse(value as string) as unknown);
 }

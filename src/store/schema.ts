@@ -14,6 +14,16 @@ import type {
   ReapPolicy,
 } from "./acp-record.js";
 import type { InteractionMode, Visibility } from "./session-record.js";
+import type {
+  Notification,
+  NotifyPolicy,
+  OutboxStatus,
+  TaskDelivery,
+  TaskEventType,
+  TaskOutcome,
+  TaskRuntime,
+  TaskStatus,
+} from "./task-record.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
 export interface Schema {
@@ -30,6 +40,9 @@ export interface Schema {
   readonly acp_turns: AcpTurnTable;
   readonly acp_updates: AcpUpdateTable;
   readonly acp_permissions: AcpPermissionTable;
+  readonly tasks: TaskTable;
+  readonly task_events: TaskEventTable;
+  readonly task_outbox: OutboxTable;
 }
 
 export interface RunRow {
@@ -308,4 +321,70 @@ export interface AcpPermissionTable {
   actor: string | null;
   decided_at: number | null;
   answered: 0 | 1;
+}
+
+export interface TaskTable {
+  task_id: string;
+  key: string | null;
+  runtime: TaskRuntime;
+  kind: string | null;
+  owner_session_id: string | null;
+  child_session_id: string | null;
+  parent_task_id: string | null;
+  agent_id: string | null;
+  run_id: string | null;
+  turn_id: string | null;
+  label: string;
+  task_text: string;
+  status: TaskStatus;
+  delivery: TaskDelivery;
+  policy: NotifyPolicy;
+  /** JSON */
+  targets: string;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  last_event_at: number;
+  progress: string | null;
+  summary: string | null;
+  outcome: TaskOutcome | null;
+  error: string | null;
+  cleanup_after: number | null;
+  heartbeat_ms: number | null;
+  missing_since: number | null;
+  stalled_at: number | null;
+  noticed_at: number | null;
+  last_seq: number;
+  version: number;
+}
+
+export interface TaskEventTable {
+  task_id: string;
+  seq: number;
+  at: number;
+  type: TaskEventType;
+  /** JSON */
+  data: string;
+}
+
+export interface OutboxTable {
+  entry_key: string;
+  task_id: string;
+  target_key: string;
+  kind: Notification["kind"];
+  /** JSON */
+  target: string;
+  /** JSON */
+  notification: string;
+  status: OutboxStatus;
+  attempts: number;
+  repeat: 0 | 1;
+  spent_ms: number;
+  created_at: number;
+  due_at: number;
+  lease_owner: string | null;
+  lease_until: number | null;
+  error: string | null;
+  receipt: string | null;
+  settled_at: number | null;
 }

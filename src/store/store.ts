@@ -18,6 +18,7 @@ import type {
 import type { AcpStore } from "./acp-store.js";
 import type { MessageStore } from "./message-store.js";
 import type { SessionStore } from "./session-store.js";
+import type { TaskStore } from "./task-store.js";
 
 /** The right to write one run's record. A newer epoch ends it. */
 export interface Lease {
@@ -195,7 +196,13 @@ export interface RunStore extends AsyncDisposable {
 }
 
 /** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore & SessionStore & MessageStore & AcpStore & GatewayStore & CommandStore;
+export type Store = RunStore &
+  SessionStore &
+  MessageStore &
+  AcpStore &
+  TaskStore &
+  GatewayStore &
+  CommandStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<
@@ -222,6 +229,12 @@ export type ReadStore = Pick<
   | "listAcpTurns"
   | "listAcpUpdates"
   | "listAcpPermissions"
+  | "getTask"
+  | "getTaskByKey"
+  | "findTasks"
+  | "listTasks"
+  | "listTaskEvents"
+  | "listOutbox"
   | "now"
   | typeof Symbol.asyncDispose
 >;

@@ -11,9 +11,13 @@ export interface Child extends AsyncDisposable {
   readonly ended: Promise<number | null>;
 }
 
-/** A real process that runs `children/<script>.mjs` and talks over Node's channel. */
+/** A real process that runs `children/<script>.mjs`, from here or beside another file, and talks over Node's channel. */
 export function startChild(script: string, ...args: readonly string[]): Child {
-  const path = fileURLToPath(new URL(`children/${script}.mjs`, import.meta.url));
+  return startChildOf(import.meta.url, script, ...args);
+}
+
+export function startChildOf(file: string, script: string, ...args: readonly string[]): Child {
+  const path = fileURLToPath(new URL(`children/${script}.mjs`, file));
   const child = fork(path, args, { execArgv: [], stdio: ["ignore", "inherit", "pipe", "ipc"] });
   const said: unknown[] = [];
   const waiting: { resolve(message: unknown): void; reject(error: Error): void }[] = [];

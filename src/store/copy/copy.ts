@@ -99,6 +99,7 @@ const CLOCKED: Readonly<Record<string, readonly string[]>> = {
   runs: ["lease_expires_at"],
   gateways: ["heartbeat_at"],
   commands: ["created_at", "accepted_at", "done_at"],
+  task_outbox: ["due_at", "lease_until"],
 };
 
 /**

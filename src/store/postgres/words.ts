@@ -13,6 +13,7 @@ export const postgresWords: Words = {
   members: (column) => sql`json_each_text(${readable(column)}::json)`,
   items: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
   hold: sql`for share`,
+  take: sql`for update skip locked`,
   shared: true,
 };
 

@@ -12,6 +12,8 @@ export interface Words {
   items(column: string): RawBuilder<unknown>;
   /** At the end of a select: what was read stays as it is until the transaction ends. */
   readonly hold: RawBuilder<unknown>;
+  /** At the end of a select: what was read is this transaction's alone, and what is another's was passed over. */
+  readonly take: RawBuilder<unknown>;
   /** Whether many hosts can use it at once; then leases of all of them, and of every boot, are on one clock. */
   readonly shared: boolean;
 }

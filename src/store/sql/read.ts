@@ -6,6 +6,7 @@ import type { RunRecord } from "../run-record.js";
 import { toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
 import type { EventFilter, Here, RunFilter, StateScope } from "../store.js";
+import { afterPrefix } from "./after-prefix.js";
 import type { Words } from "./engine.js";
 
 /** An empty list is no syntax everywhere. */
@@ -17,9 +18,6 @@ const notExited = sql<boolean>`state <> 'exited'`;
 /** The clock is asked once, not for every run. */
 const expired = (words: Words, forMs: number): RawBuilder<boolean> =>
   sql<boolean>`lease_expires_at <= (select ${words.now()}) - ${forMs}`;
-
-/** Above every string that starts with `prefix`, in byte order. */
-const afterPrefix = (prefix: string): string => `${prefix}\u{10FFFF}`;
 
 export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
   const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();

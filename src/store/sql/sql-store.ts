@@ -21,7 +21,7 @@ import { appendEvents } from "./append-events.js";
 import * as commands from "./commands.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read.js";
-import { SqlGatewayStore } from "./sql-gateway-store.js";
+import { SqlTaskStore } from "./sql-task-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
@@ -31,7 +31,7 @@ const notExited = sql<boolean>`state <> 'exited'`;
 const NAMED_AT_ONCE = 100;
 
 /** The store on any database that an engine drives. */
-export class SqlStore extends SqlGatewayStore implements Store {
+export class SqlStore extends SqlTaskStore implements Store {
   readonly shared: boolean;
   readonly #engine: Engine;
   readonly #eventsKept: number;

@@ -12,12 +12,15 @@ import type { RunRecord } from "../run-record.js";
 import type { Schema } from "../schema.js";
 import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
+import type { OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
+import type { OutboxFilter, TaskFilter } from "../task-store.js";
 import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as read from "../sql/read.js";
 import * as readGateways from "../sql/read-gateways.js";
 import * as readMessages from "../sql/read-messages.js";
 import * as readAcp from "../sql/read-acp.js";
 import * as readSessions from "../sql/read-sessions.js";
+import * as readTasks from "../sql/read-tasks.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
 import type { Fingerprint } from "./fingerprint.js";
@@ -135,6 +138,30 @@ class SqliteReader implements ReadStore {
 
   listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
     return this.#read((db) => readAcp.listAcpPermissions(db, filter), []);
+  }
+
+  getTask(taskId: string): Promise<TaskRecord | null> {
+    return this.#read((db) => readTasks.getTask(db, taskId), null);
+  }
+
+  getTaskByKey(key: string): Promise<TaskRecord | null> {
+    return this.#read((db) => readTasks.getTaskByKey(db, key), null);
+  }
+
+  findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]> {
+    return this.#read((db) => readTasks.findTasks(db, prefix, limit), []);
+  }
+
+  listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]> {
+    return this.#read((db) => readTasks.listTasks(db, filter), []);
+  }
+
+  listTaskEvents(taskId: string): Promise<readonly TaskEvent[]> {
+    return this.#read((db) => readTasks.listTaskEvents(db, taskId), []);
+  }
+
+  listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]> {
+    return this.#read((db) => readTasks.listOutbox(db, filter), []);
   }
 
   async now(): Promise<number> {

@@ -8,5 +8,6 @@ export const sqliteWords: Words = {
   items: (column) => sql`json_each(${sql.ref(column)})`,
   // There is one writer at a time, and it is this one.
   hold: sql``,
+  take: sql``,
   shared: false,
 };

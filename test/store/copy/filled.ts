@@ -2,6 +2,7 @@ import type { Store } from "../../../src/store/store.js";
 import { newAcpPermission, newAcpSession, newAcpTurn } from "../acp-samples.js";
 import { newGateway } from "../gateway-contract.js";
 import { newApproval, newMessage, newSession } from "../session-samples.js";
+import { CHAT, ending, newTask, PARENT, taskEvent } from "../task-samples.js";
 import { event, exited, gated, LEASE_MS, newRun, running } from "../samples.js";
 
 export const EVENTS = 1_200;
@@ -43,6 +44,9 @@ export async function fill(store: Store): Promise<void> {
     updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "\u{1F600}" } }],
     newPermission: newAcpPermission(session.id, "prm_1"),
   });
+  await store.insertTask(newTask({ taskId: "task_1" }), [taskEvent("created")]);
+  await store.commitTask("task_1", 1, ending("task_1", [PARENT, CHAT]));
+  await store.claimOutbox({ owner: "owner-a", limit: 1, leaseMs: 60_000 });
   await store.appendEvents(Array.from({ length: EVENTS }, (_, at) => event("run_open", at)));
   const gone = await store.insertRun(newRun({ runId: "run_gone" }), 0, [event("run_gone")]);
   await store.saveRun(gone, exited);
@@ -64,6 +68,9 @@ export async function allOf(store: Store): Promise<unknown> {
     turns: await store.listAcpTurns({ sessionId: "ses_1" }),
     updates: await store.listAcpUpdates({ sessionId: "ses_1" }),
     permissions: await store.listAcpPermissions({ sessionId: "ses_1" }),
+    tasks: await store.listTasks({ limit: 100 }),
+    taskEvents: await store.listTaskEvents("task_1"),
+    outbox: (await store.listOutbox({})).map((entry) => ({ ...entry, dueAt: null })),
     approvals: await store.listApprovals({}),
     acts: (await store.resolveToken("hash"))?.id,
   };

@@ -5,7 +5,9 @@ import { RunExists, StateUnusable } from "../../../src/errors.js";
 import { newRecord } from "../../../src/store/apply-change.js";
 import { clientTimeout } from "../../../src/store/postgres/pool.js";
 import type { Store } from "../../../src/store/store.js";
+import type { OutboxEntry } from "../../../src/store/task-record.js";
 import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
+import { ending, newTask, taskEvent } from "../task-samples.js";
 import { newAcpSession } from "../acp-samples.js";
 import { newCommand } from "../command-contract.js";
 import { newGateway } from "../gateway-contract.js";
@@ -27,6 +29,15 @@ const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
 
 const toldOf = async (direct: Store, runId: string): Promise<boolean> =>
   (await direct.listEvents({ runId })).length > 0;
+
+/** A task with one message, which is being sent. */
+async function undelivered(direct: Store): Promise<{ taskId: string; entry: OutboxEntry }> {
+  const { task } = await direct.insertTask(newTask(), []);
+  await direct.commitTask(task.taskId, 1, ending(task.taskId));
+  const all = await direct.claimOutbox({ owner: task.taskId, limit: 1_000, leaseMs: 600_000 });
+  const entry = all.find(({ taskId }) => taskId === task.taskId);
+  return { taskId: task.taskId, entry: entry ?? expect.fail("nothing to claim") };
+}
 
 const scenes: Readonly<Record<string, Scene>> = {
   insertRun: async (store, direct) => {
@@ -159,6 +170,57 @@ const scenes: Readonly<Record<string, Scene>> = {
     const change = { session: { end: 99 }, updates, events: [event(runId)] };
     return { call: () => store.commitAcp(session.id, "in_1", change), halves };
   },
+  insertTask: async (store, direct) => {
+    const task = newTask();
+    const halves = async () => [
+      (await direct.getTask(task.taskId)) !== null,
+      (await direct.listTaskEvents(task.taskId)).length === 1,
+    ];
+    return { call: () => store.insertTask(task, [taskEvent("created")]), halves };
+  },
+  commitTask: async (store, direct) => {
+    const { task } = await direct.insertTask(newTask(), []);
+    const { taskId } = task;
+    const halves = async () => [
+      (await direct.getTask(taskId))?.endedAt !== null,
+      (await direct.listTaskEvents(taskId)).length === 2,
+      (await direct.listOutbox({ taskId })).length === 1,
+    ];
+    return { call: () => store.commitTask(taskId, 1, ending(taskId)), halves };
+  },
+  settleOutbox: async (store, direct) => {
+    const { taskId, entry } = await undelivered(direct);
+    const halves = async () => [
+      (await direct.getTask(taskId))?.delivery === "delivered",
+      (await direct.listOutbox({ taskId }))[0]?.status === "delivered",
+    ];
+    const result = { status: "delivered", receipt: null, at: AT } as const;
+    return { call: () => store.settleOutbox(entry, result), halves };
+  },
+  acknowledgeOutbox: async (store, direct) => {
+    const { taskId, entry } = await undelivered(direct);
+    await direct.settleOutbox(entry, { status: "session_queued", at: AT });
+    const halves = async () => [
+      (await direct.getTask(taskId))?.delivery === "delivered",
+      (await direct.listOutbox({ taskId }))[0]?.status === "delivered",
+    ];
+    return { call: () => store.acknowledgeOutbox(entry.key, taskId, AT), halves };
+  },
+  ...Object.fromEntries(
+    (["retryOutbox", "dismissOutbox"] as const).map((name): [string, Scene] => [
+      name,
+      async (store, direct) => {
+        const { taskId, entry } = await undelivered(direct);
+        await direct.settleOutbox(entry, { status: "parent_missing", at: AT });
+        const halves = async () => [
+          (await direct.getTask(taskId))?.delivery !== "parent_missing",
+          (await direct.listOutbox({ taskId }))[0]?.status !== "parent_missing",
+          (await direct.listTaskEvents(taskId)).length === 3,
+        ];
+        return { call: () => store[name](taskId, taskEvent("retried")), halves };
+      },
+    ]),
+  ),
   createSession: async (store) => ({ call: () => store.createSession(newSession()) }),
   insertApproval: async (store, direct) => {
     const session = newSession();
@@ -213,6 +275,16 @@ const scenes: Readonly<Record<string, Scene>> = {
       getAcpPermission: (store: Store) => store.getAcpPermission("p"),
       listAcpPermissions: (store: Store) => store.listAcpPermissions({ limit: 1 }),
       forgetAcpUpdates: (store: Store) => store.forgetAcpUpdates(0),
+      getTask: (store: Store) => store.getTask("t"),
+      getTaskByKey: (store: Store) => store.getTaskByKey("k"),
+      findTasks: (store: Store) => store.findTasks("t", 1),
+      listTasks: (store: Store) => store.listTasks({ limit: 1 }),
+      listTaskEvents: (store: Store) => store.listTaskEvents("t"),
+      deleteTasks: (store: Store) => store.deleteTasks(["t"]),
+      listOutbox: (store: Store) => store.listOutbox({ limit: 1 }),
+      claimOutbox: (store: Store) => store.claimOutbox({ owner: "o", limit: 9, leaseMs: 1 }),
+      outboxDueIn: (store: Store) => store.outboxDueIn(),
+      releaseOutbox: (store: Store) => store.releaseOutbox("o"),
       forgetSessions: (store: Store) => store.forgetSessions(0),
       forgetSilent: (store: Store) => store.forgetSilent(60_000),
       resolveToken: (store: Store) => store.resolveToken("t"),

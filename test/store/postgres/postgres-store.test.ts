@@ -4,7 +4,9 @@ import { messageContract } from "../message-contract.js";
 import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
 import { acpContract } from "../acp-contract.js";
+import { outboxContract } from "../outbox-contract.js";
 import { sessionContract } from "../session-contract.js";
+import { taskContract } from "../task-contract.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
 describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
@@ -32,4 +34,6 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
   commandContract("PostgreSQL", schema);
   messageContract("PostgreSQL", schema);
   acpContract("PostgreSQL", schema);
+  taskContract("PostgreSQL", schema);
+  outboxContract("PostgreSQL", schema);
 });

@@ -4,7 +4,9 @@ import { messageContract } from "../message-contract.js";
 import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
 import { acpContract } from "../acp-contract.js";
+import { outboxContract } from "../outbox-contract.js";
 import { sessionContract } from "../session-contract.js";
+import { taskContract } from "../task-contract.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 
 const database = async () => {
@@ -22,3 +24,5 @@ gatewayContract("SQLite", database);
 commandContract("SQLite", database);
 messageContract("SQLite", database);
 acpContract("SQLite", database);
+taskContract("SQLite", database);
+outboxContract("SQLite", database);

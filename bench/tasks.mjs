@@ -1,0 +1,159 @@
+// Background tasks: the durable registry beside bare transactions of the same database, long lists, and the notifier.
+//
+// Usage: tasks.mjs [tasks] [records in the list] [notifications]
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import pg from "pg";
+import { openSqliteStore } from "../dist/store/sqlite/open.js";
+import { openPostgresStore } from "../dist/store/postgres/open.js";
+import { deferred } from "../dist/supervisor/deferred.js";
+import { Notifier } from "../dist/tasks/notifier.js";
+import { Tasks } from "../dist/tasks/tasks.js";
+import { quantile } from "./measure.mjs";
+import { startPostgres } from "./postgres-server.mjs";
+
+const [tasks = 2_000, records = 100_000, notifications = 5_000] = process.argv.slice(2).map(Number);
+const AT_ONCE = 32;
+const directory = await mkdtemp(join(tmpdir(), "hf-bench-"));
+const server = await startPostgres();
+const path = join(directory, "store.sqlite");
+const rows = [];
+const sqlite = await openSqliteStore({ path });
+const postgres = await openPostgresStore({ url: server.url, schema: "bench", name: "bench" });
+const pool = new pg.Pool({ connectionString: server.url, max: 10 });
+await pool.query("create table bare (id text primary key, data text not null)");
+const bare = new DatabaseSync(join(directory, "bare.sqlite"));
+bare.exec(
+  "pragma journal_mode = wal; pragma synchronous = full; create table bare (id text primary key, data text)",
+);
+const insert = bare.prepare("insert into bare values (?, ?)");
+const target = { kind: "session", sessionId: "ses_parent" };
+const data = "x".repeat(500);
+
+for (const [name, store, commit] of [
+  ["SQLite", sqlite, async (n) => void insert.run(String(n), data)],
+  ["PostgreSQL", postgres, (n) => pool.query("insert into bare values ($1, $2)", [String(n), data])],
+]) {
+  const registry = new Tasks({ store });
+  const ours = await rate(tasks, (n) => wholeLife(registry, `${n}`));
+  const theirs = await rate(tasks, commit);
+  tell(
+    `${name}: tasks created and finished with their message, ${AT_ONCE} at a time`,
+    ours,
+    `${theirs.toFixed(0)} bare transactions/s`,
+    ours / theirs,
+  );
+  await drained(name, store, notifications);
+  const ended = await store.listTasks({ open: false, limit: tasks + notifications });
+  for (let at = 0; at < ended.length; at += 1_000)
+    await store.deleteTasks(ended.slice(at, at + 1_000).map(({ taskId }) => taskId));
+}
+await lists();
+
+await sqlite[Symbol.asyncDispose]();
+await postgres[Symbol.asyncDispose]();
+await pool.end();
+bare.close();
+await server.stop();
+await rm(directory, { recursive: true, force: true });
+console.log(JSON.stringify(rows));
+
+async function wholeLife(registry, key) {
+  const now = Date.now();
+  const input = { runtime: "external", key: `caller:operator:${key}`, text: "work", targets: [target] };
+  const { task } = await registry.create(input);
+  const end = { status: "succeeded", outcome: "succeeded", summary: data, error: null, actor: "" };
+  await registry.tell(task.taskId, { type: "finish", at: now, startedAt: now, ...end });
+}
+
+/** Calls per second. */
+async function rate(count, call) {
+  const began = performance.now();
+  let next = 0;
+  const worker = async () => {
+    for (let n = next++; n < count; n = next++) await call(n);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return (count / (performance.now() - began)) * 1_000;
+}
+
+/** Messages of tasks that have ended, sent by a notifier whose receiver answers at once. */
+async function drained(name, store, count) {
+  const registry = new Tasks({ store });
+  const waiting = (await store.listOutbox({ statuses: ["pending"] })).length;
+  await rate(Math.max(0, count - waiting), (n) => wholeLife(registry, `n${n}`));
+  const total = (await store.listOutbox({ statuses: ["pending"] })).length;
+  let sent = 0;
+  const all = deferred();
+  const deliver = async () => {
+    sent += 1;
+    if (sent === total) all.resolve();
+    return { status: "delivered", receipt: null };
+  };
+  const notifier = new Notifier({ store, courier: { deliver }, owner: "bench" });
+  const began = performance.now();
+  notifier.start();
+  await all.promise;
+  await notifier.stop();
+  tell(`${name}: messages claimed, sent and marked`, (total / (performance.now() - began)) * 1_000, "", null);
+}
+
+async function lists() {
+  const copies = (
+    series,
+  ) => `insert into tasks select 'task_' || i, null, case i % 4 when 0 then 'acp' else 'exec' end, kind,
+    'ses_' || (i % 100), child_session_id, parent_task_id, agent_id, run_id, turn_id, label, task_text,
+    case i % 50 when 0 then 'failed' else 'succeeded' end, delivery, policy, targets, created_at + i, started_at, ended_at,
+    last_event_at, progress, summary, case i % 50 when 0 then null else 'succeeded' end, error, cleanup_after, heartbeat_ms,
+    missing_since, stalled_at, noticed_at, last_seq, version from tasks, ${series} where task_id = (select min(task_id) from tasks)`;
+  for (const store of [sqlite, postgres]) await wholeLife(new Tasks({ store }), "model");
+  const db = new DatabaseSync(path);
+  const n = `(with recursive n (i) as (select 1 union all select i + 1 from n where i < ${records}) select i from n) as n`;
+  db.exec(copies(n));
+  db.exec("analyze");
+  db.close();
+  const client = await pool.connect();
+  await client.query("set search_path to bench");
+  await client.query(copies(`generate_series(1, ${records}) as n (i)`));
+  await client.query("analyze tasks");
+  client.release();
+  for (const [name, store] of [
+    ["SQLite", sqlite],
+    ["PostgreSQL", postgres],
+  ]) {
+    const [middle] = await store.listTasks({ runtimes: ["acp"], limit: 1 });
+    const after = { createdAt: middle.createdAt - records / 2, taskId: middle.taskId };
+    for (const [what, filter] of [
+      ["newest", {}],
+      ["from the middle", { after }],
+      ["by status", { statuses: ["failed"] }],
+      ["by runtime", { runtimes: ["acp"] }],
+      ["of a session", { sessionId: "ses_7" }],
+      ["open", { open: true }],
+    ]) {
+      const times = [];
+      for (let turn = 0; turn < 40; turn++) {
+        const began = performance.now();
+        await store.listTasks({ limit: 50, ...filter });
+        times.push(performance.now() - began);
+      }
+      rows.push({
+        measured: `${name}: a page of 50 of ${records} tasks, ${what}, ms p50/p99`,
+        holdfast: `${quantile(times, 0.5).toFixed(2)} / ${quantile(times, 0.99).toFixed(2)}`,
+        beside: "",
+        ratio: "",
+      });
+    }
+  }
+}
+
+function tell(measured, perSecond, beside, ratio) {
+  rows.push({
+    measured: `${measured}, per second`,
+    holdfast: perSecond.toFixed(0),
+    beside,
+    ratio: ratio === null ? "" : ratio.toFixed(2),
+  });
+}

@@ -1,0 +1,252 @@
+import { sql } from "kysely";
+import type { Compilable, Kysely, RawBuilder } from "kysely";
+import type { Schema } from "../schema.js";
+import { toOutboxEntry } from "../task-columns.js";
+import { outboxKey, targetKey } from "../task-record.js";
+import type { NewOutboxEntry, OutboxEntry, TaskDelivery } from "../task-record.js";
+import type { OutboxClaim, OutboxResult } from "../task-store.js";
+import type { Words } from "./engine.js";
+import { countOf, rowsOf, type Steps } from "./steps.js";
+
+/** A literal, not a parameter: only so can the partial index serve. */
+const pending = sql<boolean>`status = 'pending'`;
+
+/** Nothing is put off or leased for so long: a time beyond it is of another boot's clock, and means nothing now. */
+const HORIZON_MS = 3_600_000;
+
+export function* addEntries(
+  db: Kysely<Schema>,
+  words: Words,
+  taskId: string,
+  entries: readonly NewOutboxEntry[],
+): Steps<void> {
+  for (const { target, notification, inMs } of entries)
+    yield* countOf(
+      db.insertInto("task_outbox").values({
+        entry_key: outboxKey(notification.id, target),
+        task_id: taskId,
+        target_key: targetKey(target),
+        kind: notification.kind,
+        target: JSON.stringify(target),
+        notification: JSON.stringify(notification),
+        status: "pending",
+        attempts: 0,
+        repeat: 0,
+        spent_ms: 0,
+        created_at: notification.at,
+        due_at: later(words, inMs),
+        lease_owner: null,
+        lease_until: null,
+        error: null,
+        receipt: null,
+        settled_at: null,
+      }),
+    );
+}
+
+/** What nobody has begun to send of earlier changes. */
+export function dropStates(db: Kysely<Schema>, taskId: string): Compilable {
+  return db
+    .deleteFrom("task_outbox")
+    .where("task_id", "=", taskId)
+    .where("kind", "=", "state")
+    .where(pending)
+    .where("lease_owner", "is", null);
+}
+
+/** Within a transaction. */
+export function* claimEntries(
+  db: Kysely<Schema>,
+  words: Words,
+  { owner, leaseMs, limit }: OutboxClaim,
+): Steps<readonly OutboxEntry[]> {
+  const free = yield* rowsOf(
+    db
+      .selectFrom("task_outbox")
+      .select("entry_key")
+      .where(pending)
+      .where(isOver(words, "due_at"))
+      .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]))
+      .where(inOrder(words))
+      .orderBy("due_at")
+      .limit(limit)
+      .modifyEnd(words.take),
+  );
+  if (free.length === 0) return [];
+  const rows = yield* rowsOf(
+    db
+      .updateTable("task_outbox")
+      .set({ lease_owner: owner, lease_until: later(words, leaseMs) })
+      .set((column) => ({
+        attempts: column("attempts", "+", 1),
+        repeat: sql<0 | 1>`case when lease_owner is null then repeat else 1 end`,
+      }))
+      .where(
+        "entry_key",
+        "in",
+        free.map(({ entry_key }) => entry_key),
+      )
+      .returningAll(),
+  );
+  return rows.map(toOutboxEntry).toSorted((one, other) => one.dueAt - other.dueAt);
+}
+
+export function* dueIn(db: Kysely<Schema>, words: Words): Steps<number | null> {
+  const at = sql<number>`case when lease_until > due_at then lease_until else due_at end`;
+  const [row] = yield* rowsOf(
+    db
+      .selectFrom("task_outbox")
+      .select(sql<number | null>`min(${at}) - ${words.now()}`.as("ms"))
+      .where(pending)
+      .where(inOrder(words)),
+  );
+  const ms = row?.ms ?? null;
+  if (ms === null) return null;
+  return ms > HORIZON_MS ? 0 : Math.max(0, ms);
+}
+
+/** The clock is asked once, not for every row. */
+function isOver(words: Words, column: "due_at" | "lease_until"): RawBuilder<boolean> {
+  const [at, now] = [sql.ref(column), words.now()];
+  return sql<boolean>`(${at} <= (select ${now}) or ${at} > (select ${now}) + ${HORIZON_MS})`;
+}
+
+/** One about a change that is being sent comes before the end; one that is not has nothing to say beside it. */
+function inOrder(words: Words): RawBuilder<boolean> {
+  const now = words.now();
+  return sql<boolean>`case when kind = 'terminal' then not exists (
+    select 1 from task_outbox as other
+    where other.task_id = task_outbox.task_id and other.kind = 'state' and other.status = 'pending'
+      and other.target_key = task_outbox.target_key
+      and other.lease_until > (select ${now}) and other.lease_until <= (select ${now}) + ${HORIZON_MS}
+  ) else exists (
+    select 1 from tasks where tasks.task_id = task_outbox.task_id and tasks.ended_at is null
+  ) end`;
+}
+
+/** Of the attempt that was claimed, as long as nobody else has begun another. */
+export function settleEntry(
+  db: Kysely<Schema>,
+  words: Words,
+  { key, leaseOwner, attempts }: OutboxEntry,
+  result: OutboxResult,
+): Compilable {
+  const settle = db
+    .updateTable("task_outbox")
+    .set({ lease_owner: null, lease_until: null })
+    .where("entry_key", "=", key)
+    .where("lease_owner", "=", leaseOwner)
+    .where("attempts", "=", attempts)
+    .where(pending);
+  const { status } = result;
+  switch (status) {
+    case "pending":
+      return settle.set({
+        error: result.error,
+        spent_ms: Math.ceil(result.spentMs),
+        due_at: later(words, result.inMs),
+      });
+    case "failed":
+      return settle.set({
+        status,
+        error: result.error,
+        spent_ms: Math.ceil(result.spentMs),
+        settled_at: result.at,
+      });
+    case "delivered":
+      return settle.set({ status, error: null, receipt: result.receipt, settled_at: result.at });
+    case "session_queued":
+    case "parent_missing":
+      return settle.set({ status, error: null, settled_at: result.at });
+  }
+}
+
+export function acknowledgeEntry(db: Kysely<Schema>, key: string, at: number): Compilable {
+  return db
+    .updateTable("task_outbox")
+    .set({ status: "delivered", settled_at: at })
+    .where("entry_key", "=", key)
+    .where("status", "=", "session_queued");
+}
+
+export function retryEntries(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
+  return undelivered(db, taskId).set({
+    status: "pending",
+    spent_ms: 0,
+    settled_at: null,
+    due_at: words.now(),
+  });
+}
+
+export function dismissEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
+  return undelivered(db, taskId).set({ status: "dismissed", settled_at: at });
+}
+
+/** What an operator decides on. */
+function undelivered(db: Kysely<Schema>, taskId: string) {
+  return db
+    .updateTable("task_outbox")
+    .where("task_id", "=", taskId)
+    .where("status", "in", ["failed", "parent_missing"]);
+}
+
+/** Messages about changes of a task that has ended, which nobody is sending. */
+export function dropOvertaken(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
+  return db
+    .deleteFrom("task_outbox")
+    .where("task_id", "=", taskId)
+    .where("kind", "=", "state")
+    .where(pending)
+    .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]))
+    .where((is) =>
+      is.exists(
+        is
+          .selectFrom("tasks")
+          .select("task_id")
+          .where("task_id", "=", taskId)
+          .where("ended_at", "is not", null),
+      ),
+    );
+}
+
+/** What is worst of the messages about its end; what was dismissed is nobody's concern. */
+const WORST_FIRST: readonly TaskDelivery[] = [
+  "pending",
+  "failed",
+  "parent_missing",
+  "session_queued",
+  "delivered",
+];
+
+/** Whoever settles messages of a task does so one after the other: this holds its row. */
+export function* holdTask(
+  db: Kysely<Schema>,
+  taskId: string,
+): Steps<{ readonly noticed_at: number | null } | null> {
+  const hold = db.updateTable("tasks").set((column) => ({ version: column("version", "+", 0) }));
+  const [row] = yield* rowsOf(hold.where("task_id", "=", taskId).returning("noticed_at"));
+  return row ?? null;
+}
+
+export function* deriveDelivery(db: Kysely<Schema>, taskId: string): Steps<void> {
+  const rows = yield* rowsOf(
+    db
+      .selectFrom("task_outbox")
+      .select("status")
+      .where("task_id", "=", taskId)
+      .where("kind", "=", "terminal"),
+  );
+  const found = new Set<string>(rows.map(({ status }) => status));
+  const delivery = WORST_FIRST.find((each) => found.has(each)) ?? "not_applicable";
+  yield* countOf(
+    db.updateTable("tasks").set({ delivery }).where("task_id", "=", taskId).where(ended(delivery)),
+  );
+}
+
+function ended(delivery: TaskDelivery): RawBuilder<boolean> {
+  return sql<boolean>`ended_at is not null and delivery <> ${delivery}`;
+}
+
+function later(words: Words, ms: number): RawBuilder<number> {
+  return sql<number>`${words.now()} + ${Math.ceil(ms)}`;
+}

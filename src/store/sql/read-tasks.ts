@@ -1,0 +1,96 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import type { Schema } from "../schema.js";
+import { toOutboxEntry, toTask, toTaskEvent } from "../task-columns.js";
+import type { OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
+import type { OutboxFilter, TaskFilter } from "../task-store.js";
+import { afterPrefix } from "./after-prefix.js";
+
+/** Literals, not parameters: only so can the partial indexes serve. */
+const open = sql<boolean>`ended_at is null`;
+const ended = sql<boolean>`ended_at is not null`;
+
+export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
+  const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
+  return row === undefined ? null : toTask(row);
+}
+
+export async function getTaskByKey(db: Kysely<Schema>, key: string): Promise<TaskRecord | null> {
+  const row = await db.selectFrom("tasks").selectAll().where("key", "=", key).executeTakeFirst();
+  return row === undefined ? null : toTask(row);
+}
+
+export async function findTasks(
+  db: Kysely<Schema>,
+  prefix: string,
+  limit: number,
+): Promise<readonly TaskRecord[]> {
+  const rows = await db
+    .selectFrom("tasks")
+    .selectAll()
+    .where("task_id", ">=", prefix)
+    .where("task_id", "<", afterPrefix(prefix))
+    .orderBy("task_id")
+    .limit(limit)
+    .execute();
+  return rows.map(toTask);
+}
+
+export async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
+  if (filter.sessionId === undefined) return pageOf(db, filter, null);
+  // Each from an index that has its order; both at once would be sorted anew for every page.
+  const asked = await pageOf(db, filter, "owner_session_id");
+  const done = await pageOf(db, filter, "child_session_id");
+  const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
+  return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
+}
+
+export async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promise<readonly TaskEvent[]> {
+  const rows = await db
+    .selectFrom("task_events")
+    .selectAll()
+    .where("task_id", "=", taskId)
+    .orderBy("seq")
+    .execute();
+  return rows.map(toTaskEvent);
+}
+
+export async function listOutbox(
+  db: Kysely<Schema>,
+  { taskId, statuses, limit }: OutboxFilter,
+): Promise<readonly OutboxEntry[]> {
+  let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
+  if (taskId !== undefined) query = query.where("task_id", "=", taskId);
+  if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (limit !== undefined) query = query.limit(limit);
+  return (await query.execute()).map(toOutboxEntry);
+}
+
+async function pageOf(
+  db: Kysely<Schema>,
+  filter: TaskFilter,
+  session: "owner_session_id" | "child_session_id" | null,
+): Promise<readonly TaskRecord[]> {
+  const { statuses, runtimes, deliveries, sessionId = null, runId, parentTaskId, after } = filter;
+  let query = db
+    .selectFrom("tasks")
+    .selectAll()
+    .orderBy("created_at", "desc")
+    .orderBy("task_id", "desc")
+    .limit(filter.limit);
+  if (session !== null) query = query.where(session, "=", sessionId);
+  if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);
+  if (deliveries !== undefined) query = query.where("delivery", "in", deliveries);
+  if (runId !== undefined) query = query.where("run_id", "=", runId);
+  if (parentTaskId !== undefined) query = query.where("parent_task_id", "=", parentTaskId);
+  if (filter.open !== undefined) query = query.where(filter.open ? open : ended);
+  if (filter.cleanupBefore !== undefined) query = query.where("cleanup_after", "<", filter.cleanupBefore);
+  if (after !== undefined)
+    query = query.where(sql<boolean>`(created_at, task_id) < (${after.createdAt}, ${after.taskId})`);
+  return (await query.execute()).map(toTask);
+}
+
+function newestFirst(one: TaskRecord, other: TaskRecord): number {
+  return other.createdAt - one.createdAt || (one.taskId < other.taskId ? 1 : -1);
+}

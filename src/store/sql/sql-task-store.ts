@@ -1,0 +1,227 @@
+import type { Compilable } from "kysely";
+import { defaults } from "../../defaults.js";
+import { toTask, toTaskColumns } from "../task-columns.js";
+import type { NewTaskEvent, OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
+import type {
+  NewTask,
+  OutboxClaim,
+  OutboxFilter,
+  OutboxResult,
+  TaskChange,
+  TaskFilter,
+  TaskStore,
+} from "../task-store.js";
+import type { Engine } from "./engine.js";
+import {
+  acknowledgeEntry,
+  addEntries,
+  claimEntries,
+  deriveDelivery,
+  dismissEntries,
+  dropOvertaken,
+  dropStates,
+  dueIn,
+  holdTask,
+  retryEntries,
+  settleEntry,
+} from "./outbox.js";
+import * as read from "./read-tasks.js";
+import { SqlGatewayStore } from "./sql-gateway-store.js";
+import { countOf, rowsOf, type Steps } from "./steps.js";
+
+export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
+  readonly #engine: Engine;
+
+  constructor(engine: Engine, eventsKept: number) {
+    super(engine, eventsKept);
+    this.#engine = engine;
+  }
+
+  async insertTask(
+    task: NewTask,
+    events: readonly NewTaskEvent[],
+  ): Promise<{ readonly task: TaskRecord; readonly created: boolean }> {
+    const answer = await this.#engine.transact(() => this.#insert(task, events));
+    // Also when it was there: the sync of whoever wrote it may have failed.
+    await this.#engine.flush();
+    return answer;
+  }
+
+  async commitTask(taskId: string, version: number, change: TaskChange): Promise<TaskRecord | null> {
+    const task = await this.#engine.transact(() => this.#commit(taskId, version, change));
+    if (task !== null && (change.events ?? []).length > 0) await this.#engine.flush();
+    return task;
+  }
+
+  getTask(taskId: string): Promise<TaskRecord | null> {
+    return read.getTask(this.#engine.db, taskId);
+  }
+
+  getTaskByKey(key: string): Promise<TaskRecord | null> {
+    return read.getTaskByKey(this.#engine.db, key);
+  }
+
+  findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]> {
+    return read.findTasks(this.#engine.db, prefix, limit);
+  }
+
+  listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]> {
+    return read.listTasks(this.#engine.db, filter);
+  }
+
+  listTaskEvents(taskId: string): Promise<readonly TaskEvent[]> {
+    return read.listTaskEvents(this.#engine.db, taskId);
+  }
+
+  async deleteTasks(taskIds: readonly string[]): Promise<number> {
+    if (taskIds.length === 0) return 0;
+    const gone = this.#engine.db
+      .deleteFrom("tasks")
+      .where("task_id", "in", taskIds)
+      .where("ended_at", "is not", null);
+    return this.#engine.perform(() => countOf(gone));
+  }
+
+  listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]> {
+    return read.listOutbox(this.#engine.db, filter);
+  }
+
+  async claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]> {
+    const { db, words } = this.#engine;
+    const claimed = await this.#engine.transact(() => claimEntries(db, words, claim));
+    if (claimed.length > 0) await this.#engine.flush();
+    return claimed;
+  }
+
+  outboxDueIn(): Promise<number | null> {
+    return this.#engine.perform(() => dueIn(this.#engine.db, this.#engine.words));
+  }
+
+  settleOutbox(entry: OutboxEntry, result: OutboxResult): Promise<boolean> {
+    return this.#engine.transact(() => this.#settle(entry, result));
+  }
+
+  releaseOutbox(owner: string): Promise<number> {
+    const release = this.#engine.db
+      .updateTable("task_outbox")
+      .set({ lease_owner: null, lease_until: null, repeat: 1 })
+      .where("lease_owner", "=", owner);
+    return this.#engine.perform(() => countOf(release));
+  }
+
+  acknowledgeOutbox(key: string, taskId: string, at: number): Promise<boolean> {
+    const acknowledge = acknowledgeEntry(this.#engine.db, key, at);
+    return this.#engine.transact(() => this.#resolve(taskId, acknowledge));
+  }
+
+  retryOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
+    const retry = retryEntries(this.#engine.db, this.#engine.words, taskId);
+    return this.#engine.transact(() => this.#decide(taskId, retry, event));
+  }
+
+  dismissOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
+    const dismiss = dismissEntries(this.#engine.db, taskId, event.at);
+    return this.#engine.transact(() => this.#decide(taskId, dismiss, event));
+  }
+
+  *#insert(
+    task: NewTask,
+    events: readonly NewTaskEvent[],
+  ): Steps<{ readonly task: TaskRecord; readonly created: boolean }> {
+    const { db } = this.#engine;
+    for (;;) {
+      const record: TaskRecord = { ...task, seq: events.length, version: 1 };
+      const insert = db.insertInto("tasks").values(toTaskColumns(record));
+      const once = insert.onConflict((conflict) => conflict.column("key").doNothing());
+      if ((yield* countOf(once)) > 0) {
+        yield* this.#append(task.taskId, 0, events);
+        return { task: record, created: true };
+      }
+      const [row] = yield* rowsOf(db.selectFrom("tasks").selectAll().where("key", "=", task.key));
+      // None: it was forgotten between the two, and this one can be written after all.
+      if (row !== undefined) return { task: toTask(row), created: false };
+    }
+  }
+
+  /** The task's own row first: whoever changes anything of a task waits for it. */
+  *#commit(taskId: string, version: number, change: TaskChange): Steps<TaskRecord | null> {
+    const { db, words } = this.#engine;
+    const { set = {}, events = [], notices = [] } = change;
+    const [row] = yield* rowsOf(
+      db
+        .updateTable("tasks")
+        .set(toTaskColumns(set))
+        .set({ version: version + 1 })
+        .set((column) => ({ last_seq: column("last_seq", "+", events.length) }))
+        .where("task_id", "=", taskId)
+        .where("version", "=", version)
+        .returningAll(),
+    );
+    if (row === undefined) return null;
+    yield* this.#append(taskId, row.last_seq - events.length, events);
+    const ends = set.endedAt !== undefined && set.endedAt !== null;
+    const overtakes = ends || notices.length > 0 || set.policy !== undefined;
+    if (overtakes && row.noticed_at !== null) yield* countOf(dropStates(db, taskId));
+    yield* addEntries(db, words, taskId, notices);
+    return toTask(row);
+  }
+
+  *#append(taskId: string, after: number, events: readonly NewTaskEvent[]): Steps<void> {
+    if (events.length === 0) return;
+    const { db } = this.#engine;
+    const rows = events.map(({ at, type, data }, index) => ({
+      task_id: taskId,
+      seq: after + index + 1,
+      at,
+      type,
+      data: JSON.stringify(data),
+    }));
+    yield* countOf(db.insertInto("task_events").values(rows));
+    const old = after + events.length - defaults.taskEventsKept;
+    if (old <= 0) return;
+    yield* countOf(
+      db
+        .deleteFrom("task_events")
+        .where("task_id", "=", taskId)
+        .where("seq", "<=", old)
+        .where("type", "not in", ["created", "started", "ended"]),
+    );
+  }
+
+  *#settle(entry: OutboxEntry, result: OutboxResult): Steps<boolean> {
+    const { db, words } = this.#engine;
+    const { taskId } = entry;
+    const settle = settleEntry(db, words, entry, result);
+    if (entry.notification.kind === "terminal") return yield* this.#resolve(taskId, settle);
+    if ((yield* countOf(settle)) === 0) return false;
+    if (result.status === "pending") yield* countOf(dropOvertaken(db, words, taskId));
+    return true;
+  }
+
+  /** What becomes of a message about an end, and what follows from it for its task. */
+  *#resolve(taskId: string, change: Compilable): Steps<boolean> {
+    const { db, words } = this.#engine;
+    const held = yield* holdTask(db, taskId);
+    if (held === null || (yield* countOf(change)) === 0) return false;
+    if (held.noticed_at !== null) yield* countOf(dropOvertaken(db, words, taskId));
+    yield* deriveDelivery(db, taskId);
+    return true;
+  }
+
+  *#decide(taskId: string, change: Compilable, event: NewTaskEvent): Steps<number> {
+    const { db } = this.#engine;
+    if ((yield* holdTask(db, taskId)) === null) return 0;
+    const count = yield* countOf(change);
+    if (count === 0) return 0;
+    const [row] = yield* rowsOf(
+      db
+        .updateTable("tasks")
+        .set((column) => ({ last_seq: column("last_seq", "+", 1), version: column("version", "+", 1) }))
+        .where("task_id", "=", taskId)
+        .returning("last_seq"),
+    );
+    yield* this.#append(taskId, (row?.last_seq ?? 1) - 1, [event]);
+    yield* deriveDelivery(db, taskId);
+    return count;
+  }
+}

@@ -1,0 +1,112 @@
+import type {
+  NewOutboxEntry,
+  NewTaskEvent,
+  OutboxEntry,
+  OutboxStatus,
+  TaskDelivery,
+  TaskEvent,
+  TaskPatch,
+  TaskRecord,
+  TaskRuntime,
+  TaskStatus,
+} from "./task-record.js";
+
+export type NewTask = Omit<TaskRecord, "seq" | "version">;
+
+/** Everything that is true from here on: all of it is written, or nothing. */
+export interface TaskChange {
+  readonly set?: TaskPatch;
+  readonly events?: readonly NewTaskEvent[];
+  /** Messages about changes that nobody has begun to send give way to these, to the end, and to another policy. */
+  readonly notices?: readonly NewOutboxEntry[];
+}
+
+/** Where a page of a list ends. */
+export interface TaskCursor {
+  readonly createdAt: number;
+  readonly taskId: string;
+}
+
+export interface TaskFilter {
+  readonly statuses?: readonly TaskStatus[];
+  readonly runtimes?: readonly TaskRuntime[];
+  readonly deliveries?: readonly TaskDelivery[];
+  /** Asked for by it, or done by it. */
+  readonly sessionId?: string;
+  readonly runId?: string;
+  readonly parentTaskId?: string;
+  readonly open?: boolean;
+  /** Those that may be forgotten since before then. */
+  readonly cleanupBefore?: number;
+  /** The page after the one that ended here. */
+  readonly after?: TaskCursor;
+  /** Newest first. */
+  readonly limit: number;
+}
+
+export interface OutboxFilter {
+  readonly taskId?: string;
+  readonly statuses?: readonly OutboxStatus[];
+  readonly limit?: number;
+}
+
+export interface OutboxClaim {
+  readonly owner: string;
+  readonly leaseMs: number;
+  readonly limit: number;
+}
+
+/** What came of an attempt. */
+export type OutboxResult =
+  | { readonly status: "delivered"; readonly receipt: string | null; readonly at: number }
+  | { readonly status: "session_queued" | "parent_missing"; readonly at: number }
+  | { readonly status: "failed"; readonly error: string; readonly spentMs: number; readonly at: number }
+  /** To be tried again. */
+  | {
+      readonly status: "pending";
+      readonly error: string;
+      readonly spentMs: number;
+      readonly inMs: number;
+    };
+
+/** Background work, and who is to be told of it. */
+export interface TaskStore {
+  /** The task that has this key, or this one, with its events. */
+  insertTask(
+    task: NewTask,
+    events: readonly NewTaskEvent[],
+  ): Promise<{ readonly task: TaskRecord; readonly created: boolean }>;
+  /**
+   * Write a change, its events and its messages in one transaction that survives power loss. Null, and nothing written:
+   * it is not at that version any more. Of its events, `created`, `started`, `ended` and the newest are kept.
+   */
+  commitTask(taskId: string, version: number, change: TaskChange): Promise<TaskRecord | null>;
+  getTask(taskId: string): Promise<TaskRecord | null>;
+  getTaskByKey(key: string): Promise<TaskRecord | null>;
+  /** Tasks whose id starts with `prefix`, at most `limit`. */
+  findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]>;
+  listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]>;
+  /** Oldest first. */
+  listTaskEvents(taskId: string): Promise<readonly TaskEvent[]>;
+  /** Forget tasks that have ended, with their events and messages. Others are left alone. Returns how many. */
+  deleteTasks(taskIds: readonly string[]): Promise<number>;
+  /** Oldest first. */
+  listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]>;
+  /**
+   * Take messages to send; nobody else gets them until the lease is over. The attempt is counted, and survives power
+   * loss with what it is about. Never one about a change beside or after the one about the end.
+   */
+  claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]>;
+  /** In how many milliseconds there may be something to claim; null: nothing waits. */
+  outboxDueIn(): Promise<number | null>;
+  /** Of the attempt that was claimed. False, and nothing written: somebody else has it by now, or it is settled. */
+  settleOutbox(claimed: OutboxEntry, result: OutboxResult): Promise<boolean>;
+  /** Whoever had this name is gone: what it was sending is due. Returns how many. */
+  releaseOutbox(owner: string): Promise<number>;
+  /** The parent session has read what waited there. False: nothing waited. */
+  acknowledgeOutbox(key: string, taskId: string, at: number): Promise<boolean>;
+  /** Messages of a task that could not be delivered, from the beginning. Returns how many. */
+  retryOutbox(taskId: string, event: NewTaskEvent): Promise<number>;
+  /** Never to be delivered. Returns how many. */
+  dismissOutbox(taskId: string, event: NewTaskEvent): Promise<number>;
+}

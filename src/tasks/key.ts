@@ -1,0 +1,25 @@
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+
+/** What may have one task only. */
+export function keyOfRun(runId: string): string {
+  return `run:${runId}`;
+}
+
+export function keyOfTurn(turnId: string): string {
+  return `turn:${turnId}`;
+}
+
+export function keyOfSession(sessionId: string): string {
+  return `session:${sessionId}`;
+}
+
+/** A name that means something to whoever gave it, and to nobody else. Null: an operator. */
+export function keyOfCaller(sessionId: string | null, name: string): string {
+  if (name === "" || name.length > defaults.taskKeyChars)
+    throw new BadInput(
+      "key",
+      `a task's key has 1 to ${defaults.taskKeyChars} characters; nothing was recorded`,
+    );
+  return `caller:${sessionId ?? "operator"}:${name}`;
+}

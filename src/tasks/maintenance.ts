@@ -1,0 +1,78 @@
+import { defaults } from "../defaults.js";
+import { isEnded } from "../store/task-record.js";
+import type { TaskRecord } from "../store/task-record.js";
+import type { Finish, Happening } from "./transition.js";
+
+/** What is known of the run or the session that does the work of a task. */
+export type Backing =
+  /** `activeAt`: when it was last heard of. */
+  | { readonly state: "alive"; readonly activeAt: number | null }
+  | { readonly state: "ended"; readonly finish: Finish }
+  | { readonly state: "gone" }
+  /** Nobody here can tell: it is elsewhere, or there is nothing to look at. Never taken for gone. */
+  | { readonly state: "unknown" };
+
+/** What is to be done about a task, as it was when it was looked at. */
+export type Measure = { readonly taskId: string; readonly version: number } & (
+  | { readonly act: "tell"; readonly happening: Happening }
+  /** It has ended, and nobody said when it may be forgotten. */
+  | { readonly act: "date"; readonly cleanupAfter: number }
+  | { readonly act: "forget" }
+);
+
+/** What the sweep does about a task now, if anything. The same whether it is done or only shown. */
+export function measure(task: TaskRecord, backing: Backing, now: number): Measure | null {
+  const { taskId, version, cleanupAfter } = task;
+  if (!isEnded(task.status)) {
+    const happening = happeningOf(task, judged(task, backing, now), now);
+    return happening === null ? null : { taskId, version, act: "tell", happening };
+  }
+  if (cleanupAfter === null)
+    return { taskId, version, act: "date", cleanupAfter: (task.endedAt ?? now) + defaults.taskKeptMs };
+  return isForgettable(task, now) ? { taskId, version, act: "forget" } : null;
+}
+
+/** A message that is still to be sent needs its task. */
+export function isForgettable({ cleanupAfter, delivery }: TaskRecord, now: number): boolean {
+  return cleanupAfter !== null && cleanupAfter < now && delivery !== "pending";
+}
+
+/** Who promised to be heard of and is not is gone; who did not promise may be at work. */
+function judged({ heartbeatMs, lastEventAt }: TaskRecord, backing: Backing, now: number): Backing {
+  if (backing.state !== "unknown" || heartbeatMs === null) return backing;
+  return now - lastEventAt > heartbeatMs ? { state: "gone" } : { state: "alive", activeAt: null };
+}
+
+function happeningOf(task: TaskRecord, backing: Backing, now: number): Happening | null {
+  const { missingSince, lastEventAt } = task;
+  switch (backing.state) {
+    case "unknown":
+      return null;
+    case "ended":
+      return backing.finish;
+    case "alive": {
+      if (missingSince !== null) return { type: "found", at: now };
+      const { activeAt } = backing;
+      // Not for every word it says: often enough that nobody takes it for stuck.
+      const news = activeAt !== null && activeAt - lastEventAt >= defaults.taskStaleRunningMs / 2;
+      return news ? { type: "heartbeat", at: activeAt } : null;
+    }
+    case "gone":
+      if (missingSince === null) return { type: "missing", at: now };
+      return now - missingSince >= defaults.taskLostMs ? lost(missingSince, now) : null;
+  }
+}
+
+function lost(missingSince: number, at: number): Finish {
+  const minutes = Math.round((at - missingSince) / 60_000);
+  return {
+    type: "finish",
+    at,
+    status: "lost",
+    outcome: null,
+    summary: null,
+    error: `nobody has been known to work on it for ${minutes} min`,
+    actor: "maintenance",
+    startedAt: null,
+  };
+}

@@ -1,0 +1,69 @@
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import type { NotifyPolicy, Target, TaskRuntime } from "../store/task-record.js";
+import type { NewTask } from "../store/task-store.js";
+import { newTaskId } from "./ids.js";
+import { defaultPolicy } from "./policy.js";
+import { oneLine, severalLines } from "./texts.js";
+import { expectedDelivery } from "./transition.js";
+
+/** What is known of work before it begins. */
+export interface TaskInput {
+  readonly runtime: TaskRuntime;
+  /** One of `key.ts`; null: it is like no other. */
+  readonly key: string | null;
+  /** What it is called; otherwise as the first line of what was asked for. */
+  readonly label?: string | undefined;
+  readonly text: string;
+  readonly kind?: string | undefined;
+  readonly ownerSessionId?: string | null;
+  readonly childSessionId?: string | null;
+  readonly parentTaskId?: string | null;
+  readonly agentId?: string | null;
+  readonly runId?: string | null;
+  readonly turnId?: string | null;
+  readonly policy?: NotifyPolicy | undefined;
+  /** Who is to be told; nobody, unless said so. */
+  readonly targets?: readonly Target[];
+  readonly heartbeatMs?: number | undefined;
+}
+
+export function newTask(input: TaskInput, now: number): NewTask {
+  const { runtime, policy = defaultPolicy(runtime), targets = [], heartbeatMs = null } = input;
+  if (heartbeatMs !== null && !(heartbeatMs >= 1 && heartbeatMs <= defaults.taskKeptMs))
+    throw new BadInput("heartbeatMs", "a task's heartbeat is a number of milliseconds, a week at most");
+  const text = severalLines(input.text, defaults.taskTextChars);
+  const label = oneLine(input.label ?? text.split("\n", 1)[0] ?? "", defaults.taskLabelChars);
+  if (label === "") throw new BadInput("label", "a task needs a label or a text; nothing was recorded");
+  return {
+    taskId: newTaskId(),
+    key: input.key,
+    runtime,
+    kind: input.kind === undefined ? null : oneLine(input.kind, defaults.taskLabelChars),
+    ownerSessionId: input.ownerSessionId ?? null,
+    childSessionId: input.childSessionId ?? null,
+    parentTaskId: input.parentTaskId ?? null,
+    agentId: input.agentId ?? null,
+    runId: input.runId ?? null,
+    turnId: input.turnId ?? null,
+    label,
+    text,
+    status: "queued",
+    delivery: expectedDelivery({ policy, targets }),
+    policy,
+    targets,
+    createdAt: now,
+    startedAt: null,
+    endedAt: null,
+    lastEventAt: now,
+    progress: null,
+    summary: null,
+    outcome: null,
+    error: null,
+    cleanupAfter: null,
+    heartbeatMs: heartbeatMs === null ? null : Math.round(heartbeatMs),
+    missingSince: null,
+    stalledAt: null,
+    noticedAt: null,
+  };
+}

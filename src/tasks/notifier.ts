@@ -1,0 +1,177 @@
+import { defaults } from "../defaults.js";
+import type { OutboxEntry } from "../store/task-record.js";
+import type { OutboxResult, TaskStore } from "../store/task-store.js";
+import { systemClock, type Clock } from "../supervisor/clock.js";
+import { deferred } from "../supervisor/deferred.js";
+import { DeliveryFailed, type Courier, type Receipt } from "./notification.js";
+import { nextAttempt, type RetryLimits } from "./retry.js";
+import { repeated } from "./notice.js";
+import { oneLine } from "./texts.js";
+
+export interface NotifierOptions {
+  readonly store: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "outboxDueIn" | "releaseOutbox">;
+  readonly courier: Courier;
+  /** Nobody else of this name is at work: what a former one was sending is sent anew at once. */
+  readonly owner: string;
+  readonly clock?: Clock;
+  /** The store does not answer; it is asked again. */
+  readonly onTrouble?: (what: string, cause: unknown) => void;
+  readonly limits?: Partial<NotifierLimits>;
+}
+
+export interface NotifierLimits extends RetryLimits {
+  readonly atOnce: number;
+  readonly attemptMs: number;
+  readonly leaseMs: number;
+  readonly lookMs: number;
+}
+
+export const usualLimits: NotifierLimits = {
+  atOnce: defaults.deliveriesAtOnce,
+  attemptMs: defaults.deliveryMs,
+  leaseMs: defaults.deliveryLeaseMs,
+  lookMs: defaults.deliveryLookMs,
+  retryMs: defaults.deliveryRetryMs,
+  retryMostMs: defaults.deliveryRetryMostMs,
+  inAllMs: defaults.deliveryInAllMs,
+};
+
+/** Something may be due and not to be had: another is at it. Not asked for again in a loop. */
+const LEAST_PAUSE_MS = 100;
+/** A store that is away. */
+const AGAIN_MS = 1_000;
+/** Attempts that are under way when it is stopped have this long; then they count as failed. */
+const STOP_MS = 2_000;
+
+/** Sends what is in the outbox, each message to each target, until it is delivered or given up. */
+export class Notifier {
+  readonly #options: NotifierOptions;
+  readonly #clock: Clock;
+  readonly #limits: NotifierLimits;
+  readonly #underWay = new Set<Promise<void>>();
+  readonly #stopping = new AbortController();
+  readonly #attempts = new Set<AbortController>();
+  #hint = deferred<void>();
+  #running: Promise<void> | null = null;
+
+  constructor(options: NotifierOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#limits = { ...usualLimits, ...options.limits };
+  }
+
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** There is something new. */
+  wake(): void {
+    this.#hint.resolve();
+  }
+
+  /** Begins nothing more; resolves when nothing is under way. What was not delivered will be by whoever comes next. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.wake();
+    const late = this.#clock.after(STOP_MS, () => {
+      for (const attempt of this.#attempts) attempt.abort(new DeliveryFailed("the gateway was stopped"));
+    });
+    await this.#running;
+    late.cancel();
+  }
+
+  async #run(): Promise<void> {
+    const { store, owner } = this.#options;
+    await this.#asked("what a former gateway was sending", () => store.releaseOutbox(owner));
+    while (!this.#stopping.signal.aborted) {
+      this.#hint = deferred<void>();
+      const pauseMs = await this.#round();
+      if (pauseMs > 0) await this.#clock.pause(pauseMs, this.#hint.promise);
+    }
+    await Promise.all(this.#underWay);
+  }
+
+  /** How long to wait before the next, unless there is a hint. */
+  async #round(): Promise<number> {
+    const { store, owner } = this.#options;
+    const { atOnce, leaseMs, lookMs } = this.#limits;
+    const limit = atOnce - this.#underWay.size;
+    // Each of them is a hint when it is over.
+    if (limit === 0) return lookMs;
+    try {
+      const leasedUntil = this.#clock.now() + leaseMs;
+      const claimed = await store.claimOutbox({ owner, leaseMs, limit });
+      for (const entry of claimed) this.#begin(entry, leasedUntil);
+      if (claimed.length > 0) return 0;
+      const dueIn = (await store.outboxDueIn()) ?? lookMs;
+      return Math.min(Math.max(dueIn, LEAST_PAUSE_MS), lookMs);
+    } catch (cause) {
+      this.#options.onTrouble?.("the messages that wait", cause);
+      return AGAIN_MS;
+    }
+  }
+
+  #begin(entry: OutboxEntry, leasedUntil: number): void {
+    const going = this.#send(entry, leasedUntil).finally(() => {
+      this.#underWay.delete(going);
+      this.wake();
+    });
+    this.#underWay.add(going);
+  }
+
+  async #send(entry: OutboxEntry, leasedUntil: number): Promise<void> {
+    const { store } = this.#options;
+    const began = this.#clock.now();
+    // This process slept, or the store was slow: by the time it is sent, another may be sending it.
+    if (began + this.#limits.attemptMs > leasedUntil) return;
+    const result = await this.#attempt(entry).then(
+      (receipt): OutboxResult => ({ ...receipt, at: this.#clock.wall() }),
+      (error: unknown) => this.#failed(entry, error, this.#clock.now() - began),
+    );
+    await this.#asked("what came of a message", () => store.settleOutbox(entry, result), leasedUntil);
+  }
+
+  async #attempt({ target, notification, repeat }: OutboxEntry): Promise<Receipt> {
+    const attempt = new AbortController();
+    const { signal } = attempt;
+    const { attemptMs } = this.#limits;
+    const late = (): void => attempt.abort(new DeliveryFailed(`there was no answer within ${attemptMs} ms`));
+    const timer = this.#clock.after(attemptMs, late, { keepAlive: true });
+    const aborted = deferred<never>();
+    // A courier that does not listen is not waited for.
+    signal.addEventListener("abort", () => aborted.reject(signal.reason), { once: true });
+    this.#attempts.add(attempt);
+    try {
+      const told = repeat ? repeated(notification) : notification;
+      return await Promise.race([this.#options.courier.deliver(target, told, signal), aborted.promise]);
+    } finally {
+      this.#attempts.delete(attempt);
+      timer.cancel();
+    }
+  }
+
+  #failed(entry: OutboxEntry, cause: unknown, tookMs: number): OutboxResult {
+    const { permanent, retryAfterMs } =
+      cause instanceof DeliveryFailed ? cause : { permanent: false, retryAfterMs: null };
+    const why = cause instanceof Error ? cause.message : String(cause);
+    const error = oneLine(why, defaults.taskErrorChars);
+    const failure = { spentMs: entry.spentMs, tookMs, permanent, retryAfterMs };
+    const next = nextAttempt(failure, this.#limits, (ms) => this.#clock.spread(ms));
+    if (next !== null) return { status: "pending", error, ...next };
+    return { status: "failed", error, spentMs: entry.spentMs + tookMs, at: this.#clock.wall() };
+  }
+
+  /** Again and again while the store is away, until it is too late or this is stopped. */
+  async #asked(what: string, ask: () => Promise<unknown>, until = Infinity): Promise<void> {
+    for (;;) {
+      try {
+        await ask();
+        return;
+      } catch (cause) {
+        this.#options.onTrouble?.(what, cause);
+      }
+      if (this.#stopping.signal.aborted || this.#clock.now() + AGAIN_MS > until) return;
+      await this.#clock.pause(AGAIN_MS);
+    }
+  }
+}

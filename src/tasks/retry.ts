@@ -1,0 +1,38 @@
+/** An attempt that failed. */
+export interface Failure {
+  /** Of the time for all attempts, what was gone before it, and what it took. */
+  readonly spentMs: number;
+  readonly tookMs: number;
+  /** Trying again cannot help. */
+  readonly permanent: boolean;
+  /** What the receiver asked for. */
+  readonly retryAfterMs: number | null;
+}
+
+export interface RetryLimits {
+  readonly retryMs: number;
+  readonly retryMostMs: number;
+  readonly inAllMs: number;
+}
+
+export interface NextAttempt {
+  readonly inMs: number;
+  readonly spentMs: number;
+}
+
+/**
+ * When to try again; null: never. Pauses double, up to a bound, and are a little longer than that, so that those who met
+ * the same receiver do not come back in step. Only what was spent on it counts: while no gateway runs, nothing is.
+ */
+export function nextAttempt(
+  failure: Failure,
+  { retryMs, retryMostMs, inAllMs }: RetryLimits,
+  spread: (ms: number) => number,
+): NextAttempt | null {
+  if (failure.permanent) return null;
+  const rung = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
+  const pause = Math.min(retryMs * 2 ** rung, retryMostMs);
+  const inMs = Math.max(pause + (pause - spread(pause)) / 2, failure.retryAfterMs ?? 0);
+  const spentMs = failure.spentMs + failure.tookMs + inMs;
+  return spentMs > inAllMs ? null : { inMs, spentMs };
+}

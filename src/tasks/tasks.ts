@@ -1,0 +1,56 @@
+import type { TaskRecord } from "../store/task-record.js";
+import type { TaskStore } from "../store/task-store.js";
+import { newTask, type TaskInput } from "./new-task.js";
+import { transition, type Happening, type Refusal } from "./transition.js";
+
+/** What came of something that was said of a task. */
+export type Told =
+  | { readonly kind: "changed" | "same"; readonly task: TaskRecord }
+  /** It came too late, or too early: the task's history says so. */
+  | { readonly kind: "refused"; readonly task: TaskRecord; readonly why: Refusal };
+
+export interface TasksOptions {
+  readonly store: Pick<TaskStore, "insertTask" | "commitTask" | "getTask">;
+  /** Wall-clock milliseconds. */
+  readonly now?: () => number;
+  /** There is something to send. */
+  readonly onNotice?: () => void;
+}
+
+/** The registry of background work. */
+export class Tasks {
+  readonly #store: TasksOptions["store"];
+  readonly #now: () => number;
+  readonly #onNotice: () => void;
+
+  constructor({ store, now = Date.now, onNotice = () => {} }: TasksOptions) {
+    this.#store = store;
+    this.#now = now;
+    this.#onNotice = onNotice;
+  }
+
+  /** Before the work begins. The task that has this key, where there is one: what it says stands. */
+  create(input: TaskInput): Promise<{ readonly task: TaskRecord; readonly created: boolean }> {
+    const task = newTask(input, this.#now());
+    const { runtime, policy } = task;
+    return this.#store.insertTask(task, [{ type: "created", at: task.createdAt, data: { runtime, policy } }]);
+  }
+
+  /** Null: there is no such task. `version`: it is said of the task as it was then, and of no other. */
+  async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
+    for (;;) {
+      const task = await this.#store.getTask(taskId);
+      if (task === null) return null;
+      if (version !== undefined && task.version !== version) return { kind: "same", task };
+      const step = transition(task, happening);
+      if (step.kind === "same") return { kind: "same", task };
+      const after = await this.#store.commitTask(taskId, task.version, step.change);
+      // Somebody else was faster: what is to be said of it now may be another thing.
+      if (after === null) continue;
+      if ((step.change.notices ?? []).length > 0) this.#onNotice();
+      return step.kind === "refused"
+        ? { kind: "refused", task: after, why: step.why }
+        : { kind: "changed", task: after };
+    }
+  }
+}

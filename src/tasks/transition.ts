@@ -1,0 +1,227 @@
+import { defaults } from "../defaults.js";
+import { isEnded } from "../store/task-record.js";
+import type {
+  NewOutboxEntry,
+  NewTaskEvent,
+  NotifyPolicy,
+  TaskDelivery,
+  TaskOutcome,
+  TaskPatch,
+  TaskRecord,
+  TaskStatus,
+} from "../store/task-record.js";
+import type { TaskChange } from "../store/task-store.js";
+import { stateNotice, terminalNotice, type Change } from "./notice.js";
+import { tellIn } from "./pace.js";
+import { oneLine, severalLines } from "./texts.js";
+
+/** The end of a task. */
+export interface Finish {
+  readonly type: "finish";
+  readonly at: number;
+  readonly status: Exclude<TaskStatus, "queued" | "running">;
+  /** Of one that succeeds, and only of such. */
+  readonly outcome: TaskOutcome | null;
+  /** The result. */
+  readonly summary: string | null;
+  readonly error: string | null;
+  /** Who or what ended it; empty: it came to its end. */
+  readonly actor: string;
+  /** When the work began, for a task that nobody has told so; null: not known, or it never did. */
+  readonly startedAt: number | null;
+}
+
+/** What is said of a task. */
+export type Happening =
+  | { readonly type: "start"; readonly at: number }
+  | { readonly type: "progress"; readonly at: number; readonly text: string }
+  /** Whoever does it is alive. */
+  | { readonly type: "heartbeat"; readonly at: number }
+  | { readonly type: "stall"; readonly at: number; readonly silentMs: number }
+  | { readonly type: "policy"; readonly at: number; readonly policy: NotifyPolicy; readonly actor: string }
+  /** Who does it is known by now. */
+  | {
+      readonly type: "link";
+      readonly at: number;
+      readonly to: Partial<Pick<TaskRecord, "runId" | "turnId" | "childSessionId">>;
+    }
+  /** Nobody is known to do it. */
+  | { readonly type: "missing"; readonly at: number }
+  /** Somebody does, after all. */
+  | { readonly type: "found"; readonly at: number }
+  | Finish;
+
+export type Refusal = "ended" | "not-started";
+
+export type Step =
+  | { readonly kind: "changed"; readonly change: TaskChange }
+  /** It says what is so already: a repetition, and no mistake. */
+  | { readonly kind: "same" }
+  | { readonly kind: "refused"; readonly why: Refusal; readonly change: TaskChange };
+
+type Verdict = "take" | "same" | Refusal;
+
+/** Every cell is filled: what is ignored is so on purpose. Of an end, `onFinish` decides. */
+const cells: Readonly<
+  Record<"queued" | "running" | "ended", Readonly<Record<Exclude<Happening["type"], "finish">, Verdict>>>
+> = {
+  queued: {
+    start: "take",
+    // A place in a queue is progress, too.
+    progress: "take",
+    heartbeat: "take",
+    stall: "not-started",
+    policy: "take",
+    link: "take",
+    missing: "take",
+    found: "take",
+  },
+  running: {
+    start: "same",
+    progress: "take",
+    heartbeat: "take",
+    stall: "take",
+    policy: "take",
+    link: "take",
+    missing: "take",
+    found: "take",
+  },
+  ended: {
+    start: "ended",
+    progress: "ended",
+    // Of one that is on its way when the work ends, nobody needs to know.
+    heartbeat: "same",
+    stall: "ended",
+    policy: "ended",
+    link: "ended",
+    missing: "same",
+    found: "same",
+  },
+};
+
+/** Work that never began can be cancelled or lost, and nothing else; an end that is told again is no second one. */
+function onFinish(task: TaskRecord, { status, startedAt }: Finish): Verdict {
+  if (isEnded(task.status)) return task.status === status ? "same" : "ended";
+  const began = task.startedAt ?? startedAt;
+  return began !== null || status === "cancelled" || status === "lost" ? "take" : "not-started";
+}
+
+/**
+ * What follows from a happening: the new record with its events and messages, or why there is none. Pure; a task that
+ * has ended is never moved by anything.
+ */
+export function transition(task: TaskRecord, happening: Happening): Step {
+  const { status } = task;
+  const row = cells[status === "queued" || status === "running" ? status : "ended"];
+  const verdict = happening.type === "finish" ? onFinish(task, happening) : row[happening.type];
+  if (verdict === "same") return { kind: "same" };
+  if (verdict !== "take") return refused(happening, verdict, task);
+  const change = take(task, happening);
+  return change === null ? { kind: "same" } : { kind: "changed", change };
+}
+
+/** Whether a delivery is to be expected, for a task that goes on. */
+export function expectedDelivery({ policy, targets }: Pick<TaskRecord, "policy" | "targets">): TaskDelivery {
+  return policy === "silent" || targets.length === 0 ? "not_applicable" : "pending";
+}
+
+function refused(happening: Happening, why: Refusal, task: TaskRecord): Step {
+  const { type, at } = happening;
+  const data = type === "finish" ? { said: type, status: happening.status, why } : { said: type, why };
+  return {
+    kind: "refused",
+    why,
+    change: { events: [{ type: "refused", at: Math.max(at, task.lastEventAt), data }] },
+  };
+}
+
+function take(task: TaskRecord, happening: Happening): TaskChange | null {
+  // The wall clock may be set back; a history goes forward.
+  const at = Math.max(happening.at, task.lastEventAt);
+  const alive: TaskPatch = { lastEventAt: at, missingSince: null, stalledAt: null };
+  switch (happening.type) {
+    case "start": {
+      const set: TaskPatch = { ...alive, status: "running", startedAt: at };
+      return told(task, at, set, { type: "started", at, data: {} }, { type: "started" });
+    }
+    case "heartbeat":
+      return { set: alive };
+    case "progress": {
+      const progress = oneLine(happening.text, defaults.taskProgressChars);
+      if (progress === (task.progress ?? "")) return { set: alive };
+      const set = { ...alive, progress };
+      return told(task, at, set, { type: "progress", at, data: { text: progress } }, { type: "progress" });
+    }
+    case "stall": {
+      if (task.stalledAt !== null) return null;
+      const { silentMs } = happening;
+      const event: NewTaskEvent = { type: "stalled", at, data: { silentMs } };
+      return told(task, at, { stalledAt: at }, event, { type: "stalled", silentMs });
+    }
+    case "policy": {
+      const { policy, actor } = happening;
+      if (policy === task.policy) return null;
+      const delivery = expectedDelivery({ ...task, policy });
+      const data = { from: task.policy, to: policy, actor };
+      return { set: { policy, delivery }, events: [{ type: "policy", at, data }] };
+    }
+    case "link":
+      return {
+        set: { ...happening.to, lastEventAt: at },
+        events: [{ type: "linked", at, data: happening.to }],
+      };
+    case "missing":
+      return task.missingSince === null
+        ? { set: { missingSince: happening.at }, events: [{ type: "missing", at, data: {} }] }
+        : null;
+    case "found":
+      return task.missingSince === null ? null : { set: { missingSince: null } };
+    case "finish":
+      return ended(task, happening, at);
+  }
+}
+
+function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
+  const { status, actor } = finish;
+  const began = task.startedAt ?? finish.startedAt;
+  const startedAt = began === null ? null : Math.min(Math.max(began, task.createdAt), at);
+  const outcome = status === "succeeded" ? (finish.outcome ?? "succeeded") : null;
+  const set: TaskPatch = {
+    status,
+    outcome,
+    startedAt,
+    endedAt: at,
+    lastEventAt: at,
+    summary: finish.summary === null ? null : severalLines(finish.summary, defaults.taskSummaryChars),
+    error: finish.error === null ? null : severalLines(finish.error, defaults.taskErrorChars),
+    cleanupAfter: at + defaults.taskKeptMs,
+    missingSince: null,
+    stalledAt: null,
+  };
+  const events: NewTaskEvent[] = [];
+  if (task.startedAt === null && startedAt !== null)
+    events.push({ type: "started", at: startedAt, data: {} });
+  events.push({
+    type: "ended",
+    at,
+    data: { status, outcome, actor: oneLine(actor, defaults.taskLabelChars) },
+  });
+  const delivery = expectedDelivery(task);
+  const notification = terminalNotice({ ...task, ...set });
+  const targets = delivery === "not_applicable" ? [] : task.targets;
+  const notices = targets.map((target): NewOutboxEntry => ({ target, notification, inMs: 0 }));
+  return { set: { ...set, delivery }, events, notices };
+}
+
+/** A change, and its message where the requester wants to hear of changes. */
+function told(task: TaskRecord, at: number, set: TaskPatch, event: NewTaskEvent, change: Change): TaskChange {
+  const events = [event];
+  if (task.policy !== "state_changes" || task.targets.length === 0) return { set, events };
+  const inMs = tellIn(task.noticedAt, at, defaults.taskStateNoticeMs);
+  const notification = stateNotice({ ...task, ...set }, task.seq + 1, at, change);
+  return {
+    set: { ...set, noticedAt: at + inMs },
+    events,
+    notices: task.targets.map((target) => ({ target, notification, inMs })),
+  };
+}

@@ -1,0 +1,192 @@
+import { describe, expect, test } from "vitest";
+import type { Store } from "../../src/store/store.js";
+import { outboxKey, type OutboxEntry, type Target } from "../../src/store/task-record.js";
+import type { TestSessionDatabase } from "./session-contract.js";
+import { AT } from "./session-samples.js";
+import { CHAT, ending, newTask, notice, PARENT, stating, taskEvent } from "./task-samples.js";
+import { twoSupervisors } from "./two-supervisors.js";
+
+const leaseMs = 60_000;
+const delivered = { status: "delivered", receipt: "r1", at: AT + 5 } as const;
+const again = { status: "pending", error: "busy", spentMs: 1.5, inMs: 0 } as const;
+const dead = { status: "failed", error: "gone", spentMs: 9, at: AT + 5 } as const;
+
+/** What every store promises of messages on their way, whatever the database. */
+export function outboxContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+  describe(`${name} store of messages about tasks`, () => {
+    let store: Store;
+    let other: Store;
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
+    });
+
+    async function begun(): Promise<string> {
+      const { task } = await store.insertTask(newTask(), [taskEvent("created")]);
+      return task.taskId;
+    }
+    async function ended(targets: readonly Target[] = [PARENT]): Promise<string> {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, ending(taskId, targets));
+      return taskId;
+    }
+    const claim = (on = store, owner = "a", limit = 9): Promise<readonly OutboxEntry[]> =>
+      on.claimOutbox({ owner, limit, leaseMs });
+    const one = async (on = store, owner = "a"): Promise<OutboxEntry> =>
+      (await claim(on, owner))[0] ?? expect.fail("nothing to claim");
+    const deliveryOf = async (taskId: string): Promise<unknown> => (await other.getTask(taskId))?.delivery;
+
+    test("a message is claimed by one, with its attempt counted; nobody else gets it until the lease is over", async () => {
+      const taskId = await ended();
+      const entry = await one();
+      expect(entry).toMatchObject({
+        key: outboxKey(`task-terminal:${taskId}`, PARENT),
+        taskId,
+        target: PARENT,
+        notification: notice(taskId, "terminal").notification,
+        status: "pending",
+        attempts: 1,
+        repeat: false,
+        leaseOwner: "a",
+      });
+      expect(await claim(other, "b")).toEqual([]);
+      expect(await claim(store, "a")).toEqual([]);
+      expect(await store.outboxDueIn()).toBeGreaterThan(leaseMs / 2);
+      // Whoever sent it has been killed, and another has its name now.
+      expect(await other.releaseOutbox("a")).toBe(1);
+      expect(await claim(other, "b")).toMatchObject([{ attempts: 2, repeat: true, leaseOwner: "b" }]);
+      // The first wakes up late.
+      expect(await store.settleOutbox(entry, dead)).toBe(false);
+      expect(await deliveryOf(taskId)).toBe("pending");
+    });
+
+    test("a lease that is over is another's to take", async () => {
+      await ended();
+      await store.claimOutbox({ owner: "a", limit: 1, leaseMs: 1 });
+      await expect.poll(() => claim(other, "b"), { timeout: 15_000 }).toMatchObject([{ repeat: true }]);
+    });
+
+    test("of many who claim at once, each message goes to one", async () => {
+      for (let n = 0; n < 20; n += 1) await ended();
+      const claimed = await Promise.all(
+        Array.from({ length: 10 }, (_, n) => claim(n % 2 === 0 ? store : other, `o${n}`, 4)),
+      );
+      const keys = claimed.flat().map(({ key }) => key);
+      expect(new Set(keys).size).toBe(keys.length);
+      const rest = await claim(store, "last", 99);
+      expect(keys.length + rest.length).toBe(20);
+    });
+
+    test("an attempt that failed is made again when it is due; what was delivered is not", async () => {
+      const taskId = await ended();
+      expect(await store.settleOutbox(await one(), { ...again, inMs: 60_000 })).toBe(true);
+      expect(await store.listOutbox({ taskId })).toMatchObject([
+        { status: "pending", attempts: 1, repeat: false, spentMs: 2, error: "busy", leaseOwner: null },
+      ]);
+      expect(await claim()).toEqual([]);
+      const dueIn = (await other.outboxDueIn()) ?? 0;
+      expect(dueIn).toBeGreaterThan(30_000);
+      expect(dueIn).toBeLessThanOrEqual(60_000);
+      await ended();
+      expect(await store.outboxDueIn()).toBe(0);
+      const entry = await one();
+      expect(await store.settleOutbox(entry, delivered)).toBe(true);
+      expect(await store.settleOutbox(entry, delivered)).toBe(false);
+      expect(await deliveryOf(entry.taskId)).toBe("delivered");
+      expect(await store.listOutbox({ statuses: ["delivered"] })).toMatchObject([
+        { receipt: "r1", settledAt: AT + 5, leaseOwner: null, error: null },
+      ]);
+    });
+
+    test("a task is delivered when all have got it; what waits in a session is not delivered until it was read", async () => {
+      const taskId = await ended([PARENT, CHAT]);
+      const entries = await claim();
+      const of = (target: Target): OutboxEntry =>
+        entries.find(({ key }) => key === outboxKey(`task-terminal:${taskId}`, target)) ??
+        expect.fail("none");
+      await store.settleOutbox(of(CHAT), delivered);
+      expect(await deliveryOf(taskId)).toBe("pending");
+      await store.settleOutbox(of(PARENT), { status: "session_queued", at: AT + 6 });
+      expect(await deliveryOf(taskId)).toBe("session_queued");
+      expect(await claim()).toEqual([]);
+      expect(await other.acknowledgeOutbox(of(PARENT).key, taskId, AT + 7)).toBe(true);
+      expect(await deliveryOf(taskId)).toBe("delivered");
+      expect(await other.acknowledgeOutbox(of(PARENT).key, taskId, AT + 8)).toBe(false);
+      expect(await other.acknowledgeOutbox("none", "none", AT + 8)).toBe(false);
+    });
+
+    test("both targets settled at the same time leave the task as it should be", async () => {
+      for (let n = 0; n < 5; n += 1) {
+        const taskId = await ended([PARENT, CHAT]);
+        const [first, second] = await claim();
+        if (first === undefined || second === undefined) return expect.fail("not two");
+        await Promise.all([store.settleOutbox(first, delivered), other.settleOutbox(second, delivered)]);
+        expect(await deliveryOf(taskId)).toBe("delivered");
+      }
+    });
+
+    test("what could not be delivered stays, until an operator has it tried again or dismisses it", async () => {
+      const taskId = await ended([PARENT, CHAT]);
+      const [first, second] = await claim();
+      if (first === undefined || second === undefined) return expect.fail("not two");
+      await store.settleOutbox(first, dead);
+      await store.settleOutbox(second, { status: "parent_missing", at: AT + 5 });
+      expect(await deliveryOf(taskId)).toBe("failed");
+      expect(await claim()).toEqual([]);
+      expect(await store.outboxDueIn()).toBeNull();
+      expect(await store.retryOutbox(taskId, taskEvent("retried", { actor: "ada" }))).toBe(2);
+      expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
+      expect(await deliveryOf(taskId)).toBe("pending");
+      const retried = await claim(other, "b");
+      expect(retried).toMatchObject([
+        { attempts: 2, spentMs: 0 },
+        { attempts: 2, spentMs: 0 },
+      ]);
+      for (const entry of retried) await other.settleOutbox(entry, dead);
+      expect(await other.dismissOutbox(taskId, taskEvent("dismissed", { actor: "ada" }))).toBe(2);
+      expect(await other.dismissOutbox("none", taskEvent("dismissed"))).toBe(0);
+      expect(await deliveryOf(taskId)).toBe("not_applicable");
+      expect((await store.listTaskEvents(taskId)).map(({ type }) => type).slice(-2)).toEqual([
+        "retried",
+        "dismissed",
+      ]);
+      expect(await store.listOutbox({ taskId, statuses: ["dismissed"] })).toHaveLength(2);
+    });
+
+    test("a newer change takes the place of one that nobody has begun to send", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, stating(taskId, { seq: 2, inMs: 60_000 }));
+      await store.commitTask(taskId, 2, stating(taskId, { seq: 3 }));
+      expect((await claim()).map(({ notification }) => notification.id)).toEqual([`task-state:${taskId}:3`]);
+      expect(await store.listOutbox({ taskId })).toHaveLength(1);
+      expect(await deliveryOf(taskId)).toBe("pending");
+    });
+
+    test("the end takes the place of changes, and waits for the one that is being sent", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, stating(taskId, { seq: 2 }));
+      const state = await one();
+      await store.commitTask(taskId, 2, stating(taskId, { seq: 3 }));
+      await store.commitTask(taskId, 3, ending(taskId));
+      expect(await store.listOutbox({ taskId })).toHaveLength(2);
+      expect(await claim(other, "b")).toEqual([]);
+      // It has failed: nobody wants to hear of it any more.
+      expect(await store.settleOutbox(state, again)).toBe(true);
+      expect(await claim(other, "b")).toMatchObject([{ notification: { kind: "terminal" } }]);
+      expect(await store.listOutbox({ taskId })).toHaveLength(1);
+    });
+
+    test("a change whose sender was killed is not told beside or after the end", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, stating(taskId));
+      await one();
+      await store.commitTask(taskId, 2, ending(taskId));
+      await store.releaseOutbox("a");
+      const [only, ...more] = await claim(other, "b");
+      expect(only).toMatchObject({ notification: { kind: "terminal" } });
+      expect(more).toEqual([]);
+      await other.settleOutbox(only ?? expect.fail("none"), delivered);
+      expect(await store.listOutbox({ taskId })).toHaveLength(1);
+      expect(await store.outboxDueIn()).toBeNull();
+    });
+  });
+}

@@ -1,0 +1,183 @@
+import { DatabaseSync } from "@photostructure/sqlite";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import type { TaskRecord } from "../../src/store/task-record.js";
+import { audit } from "../../src/tasks/audit.js";
+import { measure, type Backing } from "../../src/tasks/maintenance.js";
+import { auditAll, sweep } from "../../src/tasks/sweep.js";
+import { AT } from "../store/session-samples.js";
+import { newTask, SUCCEEDED } from "../store/task-samples.js";
+import { succeeded, taskHouse, type TaskHouse } from "./house.js";
+
+const NOW = AT + 20 * 86_400_000;
+const MIN = 60_000;
+
+const running = (change: Partial<TaskRecord> = {}): TaskRecord => ({
+  ...newTask({ status: "running", createdAt: NOW - MIN, startedAt: NOW - MIN, lastEventAt: NOW - MIN }),
+  seq: 2,
+  version: 2,
+  ...change,
+});
+const done = (change: Partial<TaskRecord> = {}): TaskRecord =>
+  running({ ...SUCCEEDED, delivery: "delivered", createdAt: 0, cleanupAfter: NOW - 1, ...change });
+
+const alive: Backing = { state: "alive", activeAt: null };
+const gone: Backing = { state: "gone" };
+const unknown: Backing = { state: "unknown" };
+const over: Backing = { state: "ended", finish: succeeded };
+
+describe("what is to be done about a task", () => {
+  const told = (happening: object): object => ({ act: "tell", happening });
+  const missing = running({ missingSince: NOW - defaults.taskLostMs });
+  const cases: Readonly<Record<string, readonly [TaskRecord, Backing, object | null]>> = {
+    "its run goes on": [running(), alive, null],
+    "its run has ended meanwhile: the true end": [running(), over, told(succeeded)],
+    "nobody can tell, however long": [running({ lastEventAt: 0 }), unknown, null],
+    "nobody can tell any more": [missing, unknown, null],
+    "nobody does it: noted first": [running({ lastEventAt: 0 }), gone, told({ type: "missing", at: NOW })],
+    "nobody does it, not for long enough": [
+      running({ missingSince: NOW - defaults.taskLostMs + 1 }),
+      gone,
+      null,
+    ],
+    "nobody does it for five minutes": [missing, gone, told({ type: "finish", status: "lost" })],
+    "somebody does it after all": [missing, alive, told({ type: "found" })],
+    "it has ended while nobody was known to do it": [missing, over, told(succeeded)],
+    "it is at work, and nothing was said of it for long": [
+      running({ lastEventAt: NOW - 20 * MIN }),
+      { state: "alive", activeAt: NOW - 1 },
+      told({ type: "heartbeat", at: NOW - 1 }),
+    ],
+    "its heartbeat is not due yet": [running({ heartbeatMs: 2 * MIN }), unknown, null],
+    "its heartbeat is missing": [running({ heartbeatMs: 1_000 }), unknown, told({ type: "missing" })],
+    "its heartbeat is missing, its run is not": [running({ heartbeatMs: 1_000 }), alive, null],
+    "its heartbeat is missing for five minutes": [
+      { ...missing, heartbeatMs: 1_000 },
+      unknown,
+      told({ type: "finish", status: "lost" }),
+    ],
+    "it has ended and is old": [done(), unknown, { act: "forget" }],
+    "it has ended and is not": [done({ cleanupAfter: NOW }), unknown, null],
+    "it is old and still to be told": [done({ delivery: "pending" }), unknown, null],
+    "it is old and could not be told": [done({ delivery: "failed" }), unknown, { act: "forget" }],
+    "nobody said when it may be forgotten": [
+      done({ cleanupAfter: null, endedAt: 5 }),
+      unknown,
+      { act: "date", cleanupAfter: 5 + defaults.taskKeptMs },
+    ],
+  };
+  for (const [name, [task, backing, wanted]] of Object.entries(cases))
+    test(name, () => {
+      const found = measure(task, backing, NOW);
+      if (wanted === null) expect(found).toBeNull();
+      else expect(found).toMatchObject({ taskId: task.taskId, version: 2, ...wanted });
+    });
+});
+
+test("an audit names what an operator should look at, and nothing healthy", () => {
+  const codes = (task: TaskRecord): readonly string[] => audit(task, NOW).map(({ code }) => code);
+  const queued = running({ status: "queued", startedAt: null });
+  expect(codes(queued)).toEqual([]);
+  const old = { createdAt: 1, startedAt: 2 };
+  expect(codes({ ...queued, createdAt: 1, lastEventAt: NOW - 10 * MIN })).toEqual(["stale_queued"]);
+  expect(codes(running({ ...old, lastEventAt: NOW - 30 * MIN }))).toEqual(["stale_running"]);
+  // However old it is: progress counts.
+  expect(codes(running({ ...old, lastEventAt: NOW - 30 * MIN + 1 }))).toEqual([]);
+  expect(codes(done())).toEqual([]);
+  expect(codes(done({ status: "lost" }))).toEqual(["lost"]);
+  expect(codes(done({ delivery: "failed" }))).toEqual(["delivery_failed"]);
+  expect(codes(done({ delivery: "parent_missing", cleanupAfter: null }))).toEqual([
+    "delivery_failed",
+    "missing_cleanup",
+  ]);
+  expect(codes(done({ startedAt: 5, endedAt: 4 }))).toEqual(["inconsistent_timestamps"]);
+  expect(codes(running({ lastEventAt: 1 }))).toContain("inconsistent_timestamps");
+  expect(codes(running({ lastEventAt: NOW + 2 * MIN }))).toEqual(["inconsistent_timestamps"]);
+  expect(audit(done({ status: "lost", error: null }), NOW)[0]?.detail).not.toBe("");
+});
+
+describe("a sweep", () => {
+  let house: TaskHouse;
+  beforeEach(async () => {
+    house = await taskHouse();
+    house.setNow(NOW);
+  });
+  afterEach(() => house[Symbol.asyncDispose]());
+
+  const swept = (backings: Readonly<Record<string, Backing>>, at: number, apply: boolean, thorough = false) =>
+    sweep({
+      ...house,
+      apply,
+      thorough,
+      now: () => at,
+      backingOf: async ({ taskId }) => backings[taskId] ?? unknown,
+    });
+  const statusOf = async ({ taskId }: TaskRecord): Promise<unknown> =>
+    (await house.store.getTask(taskId))?.status ?? "forgotten";
+
+  test("only shown, it changes nothing; done, it does just that; done again, nothing is left to do", async () => {
+    const [ended, lost, fine] = [await house.begun(), await house.begun(), await house.begun()];
+    const old = await house.ended();
+    const [entry] = await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 });
+    await house.store.settleOutbox(entry ?? expect.fail("none"), {
+      status: "delivered",
+      receipt: null,
+      at: NOW,
+    });
+    const backings = { [ended.taskId]: over, [lost.taskId]: gone, [fine.taskId]: alive };
+    const all = async (): Promise<unknown> => [
+      await house.store.listTasks({ limit: 99 }),
+      await house.store.listOutbox({}),
+    ];
+    for (const at of [NOW + MIN, NOW + MIN + defaults.taskLostMs, NOW + defaults.taskKeptMs + 1]) {
+      const before = await all();
+      const shown = await swept(backings, at, false);
+      expect(await all()).toEqual(before);
+      expect(await swept(backings, at, true)).toEqual(shown);
+      expect(await swept(backings, at, false)).toEqual([]);
+    }
+    expect(await Promise.all([ended, lost, fine, old].map(statusOf))).toEqual([
+      "succeeded",
+      "lost",
+      "running",
+      "forgotten",
+    ]);
+    // Each end was put in the outbox, once.
+    expect((await house.store.listOutbox({})).map(({ taskId }) => taskId).toSorted()).toEqual(
+      [ended.taskId, lost.taskId].toSorted(),
+    );
+  });
+
+  test("a task that is heard of while it is looked at is not lost", async () => {
+    const task = await house.begun();
+    await swept({ [task.taskId]: gone }, NOW + MIN, true);
+    await sweep({
+      ...house,
+      apply: true,
+      now: () => NOW + MIN + defaults.taskLostMs,
+      backingOf: async ({ taskId }) => {
+        await house.tasks.tell(taskId, { type: "heartbeat", at: NOW + MIN + defaults.taskLostMs });
+        return gone;
+      },
+    });
+    expect(await statusOf(task)).toBe("running");
+  });
+
+  test("a thorough one dates what nobody dated, and an audit goes over all pages", async () => {
+    const { taskId } = await house.ended();
+    const db = new DatabaseSync(house.path);
+    db.exec("update tasks set cleanup_after = null");
+    const copies = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 510)
+      insert into tasks select 'task_' || i, null, runtime, kind, owner_session_id, child_session_id, parent_task_id, agent_id,
+      run_id, turn_id, label, task_text, status, delivery, policy, targets, created_at - i, started_at, ended_at, last_event_at,
+      progress, summary, outcome, error, cleanup_after, heartbeat_ms, missing_since, stalled_at, noticed_at, last_seq, version
+      from tasks, n`;
+    db.exec(copies);
+    db.close();
+    expect(await auditAll(house.store, NOW)).toHaveLength(511);
+    expect(await swept({}, NOW, true)).toEqual([]);
+    expect(await swept({}, NOW, true, true)).toHaveLength(511);
+    expect(await auditAll(house.store, NOW)).toEqual([]);
+    expect((await house.store.getTask(taskId))?.cleanupAfter).toBe(NOW + defaults.taskKeptMs);
+  });
+});

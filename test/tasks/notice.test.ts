@@ -1,0 +1,147 @@
+import { expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { BadInput } from "../../src/errors.js";
+import { END_REASONS } from "../../src/store/run-record.js";
+import type { TaskRecord } from "../../src/store/task-record.js";
+import { keyOfCaller, keyOfRun } from "../../src/tasks/key.js";
+import { noticeText, repeated, stateNotice, terminalNotice } from "../../src/tasks/notice.js";
+import { newTask as makeTask } from "../../src/tasks/new-task.js";
+import { usualLimits } from "../../src/tasks/notifier.js";
+import { defaultPolicy, requirePolicy } from "../../src/tasks/policy.js";
+import { nextAttempt } from "../../src/tasks/retry.js";
+import { finishOfRun, statusOfExit } from "../../src/tasks/run-end.js";
+import { newRecord } from "../../src/store/apply-change.js";
+import { exited, newRun } from "../store/samples.js";
+import { newTask, SUCCEEDED } from "../store/task-samples.js";
+
+const record = (change: Partial<TaskRecord> = {}): TaskRecord => ({
+  ...newTask({ label: "build" }),
+  seq: 1,
+  version: 1,
+  ...change,
+});
+
+test("a message names the task, says what became of it, and the result", () => {
+  const texts: readonly (readonly [Partial<TaskRecord>, string])[] = [
+    [SUCCEEDED, "Task “build” succeeded: all built"],
+    [{ ...SUCCEEDED, summary: null }, "Task “build” succeeded"],
+    [{ ...SUCCEEDED, outcome: "blocked", summary: "which key?" }, "Task “build” is blocked: which key?"],
+    [{ status: "failed", error: "it ended with code 3" }, "Task “build” failed: it ended with code 3"],
+    [{ status: "timed_out", error: "too long", summary: "half" }, "Task “build” timed out: too long\nhalf"],
+    [{ status: "cancelled" }, "Task “build” was cancelled"],
+    [{ status: "lost" }, "Task “build” was lost"],
+  ];
+  for (const [change, text] of texts) expect(noticeText(record(change), null)).toBe(text);
+  const running = record({ status: "running", progress: "2 of 3" });
+  expect(noticeText(running, { type: "started" })).toBe("Task “build” has started");
+  expect(noticeText(running, { type: "progress" })).toBe("Task “build” is running: 2 of 3");
+});
+
+test("hostile words stay words, and long ones are cut", () => {
+  const { text } = terminalNotice(
+    record({
+      ...SUCCEEDED,
+      label: "\x1b]0;owned\x07x\nTask “other” failed\u202e",
+      summary: `\x1b[2J${"\u{1F600}".repeat(5_000)}`,
+    }),
+  );
+  expect(text).not.toMatch(/[\x00-\x09\x0b-\x1f\u202e]/);
+  expect(text.split("\n")).toHaveLength(1);
+  expect(text.length).toBeLessThan(defaults.taskNoticeChars + defaults.taskLabelChars + 50);
+  expect(text).not.toMatch(/\p{Cs}/u);
+});
+
+test("a message has the same id whenever it is told, and says when it may be a repetition", () => {
+  const task = record(SUCCEEDED);
+  expect(terminalNotice(task)).toEqual(terminalNotice(task));
+  expect(terminalNotice(task).id).toBe(`task-terminal:${task.taskId}`);
+  expect(stateNotice(record({ status: "running" }), 7, 1, { type: "started" })).toMatchObject({
+    id: expect.stringMatching(/^task-state:task_.*:7$/) as string,
+    kind: "state",
+  });
+  const again = repeated(terminalNotice(task));
+  expect(again).toMatchObject({ id: terminalNotice(task).id, repeat: true });
+  expect(again.text).toBe("(again) Task “build” succeeded: all built");
+});
+
+test("how a run ended is how its task ended", () => {
+  const of = (reason: (typeof END_REASONS)[number], code: number | null = null) =>
+    statusOfExit({ reason, code });
+  expect(of("exit", 0)).toBe("succeeded");
+  expect(of("exit", 3)).toBe("failed");
+  expect(of("exit")).toBe("failed");
+  expect(
+    Object.fromEntries(
+      END_REASONS.filter((each) => each !== "exit").map((reason) => [reason, of(reason, 0)]),
+    ),
+  ).toEqual({
+    signal: "failed",
+    "spawn-error": "failed",
+    "manual-cancel": "cancelled",
+    "overall-timeout": "timed_out",
+    "no-output-timeout": "timed_out",
+    "ownership-escape": "failed",
+    "owner-lost": "lost",
+    lost: "lost",
+    shutdown: "cancelled",
+  });
+  const run = newRecord(newRun(), 0);
+  expect(finishOfRun(run, null)).toBeNull();
+  const ended = { ...run, state: "exited", endedAt: 77, exit: { ...exited.exit, code: 0 } } as const;
+  expect(finishOfRun(ended, "42")).toMatchObject({ status: "succeeded", summary: "42", error: null, at: 77 });
+  for (const reason of END_REASONS) {
+    const finish = finishOfRun({ ...ended, exit: { ...exited.exit, reason, code: 1, detail: null } }, null);
+    expect(finish?.error, reason).not.toBe("");
+    expect(finish?.startedAt, reason).not.toBeNull();
+  }
+});
+
+test("pauses double from 15 s to 5 min, a little longer each, for 30 min in all", () => {
+  const pauses = (spread: (ms: number) => number): number[] => {
+    const all: number[] = [];
+    for (let spentMs = 0; ;) {
+      const next = nextAttempt(
+        { spentMs, tookMs: 0, permanent: false, retryAfterMs: null },
+        usualLimits,
+        spread,
+      );
+      if (next === null) return all;
+      all.push(next.inMs);
+      ({ spentMs } = next);
+    }
+  };
+  expect(pauses((ms) => ms).map((ms) => ms / 1_000)).toEqual([15, 30, 60, 120, 240, 300, 300, 300, 300]);
+  const longer = pauses((ms) => ms / 2);
+  expect(longer[0]).toBe(18_750);
+  expect(longer.reduce((sum, ms) => sum + ms)).toBeLessThanOrEqual(defaults.deliveryInAllMs);
+  const asked = { spentMs: 0, tookMs: 5, permanent: false, retryAfterMs: 40_000 };
+  expect(nextAttempt(asked, usualLimits, (ms) => ms)).toEqual({ inMs: 40_000, spentMs: 40_005 });
+  expect(nextAttempt({ ...asked, retryAfterMs: 86_400_000 }, usualLimits, (ms) => ms)).toBeNull();
+  expect(nextAttempt({ ...asked, permanent: true }, usualLimits, (ms) => ms)).toBeNull();
+});
+
+test("policies, labels, keys and heartbeats are checked at the entrance", () => {
+  expect(requirePolicy("state_changes")).toBe("state_changes");
+  for (const wrong of ["", "all", "DONE_ONLY", "done_only "])
+    expect(() => requirePolicy(wrong)).toThrow(BadInput);
+  expect(["acp", "subagent", "exec", "external"].map((runtime) => defaultPolicy(runtime as "acp"))).toEqual([
+    "done_only",
+    "done_only",
+    "silent",
+    "done_only",
+  ]);
+  const input = { runtime: "external", key: null, text: "first\nsecond" } as const;
+  expect(makeTask(input, 1)).toMatchObject({
+    label: "first",
+    delivery: "not_applicable",
+    policy: "done_only",
+  });
+  expect(() => makeTask({ ...input, text: " \n " }, 1)).toThrow(BadInput);
+  for (const heartbeatMs of [0, -1, Number.NaN, 1e12])
+    expect(() => makeTask({ ...input, heartbeatMs }, 1)).toThrow(BadInput);
+  expect(() => keyOfCaller(null, "")).toThrow(BadInput);
+  expect(() => keyOfCaller(null, "x".repeat(201))).toThrow(BadInput);
+  // One caller's name is never another's, nor a run.
+  const keys = [keyOfCaller("ses_a", "k"), keyOfCaller("ses_b", "k"), keyOfCaller(null, "k"), keyOfRun("k")];
+  expect(new Set(keys).size).toBe(4);
+});

@@ -1,0 +1,337 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import type { OutboxEntry, TaskRecord } from "../../src/store/task-record.js";
+import type { TaskStore } from "../../src/store/task-store.js";
+import { systemClock, type Clock } from "../../src/supervisor/clock.js";
+import { deferred, type Deferred } from "../../src/supervisor/deferred.js";
+import {
+  DeliveryFailed,
+  type Courier,
+  type Notification,
+  type Receipt,
+  type Target,
+} from "../../src/tasks/notification.js";
+import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
+import { CHAT, PARENT } from "../store/task-samples.js";
+import { until } from "../until.js";
+import { succeeded, taskHouse, type TaskHouse } from "./house.js";
+
+const ok: Receipt = { status: "delivered", receipt: "r" };
+const quick = { retryMs: 10, retryMostMs: 40, inAllMs: 100_000, lookMs: 50 };
+
+/** Each delivery waits for its answer. */
+class SlowCourier implements Courier {
+  readonly calls: {
+    readonly target: Target;
+    readonly notification: Notification;
+    readonly signal: AbortSignal;
+    readonly answer: Deferred<Receipt>;
+  }[] = [];
+
+  deliver(target: Target, notification: Notification, signal: AbortSignal): Promise<Receipt> {
+    const answer = deferred<Receipt>();
+    this.calls.push({ target, notification, signal, answer });
+    return answer.promise;
+  }
+}
+
+let house: TaskHouse;
+const running: Notifier[] = [];
+beforeEach(async () => {
+  house = await taskHouse();
+});
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((each) => each.stop()));
+  await house[Symbol.asyncDispose]();
+});
+
+function notifier(
+  deliver: Courier["deliver"],
+  limits: Partial<NotifierLimits> = {},
+  more: { readonly store?: Partial<TaskStore>; readonly owner?: string; readonly clock?: Clock } = {},
+): Notifier {
+  const { owner = "a", store = {}, clock = systemClock } = more;
+  const base: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "outboxDueIn" | "releaseOutbox"> = {
+    claimOutbox: (claim) => house.store.claimOutbox(claim),
+    settleOutbox: (entry, result) => house.store.settleOutbox(entry, result),
+    outboxDueIn: () => house.store.outboxDueIn(),
+    releaseOutbox: (name) => house.store.releaseOutbox(name),
+  };
+  const made = new Notifier({
+    store: { ...base, ...store },
+    courier: { deliver },
+    owner,
+    clock,
+    limits: { ...quick, ...limits },
+  });
+  running.push(made);
+  made.start();
+  return made;
+}
+
+const entryOf = async ({ taskId }: TaskRecord): Promise<OutboxEntry | undefined> =>
+  (await house.store.listOutbox({ taskId }))[0];
+const deliveryOf = async ({ taskId }: TaskRecord): Promise<unknown> =>
+  (await house.store.getTask(taskId))?.delivery;
+const becomes = (task: TaskRecord, delivery: string): Promise<void> =>
+  expect.poll(() => deliveryOf(task), { timeout: 15_000 }).toBe(delivery);
+
+test("what waits is sent at start, what is new at the hint, to every target, once", async () => {
+  const got: string[] = [];
+  const before = await house.ended({ targets: [PARENT, CHAT] });
+  const sender = notifier(
+    async ({ kind }, { id }) => {
+      got.push(`${id} ${kind}`);
+      return ok;
+    },
+    { lookMs: 600_000 },
+  );
+  await becomes(before, "delivered");
+  const after = await house.ended();
+  sender.wake();
+  await becomes(after, "delivered");
+  expect(got.toSorted()).toEqual(
+    [
+      `task-terminal:${before.taskId} channel`,
+      `task-terminal:${before.taskId} session`,
+      `task-terminal:${after.taskId} session`,
+    ].toSorted(),
+  );
+  expect(await entryOf(after)).toMatchObject({ status: "delivered", receipt: "r", attempts: 1 });
+});
+
+test("what another has left behind is found without a hint", async () => {
+  notifier(async () => ok);
+  await becomes(await house.ended(), "delivered");
+});
+
+test("queued in a session is not delivered, and a session that is gone is said to be", async () => {
+  notifier(async ({ kind }) => ({ status: kind === "session" ? "session_queued" : "parent_missing" }));
+  await becomes(await house.ended(), "session_queued");
+  await becomes(await house.ended({ targets: [CHAT] }), "parent_missing");
+});
+
+test("an attempt that fails is made again under the same id, and why is seen; in the end it is given up", async () => {
+  const ids: string[] = [];
+  const seen = deferred<void>();
+  notifier(async (_, { id, repeat }) => {
+    ids.push(id);
+    expect(repeat).toBeUndefined();
+    if (ids.length === 3) await seen.promise;
+    throw ids.length < 3
+      ? new Error("busy\x1b[2J\nvery")
+      : new DeliveryFailed("refused", { permanent: true });
+  });
+  const task = await house.ended();
+  await expect.poll(async () => (await entryOf(task))?.error, { timeout: 15_000 }).toBe("busy very");
+  expect(await deliveryOf(task)).toBe("pending");
+  seen.resolve();
+  await becomes(task, "failed");
+  expect(new Set(ids)).toEqual(new Set([`task-terminal:${task.taskId}`]));
+  expect(ids).toHaveLength(3);
+  expect(await entryOf(task)).toMatchObject({ status: "failed", error: "refused", attempts: 3 });
+  // Nothing of a task changes by that.
+  expect((await house.store.getTask(task.taskId))?.status).toBe("succeeded");
+});
+
+test("time for all attempts is over at some point; an operator can have it tried anew", async () => {
+  let works = false;
+  notifier(
+    async () => {
+      if (works) return ok;
+      throw new Error("away");
+    },
+    { inAllMs: 60 },
+  );
+  const task = await house.ended();
+  await becomes(task, "failed");
+  works = true;
+  await house.store.retryOutbox(task.taskId, { type: "retried", at: 1, data: {} });
+  await becomes(task, "delivered");
+});
+
+test("a receiver that never answers is given up within the bound, also by a courier that does not listen", async () => {
+  const courier = new SlowCourier();
+  notifier((...given) => courier.deliver(...given), { attemptMs: 50 });
+  const task = await house.ended();
+  await expect
+    .poll(async () => (await entryOf(task))?.error, { timeout: 15_000 })
+    .toContain("no answer within 50 ms");
+  expect(courier.calls[0]?.signal.aborted).toBe(true);
+  await until("it is tried again", () => courier.calls.length > 1);
+  courier.calls[1]?.answer.resolve(ok);
+  await becomes(task, "delivered");
+  // The first comes late, and changes nothing.
+  courier.calls[0]?.answer.resolve({ status: "parent_missing" });
+  expect(await deliveryOf(task)).toBe("delivered");
+});
+
+test("so many are sent at a time, and no more; a slow one holds up nobody else", async () => {
+  const courier = new SlowCourier();
+  const tasks: TaskRecord[] = [];
+  for (let n = 0; n < 7; n += 1) tasks.push(await house.ended());
+  notifier((...given) => courier.deliver(...given), { atOnce: 3 });
+  await until("three are under way", () => courier.calls.length === 3);
+  for (let n = 1; n < 7; n += 1) {
+    courier.calls[n]?.answer.resolve(ok);
+    if (n >= 5) continue;
+    await until("another one", () => courier.calls.length === 3 + n);
+    expect(courier.calls.length).toBe(3 + n);
+  }
+  await expect
+    .poll(async () => (await house.store.listOutbox({ statuses: ["delivered"] })).length, { timeout: 15_000 })
+    .toBe(6);
+  courier.calls[0]?.answer.resolve(ok);
+  for (const task of tasks) await becomes(task, "delivered");
+});
+
+test("two at once, on one store, send each message once", async () => {
+  await using second = await openSqliteStore({ path: house.path });
+  const got: string[] = [];
+  for (let n = 0; n < 40; n += 1) await house.ended();
+  const deliver: Courier["deliver"] = async (_, { id }) => {
+    got.push(id);
+    await Promise.resolve();
+    return ok;
+  };
+  notifier(deliver, { atOnce: 4 });
+  notifier(
+    deliver,
+    { atOnce: 4 },
+    {
+      owner: "b",
+      store: {
+        claimOutbox: (claim) => second.claimOutbox(claim),
+        settleOutbox: (entry, result) => second.settleOutbox(entry, result),
+      },
+    },
+  );
+  await expect
+    .poll(async () => (await house.store.listOutbox({ statuses: ["delivered"] })).length, { timeout: 15_000 })
+    .toBe(40);
+  expect(got).toHaveLength(40);
+  expect(new Set(got).size).toBe(40);
+});
+
+test("a change is told before the end, or not at all", async () => {
+  const courier = new SlowCourier();
+  const sender = notifier((...given) => courier.deliver(...given));
+  const task = await house.begun({ policy: "state_changes" });
+  sender.wake();
+  await until("the start is being told", () => courier.calls.length === 1);
+  await house.tasks.tell(task.taskId, { type: "progress", at: Date.now(), text: "half" });
+  await house.tasks.tell(task.taskId, { ...succeeded, at: Date.now() });
+  sender.wake();
+  // Another message overtakes them meanwhile, so it had its chance.
+  const other = await house.ended();
+  sender.wake();
+  await until("the other is being told", () => courier.calls.length === 2);
+  courier.calls[1]?.answer.resolve(ok);
+  await becomes(other, "delivered");
+  expect(courier.calls).toHaveLength(2);
+  courier.calls[0]?.answer.resolve(ok);
+  await until("the end is being told", () => courier.calls.length === 3);
+  courier.calls[2]?.answer.resolve(ok);
+  await becomes(task, "delivered");
+  expect(courier.calls.map(({ notification }) => notification.kind)).toEqual([
+    "state",
+    "terminal",
+    "terminal",
+  ]);
+});
+
+test("what a former one of this name was sending is sent at once, and said to be a repetition", async () => {
+  const task = await house.ended();
+  await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 });
+  const got: Notification[] = [];
+  notifier(async (_, notification) => {
+    got.push(notification);
+    return ok;
+  });
+  await becomes(task, "delivered");
+  expect(got).toMatchObject([{ id: `task-terminal:${task.taskId}`, repeat: true }]);
+});
+
+test("whoever slept through its lease sends nothing: another may be at it", async () => {
+  let asleep = true;
+  let ticks = 0;
+  const got: string[] = [];
+  const clock = { ...systemClock, now: () => systemClock.now() + ticks };
+  notifier(
+    async (_, { id }) => {
+      got.push(id);
+      return ok;
+    },
+    { leaseMs: 500, attemptMs: 400 },
+    {
+      clock,
+      store: {
+        claimOutbox: async (claim) => {
+          const claimed = await house.store.claimOutbox(claim);
+          if (asleep && claimed.length > 0) {
+            asleep = false;
+            ticks += 450;
+            expect(got).toEqual([]);
+          }
+          return claimed;
+        },
+      },
+    },
+  );
+  const task = await house.ended();
+  await becomes(task, "delivered");
+  expect(got).toHaveLength(1);
+  expect(await entryOf(task)).toMatchObject({ attempts: 2, repeat: true });
+});
+
+test("stopping waits for what is under way, begins nothing more, and gives up on who does not answer", async () => {
+  const courier = new SlowCourier();
+  const first = await house.ended();
+  const sender = notifier((...given) => courier.deliver(...given));
+  await until("it is being sent", () => courier.calls.length === 1);
+  const second = await house.ended({ targets: [CHAT] });
+  let stopped = false;
+  const stopping = sender.stop().then(() => (stopped = true));
+  await house.store.outboxDueIn();
+  expect(stopped).toBe(false);
+  courier.calls[0]?.answer.resolve(ok);
+  await stopping;
+  expect(await deliveryOf(first)).toBe("delivered");
+  expect(await deliveryOf(second)).toBe("pending");
+  const deaf = notifier((...given) => courier.deliver(...given));
+  await until("it is being sent", () => courier.calls.length === 2);
+  await deaf.stop();
+  expect(await entryOf(second)).toMatchObject({
+    status: "pending",
+    leaseOwner: null,
+    error: "the gateway was stopped",
+  });
+});
+
+test("a store that is away is asked again; what came of a message is not forgotten meanwhile", async () => {
+  let away = 2;
+  const sometimes = <Args extends unknown[], Answer>(call: (...args: Args) => Promise<Answer>) => {
+    return async (...args: Args): Promise<Answer> => {
+      if (away-- > 0) throw new Error("away");
+      return call(...args);
+    };
+  };
+  const task = await house.ended();
+  let sent = 0;
+  notifier(
+    async () => {
+      sent += 1;
+      away = 1;
+      return ok;
+    },
+    {},
+    {
+      store: {
+        claimOutbox: sometimes((claim) => house.store.claimOutbox(claim)),
+        settleOutbox: sometimes((entry, result) => house.store.settleOutbox(entry, result)),
+      },
+    },
+  );
+  await becomes(task, "delivered");
+  expect(sent).toBe(1);
+});

@@ -1,0 +1,255 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { NOTIFY_POLICIES, TASK_STATUSES, isEnded } from "../../src/store/task-record.js";
+import type { TaskRecord } from "../../src/store/task-record.js";
+import type { TaskChange } from "../../src/store/task-store.js";
+import { newTask, type TaskInput } from "../../src/tasks/new-task.js";
+import { transition, type Finish, type Happening, type Step } from "../../src/tasks/transition.js";
+import { AT } from "../store/session-samples.js";
+import { CHAT, PARENT } from "../store/task-samples.js";
+
+function task(input: Partial<TaskInput> = {}): TaskRecord {
+  const made = newTask({ runtime: "acp", key: null, text: "make all", targets: [PARENT], ...input }, AT);
+  return { ...made, seq: 1, version: 1 };
+}
+
+function finish(status: Finish["status"], change: Partial<Finish> = {}): Finish {
+  const base = { type: "finish", at: AT + 9, outcome: null, summary: null, error: null, actor: "" } as const;
+  return { ...base, startedAt: null, status, ...change };
+}
+
+const start: Happening = { type: "start", at: AT + 1 };
+const progress = (text: string, at = AT + 2): Happening => ({ type: "progress", at, text });
+
+/** As a store writes it. */
+function applied(before: TaskRecord, { set = {}, events = [] }: TaskChange): TaskRecord {
+  return { ...before, ...set, seq: before.seq + events.length, version: before.version + 1 };
+}
+
+function changeOf(step: Step): TaskChange {
+  return step.kind === "changed" ? step.change : expect.fail(step.kind);
+}
+
+function after(before: TaskRecord, ...happenings: readonly Happening[]): TaskRecord {
+  return happenings.reduce((now, each) => applied(now, changeOf(transition(now, each))), before);
+}
+
+const kindOf = (before: TaskRecord, happening: Happening): string => {
+  const step = transition(before, happening);
+  return step.kind === "refused" ? step.why : step.kind;
+};
+
+describe("what may happen to a task", () => {
+  const queued = task();
+  const running = after(queued, start);
+  const done = after(running, finish("succeeded"));
+  const all: readonly (readonly [Happening, string, string, string])[] = [
+    [start, "changed", "same", "ended"],
+    [progress("1 of 3"), "changed", "changed", "ended"],
+    [{ type: "heartbeat", at: AT }, "changed", "changed", "same"],
+    [{ type: "stall", at: AT, silentMs: 1 }, "not-started", "changed", "ended"],
+    [{ type: "policy", at: AT, policy: "silent", actor: "ada" }, "changed", "changed", "ended"],
+    [{ type: "link", at: AT, to: { runId: "run_1" } }, "changed", "changed", "ended"],
+    [{ type: "missing", at: AT }, "changed", "changed", "same"],
+    [{ type: "found", at: AT }, "same", "same", "same"],
+    [finish("succeeded"), "not-started", "changed", "same"],
+    [finish("succeeded", { startedAt: AT }), "changed", "changed", "same"],
+    [finish("failed"), "not-started", "changed", "ended"],
+    [finish("timed_out"), "not-started", "changed", "ended"],
+    [finish("cancelled"), "changed", "changed", "ended"],
+    [finish("lost"), "changed", "changed", "ended"],
+  ];
+  for (const [happening, whenQueued, whenRunning, whenEnded] of all)
+    test(`${happening.type} ${"status" in happening ? happening.status : ""}: ${whenQueued}, ${whenRunning}, ${whenEnded}`, () => {
+      expect([queued, running, done].map((each) => kindOf(each, happening))).toEqual([
+        whenQueued,
+        whenRunning,
+        whenEnded,
+      ]);
+    });
+
+  test("what is refused is noted, and nothing else of it is written", () => {
+    const step = transition(done, finish("cancelled", { actor: "ada" }));
+    const data = { said: "finish", status: "cancelled", why: "ended" };
+    expect(step).toEqual({
+      kind: "refused",
+      why: "ended",
+      change: { events: [{ type: "refused", at: AT + 9, data }] },
+    });
+  });
+
+  test("an end is told with its result, once per target; a silent one to nobody", () => {
+    const change = changeOf(
+      transition(
+        after(task({ targets: [PARENT, CHAT] }), start),
+        finish("succeeded", { summary: "3 pages" }),
+      ),
+    );
+    expect(change.set).toMatchObject({
+      status: "succeeded",
+      outcome: "succeeded",
+      summary: "3 pages",
+      delivery: "pending",
+      endedAt: AT + 9,
+      cleanupAfter: AT + 9 + defaults.taskKeptMs,
+    });
+    expect(change.notices).toMatchObject([
+      { target: PARENT, inMs: 0, notification: { kind: "terminal", summary: "3 pages" } },
+      { target: CHAT },
+    ]);
+    const quiet = changeOf(transition(after(task({ policy: "silent" }), start), finish("failed")));
+    expect(quiet).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
+    const nobody = changeOf(transition(after(task({ targets: [] }), start), finish("failed")));
+    expect(nobody).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
+  });
+
+  test("one that nobody saw begin has begun all the same", () => {
+    const change = changeOf(transition(queued, finish("failed", { startedAt: AT + 3 })));
+    expect(change.set).toMatchObject({ startedAt: AT + 3 });
+    expect(change.events?.map(({ type, at }) => [type, at])).toEqual([
+      ["started", AT + 3],
+      ["ended", AT + 9],
+    ]);
+  });
+
+  test("only a success has an outcome", () => {
+    expect(after(running, finish("succeeded", { outcome: "blocked" })).outcome).toBe("blocked");
+    expect(after(running, finish("failed", { outcome: "succeeded" })).outcome).toBeNull();
+  });
+
+  test("a clock that was set back leaves a history that goes forward", () => {
+    const late = after(task(), { ...start, at: AT + 100 }, finish("succeeded", { at: AT - 1_000 }));
+    expect(late).toMatchObject({ startedAt: AT + 100, endedAt: AT + 100, lastEventAt: AT + 100 });
+  });
+
+  test("progress is one line of at most 240 characters, whole ones, safe to show; said again it is a sign of life", () => {
+    const family = "\u{1F469}\u200D\u{1F469}\u200D\u{1F466}";
+    const { progress: kept } = after(running, progress(`a\r\n\x1b[31mb\u202e ${family.repeat(60)}`));
+    expect(kept?.length).toBeLessThanOrEqual(defaults.taskProgressChars);
+    expect(kept).toMatch(new RegExp(`^a b<U\\+202E> (?:${family})+…$`, "u"));
+    const again = transition({ ...running, progress: "same" }, progress("same", AT + 50));
+    expect(again).toEqual({
+      kind: "changed",
+      change: { set: { lastEventAt: AT + 50, missingSince: null, stalledAt: null } },
+    });
+  });
+
+  test("results are bounded", () => {
+    const { summary, error } = after(
+      running,
+      finish("failed", { summary: "x".repeat(100_000), error: "y\x07".repeat(100_000) }),
+    );
+    expect(summary).toHaveLength(defaults.taskSummaryChars);
+    expect(error).toHaveLength(defaults.taskErrorChars);
+    expect(error).not.toContain("\x07");
+  });
+});
+
+describe("messages about changes", () => {
+  const lively = task({ policy: "state_changes" });
+  const everyMs = defaults.taskStateNoticeMs;
+  const toldIn = (step: Step): readonly number[] => (changeOf(step).notices ?? []).map(({ inMs }) => inMs);
+
+  test("they keep their distance, and one that waits is replaced by the next at the same time", () => {
+    const began = transition(lively, start);
+    expect(changeOf(began).notices).toMatchObject([
+      { inMs: 0, notification: { id: `task-state:${lively.taskId}:2`, kind: "state", status: "running" } },
+    ]);
+    let now = applied(lively, changeOf(began));
+    for (const [text, at, inMs] of [
+      ["a", 1_001, everyMs - 1_000],
+      ["b", 2_001, everyMs - 2_000],
+      ["c", everyMs + 5_001, everyMs - 5_000],
+      ["d", 3 * everyMs + 1, 0],
+    ] as const) {
+      const step = transition(now, progress(text, AT + at));
+      expect(toldIn(step), text).toEqual([inMs]);
+      now = applied(now, changeOf(step));
+    }
+  });
+
+  test("whatever the wall clock says, none is put off for longer", () => {
+    const odd = { ...after(lively, start), noticedAt: AT + 1e12 };
+    expect(toldIn(transition(odd, progress("x")))).toEqual([everyMs]);
+    expect(toldIn(transition({ ...odd, noticedAt: 0 }, progress("x")))).toEqual([0]);
+  });
+
+  test("a stall is told once, until there was progress", () => {
+    const stall: Happening = { type: "stall", at: AT + 200_000, silentMs: 180_000 };
+    const running = after(lively, start);
+    const stalled = after(running, stall);
+    expect(changeOf(transition(running, stall)).notices).toMatchObject([
+      { notification: { text: "Task “make all” has made no progress for 3 min", status: "running" } },
+    ]);
+    expect(transition(stalled, stall)).toEqual({ kind: "same" });
+    expect(stalled.status).toBe("running");
+    expect(kindOf(after(stalled, { type: "heartbeat", at: AT + 300_000 }), stall)).toBe("changed");
+  });
+
+  test("only who wants to hear of changes does, also when the policy is another in the middle", () => {
+    for (const policy of NOTIFY_POLICIES) {
+      const { notices = [] } = changeOf(transition(after(task({ policy }), start), progress("x")));
+      expect(notices).toHaveLength(policy === "state_changes" ? 1 : 0);
+    }
+    const turned = after(task(), start, { type: "policy", at: AT + 2, policy: "state_changes", actor: "a" });
+    expect(changeOf(transition(turned, progress("x"))).notices).toHaveLength(1);
+    const silenced = after(turned, { type: "policy", at: AT + 3, policy: "silent", actor: "a" });
+    expect(silenced.delivery).toBe("not_applicable");
+    expect(changeOf(transition(silenced, finish("failed"))).notices).toEqual([]);
+  });
+});
+
+const ends = TASK_STATUSES.filter(isEnded) as Finish["status"][];
+const at = fc.integer({ min: AT - 100_000, max: AT + 1_000_000 });
+const happenings: fc.Arbitrary<Happening> = fc.oneof(
+  at.map((when): Happening => ({ type: "start", at: when })),
+  at.map((when): Happening => ({ type: "heartbeat", at: when })),
+  at.map((when): Happening => ({ type: "missing", at: when })),
+  at.map((when): Happening => ({ type: "found", at: when })),
+  fc.tuple(at, fc.string()).map(([when, text]) => progress(text, when)),
+  at.map((when): Happening => ({ type: "stall", at: when, silentMs: 1 })),
+  fc
+    .tuple(at, fc.constantFrom(...NOTIFY_POLICIES))
+    .map(([when, policy]): Happening => ({ type: "policy", at: when, policy, actor: "a" })),
+  fc
+    .tuple(at, fc.constantFrom(...ends), fc.option(at), fc.option(fc.string()))
+    .map(([when, status, startedAt, summary]) => finish(status, { at: when, startedAt, summary })),
+);
+
+test("no sequence of happenings moves a task that has ended, or yields two messages about an end", () => {
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...NOTIFY_POLICIES),
+      fc.array(happenings, { maxLength: 40 }),
+      (policy, all) => {
+        let now = task({ policy, targets: [PARENT, CHAT] });
+        const told: string[] = [];
+        let end: TaskRecord | null = null;
+        for (const each of all) {
+          const before = structuredClone(now);
+          const step = transition(now, each);
+          expect(now).toEqual(before);
+          if (step.kind === "same") continue;
+          const { change } = step;
+          if (step.kind === "refused") expect(change.set).toBeUndefined();
+          if (isEnded(now.status)) expect(change.notices ?? []).toEqual([]);
+          const seqs = (change.events ?? []).length;
+          for (const { notification, target } of change.notices ?? [])
+            told.push(`${notification.id} ${JSON.stringify(target)}`);
+          now = applied(now, change);
+          expect(now.seq).toBe(before.seq + seqs);
+          if (end !== null) expect({ ...now, seq: 0, version: 0 }).toEqual({ ...end, seq: 0, version: 0 });
+          else if (isEnded(now.status)) end = now;
+        }
+        expect(new Set(told).size).toBe(told.length);
+        const terminal = told.filter((id) => id.startsWith("task-terminal"));
+        expect(terminal.length).toBe(end === null || end.delivery === "not_applicable" ? 0 : 2);
+        const { createdAt, startedAt, endedAt } = now;
+        const order = [createdAt, startedAt, endedAt].filter((each) => each !== null);
+        expect(order).toEqual(order.toSorted((one, other) => one - other));
+      },
+    ),
+    { numRuns: 500 },
+  );
+});
