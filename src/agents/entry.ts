@@ -12,8 +12,10 @@ const word = z
   .min(1)
   .max(4_096)
   .refine((value) => !value.includes("\0"), "must not contain NUL");
-const argv = z.array(word).min(1).max(256);
-const variable = z
+/** A command line: words, never a shell's. */
+export const argv = z.array(word).min(1).max(256);
+/** A variable that is the user's own. */
+export const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
   .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
@@ -52,7 +54,8 @@ const cli = z
     `${PROMPT} may stand once`,
   );
 
-const id = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
+/** What a table of the config is called. */
+export const id = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
 const acp = z.strictObject({ argv });
 
 const fields = {

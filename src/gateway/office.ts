@@ -5,6 +5,10 @@ import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
+import { Bell } from "../channels/bell.js";
+import { openChannels } from "../channels/channels.js";
+import { createCourier } from "../channels/courier.js";
+import { sessionInbox } from "../channels/session-inbox.js";
 import { defaults } from "../defaults.js";
 import { AcpController } from "../acp/controller.js";
 import { openApprovals } from "../sessions/approvals.js";
@@ -141,6 +145,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
+  const bell = new Bell();
   const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
@@ -159,6 +164,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     history,
     agents,
     agentRuns,
+    channels: config.channels,
+    courier: createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history)),
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({
