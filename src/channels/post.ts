@@ -118,7 +118,7 @@ async function read({ url, secrets = [] }: Letter, response: IncomingMessage): P
   const parts = [...url.pathname.split("/"), ...url.searchParams.values()].filter(
     (part) => part.length >= SECRET_CHARS,
   );
-  const shown = sanitizeLine(conceal(body, [...secrets, ...parts, ...parts.map(decoded)]).trim());
+  const shown = sanitizeLine(conceal(body, [...secrets, ...parts, ...parts.map(decoded)])).trim();
   return {
     status: response.statusCode ?? 0,
     body,

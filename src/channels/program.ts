@@ -58,7 +58,8 @@ function failureOf({ exit }: RunRecord, timeoutMs: number): string | null {
   if (exit?.reason === "exit") return exit.code === 0 ? null : `the program exited with ${exit.code}`;
   if (exit?.reason === "overall-timeout")
     return `the program was stopped: it had not ended within ${timeoutMs} ms`;
-  return `the program ended by ${exit?.signal ?? exit?.reason ?? "something unknown"}`;
+  if (exit?.reason === "signal") return `the program ended by ${exit.signal}`;
+  return `the program did not end by itself (${exit?.reason ?? "lost"})`;
 }
 
 async function complaintOf(run: Run): Promise<string> {
