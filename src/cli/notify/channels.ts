@@ -1,7 +1,7 @@
 import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { runningGateway } from "../gateway/connect.js";
+import { mustBeOperator, runningGateway } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -9,6 +9,7 @@ import { table } from "../runs/table.js";
 type Channels = AnswerOf<"listChannels">["channels"];
 
 export async function showChannels(json: boolean): Promise<number> {
+  mustBeOperator("see the channels");
   const running = await runningGateway();
   const channels = (await running?.client.listChannels())?.channels ?? (await configured());
   if (json) print(`${JSON.stringify(channels, null, 2)}\n`);

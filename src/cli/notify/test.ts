@@ -2,11 +2,12 @@ import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { needGateway } from "../gateway/connect.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 
 /** Through the gateway: its environment and its config are the ones that count. */
 export async function testChannel(name: string, address: string | null, json: boolean): Promise<number> {
+  mustBeOperator("try a channel");
   const { client } = await needGateway();
   const answer = await client.testChannel({
     params: { name },

@@ -3,6 +3,7 @@ import { BadInput } from "../../errors.js";
 import { BadConfig } from "../../store/bad-config.js";
 import { configPath } from "../../store/config-file.js";
 import type { Config } from "../../gateway/config.js";
+import { listChannels } from "../../gateway/handlers/channels.js";
 import { readSettings, type Setting } from "../../gateway/settings.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { paletteFor } from "../palette.js";
@@ -32,11 +33,10 @@ function printProblems(error: BadInput): void {
 
 export async function showConfigFile(json: boolean): Promise<number> {
   const { path, config, each } = await readSettings();
-  if (json)
-    print(
-      `${JSON.stringify({ path, ...config, agents: withoutSecrets(config.agents), settings: each }, null, 2)}\n`,
-    );
-  else {
+  if (json) {
+    const shown = { agents: withoutSecrets(config.agents), channels: listChannels(config.channels) };
+    print(`${JSON.stringify({ path, ...config, ...shown, settings: each }, null, 2)}\n`);
+  } else {
     const [head, ...lines] = table(
       [["SETTING", "FROM", "VALUE"], ...each.map(row)],
       isatty(1) ? process.stdout.columns : null,
