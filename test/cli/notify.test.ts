@@ -60,32 +60,36 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(delivered.stderr).toContain("started a gateway in the background");
   expect(there.received[0]?.headers["webhook-id"]).toMatch(/^test:/);
 
-  const refused = await holdfast("notify", "test", "busy");
+  const [refused, json, threaded, pager, none, bell, unknown] = (await Promise.all(
+    [
+      ["busy"],
+      ["inside", "--json"],
+      ["bot", "--address", "7/8"],
+      ["pager"],
+      ["none"],
+      ["bell"],
+      ["opps"],
+    ].map((words) => holdfast("notify", "test", ...words)),
+  )) as [Finished, Finished, Finished, Finished, Finished, Finished, Finished];
   expect(refused).toMatchObject({ code: 3, stdout: "" });
   expect(refused.stderr).toMatch(
     /^holdfast: not delivered by busy: 127\.0\.0\.1:\d+ answered 429: later; a notification would be tried again, not before 9 s as the receiver asks\n$/,
   );
-  const json = await holdfast("notify", "test", "inside", "--json");
   expect(json).toMatchObject({ code: 3, stderr: "" });
   expect(JSON.parse(json.stdout)).toMatchObject({
     channel: { name: "inside", kind: "webhook", where: "https://10.0.0.1" },
     delivered: false,
     failure: { permanent: true, retryAfterMs: null },
   });
-  expect((await holdfast("notify", "test", "bot", "--address", "7/8")).stderr).toContain(
-    "answered 429: later",
+  expect(threaded.stderr).toContain("answered 429: later");
+  expect(busy.received.map(({ body }) => JSON.parse(body) as unknown)).toContainEqual(
+    expect.objectContaining({ chat_id: "7", message_thread_id: 8 }),
   );
-  expect(JSON.parse(busy.received.at(-1)?.body ?? "")).toMatchObject({ chat_id: "7", message_thread_id: 8 });
-  expect((await holdfast("notify", "test", "pager")).stderr).toMatch(
+  expect(pager.stderr).toMatch(
     /not delivered by pager: the program exited with 3: \{"type":"task\.terminal".* \(run_\w+\); a notification would be tried again\n$/,
   );
-  expect((await holdfast("notify", "test", "none")).stderr).toMatch(
-    /no-such-pager.*; trying again cannot help\n$/,
-  );
-  expect((await holdfast("notify", "test", "bell")).stderr).toContain(
-    "no terminal is attached that could ring",
-  );
-  const unknown = await holdfast("notify", "test", "opps");
+  expect(none.stderr).toMatch(/no-such-pager.*; trying again cannot help\n$/);
+  expect(bell.stderr).toContain("no terminal is attached that could ring");
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
   expect(unknown.stderr).toContain(
     "there is no channel opps; holdfast notify channels shows those there are",
@@ -104,8 +108,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   });
   expect(there.received).toHaveLength(1);
 
-  await holdfast("config", "show", "--json");
-  await holdfast("notify", "channels", "--json");
+  await Promise.all([holdfast("config", "show", "--json"), holdfast("notify", "channels", "--json")]);
   said.push(await readFile(join(resident.home, "gateway.log"), "utf8"));
   for (const hidden of ["hush", KEY.toString("base64").slice(0, 20)])
     expect(said.filter((text) => text.includes(hidden))).toEqual([]);

@@ -11,7 +11,7 @@ Exit status of test: 0 delivered, 1 there is no such channel, 3 not delivered.
 Examples:
   holdfast notify channels
   holdfast notify test ops
-  holdfast notify test team --address -1001234567890/17
+  holdfast notify test team --address=-1001234567890/17
 `;
 
 export function addNotifyCommand(program: Command, finish: Finish): void {
