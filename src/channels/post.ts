@@ -1,4 +1,5 @@
-import { lookup, type LookupAddress } from "node:dns";
+import type { LookupAddress } from "node:dns";
+import { lookup } from "node:dns/promises";
 import {
   request as httpRequest,
   type ClientRequest,
@@ -8,6 +9,7 @@ import {
 import { request as httpsRequest } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { packageVersion } from "../anchor/package-version.js";
+import { Turnstile } from "../anchor/turnstile.js";
 import { defaults } from "../defaults.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { DeliveryFailed } from "../tasks/notification.js";
@@ -35,7 +37,13 @@ export interface Answer {
   readonly retryAfterMs: number | null;
 }
 
-export type Resolve = typeof lookup;
+/** Every address of a name. */
+export type Resolve = (name: string) => Promise<readonly LookupAddress[]>;
+
+/** A name that is not answered for holds one of the four threads that this process also has for its files. */
+const LOOK_UPS = 2;
+const lookUps = new Turnstile(LOOK_UPS);
+const byTheSystem: Resolve = (name) => lookup(name, { all: true });
 
 /** Short parts of an address are words, and no secrets. */
 const SECRET_CHARS = 6;
@@ -44,7 +52,11 @@ const SECRET_CHARS = 6;
  * One POST with JSON, answered within a time and to an end. Follows no redirect, and connects only where the rules allow: the
  * addresses that were looked at are the ones that are connected to, so a name cannot change its mind in between.
  */
-export async function post(letter: Letter, signal: AbortSignal, resolve: Resolve = lookup): Promise<Answer> {
+export async function post(
+  letter: Letter,
+  signal: AbortSignal,
+  resolve: Resolve = byTheSystem,
+): Promise<Answer> {
   const { url, rules } = letter;
   if (url.protocol !== "https:" && !rules["allow-http"])
     throw new DeliveryFailed(`${url.host} is not reached by https, and allow-http is not set`, {
@@ -87,7 +99,7 @@ function send(letter: Letter, signal: AbortSignal, resolve: Resolve): Promise<In
     method: "POST",
     agent: false,
     signal,
-    lookup: guarded(letter, resolve),
+    lookup: guarded(letter, signal, resolve),
     headers: {
       ...letter.headers,
       "content-type": "application/json",
@@ -127,19 +139,23 @@ async function read({ url, secrets = [] }: Letter, response: IncomingMessage): P
   };
 }
 
-function guarded({ url, rules }: Letter, resolve: Resolve): LookupFunction {
+function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve): LookupFunction {
   return (name, options, callback) => {
-    resolve(
-      name,
-      { ...options, all: true },
-      (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => {
-        if (error !== null) return callback(error, []);
+    const asked = lookUps.pass(async () => {
+      // It may have been given up while it waited for others.
+      signal.throwIfAborted();
+      return resolve(name);
+    });
+    asked.then(
+      (found) => {
         const usable = found.filter(({ address }) => mayReach(address, rules["allow-networks"]));
         const [first] = usable;
         // A name may lead elsewhere later, as on a network that asks for a login first.
-        if (first === undefined) return callback(forbidden(url, false), []);
-        return options.all === true ? callback(null, usable) : callback(null, first.address, first.family);
+        if (first === undefined) callback(forbidden(url, false), []);
+        else if (options.all === true) callback(null, usable);
+        else callback(null, first.address, first.family);
       },
+      (error: NodeJS.ErrnoException) => callback(error, []),
     );
   };
 }

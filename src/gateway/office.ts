@@ -146,6 +146,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
   const bell = new Bell();
+  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
@@ -165,7 +166,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     agents,
     agentRuns,
     channels: config.channels,
-    courier: createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history)),
+    courier,
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({

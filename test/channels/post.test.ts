@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import type { lookup, LookupAddress } from "node:dns";
+import type { LookupAddress } from "node:dns";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -9,6 +9,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { post, type Answer, type Resolve } from "../../src/channels/post.js";
 import { retryAfterMs } from "../../src/channels/retry-after.js";
 import { defaults } from "../../src/defaults.js";
+import { deferred } from "../../src/supervisor/deferred.js";
 import { entryOf, failureOf, never, rawReceiver, receiver } from "./receiver.js";
 
 const SECRET = "s3cr3t-path";
@@ -171,19 +172,12 @@ describe("without being allowed, nobody is connected to", () => {
 /** A name server of one's own: each look-up gets the next answer. */
 function resolving(...answers: readonly (readonly string[])[]): { resolve: Resolve; asked: string[] } {
   const asked: string[] = [];
-  const resolve = (
-    name: string,
-    _options: unknown,
-    callback: (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void,
-  ): void => {
+  const resolve: Resolve = async (name) => {
     const found = answers[Math.min(asked.length, answers.length - 1)] ?? [];
     asked.push(name);
-    callback(
-      null,
-      found.map((address) => ({ address, family: address.includes(":") ? 6 : 4 })),
-    );
+    return found.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
   };
-  return { resolve: resolve as typeof lookup, asked };
+  return { resolve, asked };
 }
 
 describe("a name that", () => {
@@ -209,6 +203,27 @@ describe("a name that", () => {
     expect(failure.message).toContain("is no public address");
     expect(received).toHaveLength(1);
   });
+});
+
+test("names that nobody answers for hold up two threads of this process, and no delivery beyond its time", async () => {
+  const answer = deferred<readonly LookupAddress[]>();
+  const asked: string[] = [];
+  const silent: Resolve = (name) => {
+    asked.push(name);
+    return answer.promise;
+  };
+  const names = ["a", "b", "c", "d", "e"].map((name) => `http://${name}.example/`);
+  const failures = await Promise.all(names.map((url) => failureOf(send(url, SHORT, never, silent))));
+  expect(failures.map(({ message }) => message)).toEqual(
+    names.map((url) => `${new URL(url).host} did not answer to the end within 200 ms`),
+  );
+  expect(asked).toEqual(["a.example", "b.example"]);
+  answer.resolve([]);
+  // Those that were given up are not looked up any more, and whoever comes now is.
+  const { url } = await receiver();
+  const { resolve } = resolving(["127.0.0.1"]);
+  expect((await send(`http://f.example:${new URL(url).port}/`, {}, never, resolve)).status).toBe(200);
+  expect(asked).toHaveLength(2);
 });
 
 test("a certificate that nobody vouches for is not accepted", async () => {

@@ -50,7 +50,7 @@ describe("who hears of a piece of work", () => {
   test.each(rows)(
     "$mode, parent $parentSessionId, requester $requesterSessionId, origin $origin.chat: $kind, $hears",
     ({ kind, hears, ...request }) => {
-      const [said, typing] = [...hears] as [Hears, Hears];
+      const [said, typing] = [hears[0], hears[1]] as [Hears, Hears];
       expect(resolveReplyRouting(request)).toEqual({
         kind,
         text: targets[said],
