@@ -13,7 +13,7 @@ export function keyOf(secret: string): Buffer {
   const exact = key.toString("base64").replace(/=+$/, "") === written.replace(/=+$/, "");
   if (exact && key.length >= LEAST_BYTES && key.length <= MOST_BYTES) return key;
   throw new DeliveryFailed(
-    `the webhook's secret must be ${PREFIX} and ${LEAST_BYTES} to ${MOST_BYTES} bytes in base64; nothing was sent`,
+    `the webhook's secret must be ${PREFIX} and ${LEAST_BYTES} to ${MOST_BYTES} bytes in base64`,
   );
 }
 

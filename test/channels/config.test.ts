@@ -89,7 +89,7 @@ describe("without asking anybody,", () => {
     expect(await inspected("webhook", hook, { A: strong })).toEqual([]);
     expect(await inspected("webhook", hook)).toEqual(["warn: the variable A is not set in this environment"]);
     expect(await inspected("webhook", hook, { A: "whsec_aHVzaA==" })).toEqual([
-      "bad: the webhook's secret must be whsec_ and 24 to 64 bytes in base64; nothing was sent",
+      "bad: the webhook's secret must be whsec_ and 24 to 64 bytes in base64",
     ]);
     const inside = { ...hook, url: "https://169.254.169.254/x", "allow-networks": [] };
     expect(await inspected("webhook", inside, { A: strong })).toEqual([
