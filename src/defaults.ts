@@ -274,6 +274,23 @@ export const defaults = {
   deliveriesAtOnce: 16,
   /** Between two looks for messages that somebody else has left behind. */
   deliveryLookMs: 15_000,
+  /** A receiver of notifications that has not answered by then is away: those that live answer within a second. */
+  channelAnswerMs: 10_000,
+  /** A program that tells somebody may have to start a runtime and reach a server of its own. */
+  channelProgramMs: 30_000,
+  /** Of an answer: the Bot API's are below a kilobyte; who says more says nothing that is needed. */
+  channelAnswerBytes: 64 * 1024,
+  /** Of an answer, or of what a program complained about, said in why a notification did not arrive. */
+  channelExcerptChars: 200,
+  /** Of each text of a notification, handed on: far above what a person reads in one. */
+  channelTextChars: 16_000,
+  /** Telegram refuses longer messages; Slack recommends no longer ones. */
+  telegramTextChars: 4_096,
+  slackTextChars: 4_000,
+  /** A desktop shows a few lines. */
+  desktopTextChars: 1_000,
+  /** What a receiver may ask for before the next try: beyond a day nobody waits for it. */
+  channelRetryAfterMs: 24 * 3_600_000,
 } as const;
 
 /**

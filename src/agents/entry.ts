@@ -15,12 +15,15 @@ const word = z
 /** Elsewhere it would be told to the agent as it stands, and the prompt in another way. */
 const isPlain = (text: string): boolean => !text.includes(PROMPT) && !text.includes(SESSION_ID);
 const isPlaced = (text: string): boolean => isPlain(text.replace(/(?<=^|=)\{(?:prompt|sessionId)\}$/, ""));
+/** A command line: words, never a shell's. */
+export const words = z.array(word).min(1).max(256);
 const argv = z
   .array(word.refine(isPlaced, `${PROMPT} and ${SESSION_ID} must be words of their own, or stand after =`))
   .min(1)
   .max(256)
   .refine(([program = ""]) => isPlain(program), "must begin with a program");
-const variable = z
+/** A variable that is the user's own. */
+export const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
   .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
@@ -59,7 +62,8 @@ const cli = z
     `${PROMPT} may stand once`,
   );
 
-const id = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
+/** What a table of the config is called. */
+export const id = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
 const acp = z.strictObject({ argv });
 
 const fields = {

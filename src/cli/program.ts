@@ -15,6 +15,7 @@ import {
   addPsCommand,
   addScreenCommand,
 } from "./commands/process.js";
+import { addNotifyCommand } from "./commands/notify.js";
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
@@ -79,6 +80,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
     addAcpCommand,
     addSessionsCommand,
     addApprovalsCommand,
+    addNotifyCommand,
   ],
   [
     "Gateway and setup:",

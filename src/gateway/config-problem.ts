@@ -1,7 +1,15 @@
 import type { z } from "zod";
+import { isSecretName } from "../supervisor/secret-name.js";
 
 export function keyOf(path: readonly PropertyKey[]): string {
   return path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(".");
+}
+
+export function valueAt(path: readonly PropertyKey[], file: unknown): unknown {
+  return path.reduce<unknown>(
+    (inside, part) => (inside as Record<PropertyKey, unknown> | undefined)?.[part],
+    file,
+  );
 }
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -19,20 +27,18 @@ const QUOTED = 60;
 
 /** What is wrong with one value of a parsed file, in words. */
 export function inWords(issue: z.core.$ZodIssue, file: unknown): string {
-  const value = issue.path.reduce<unknown>(
-    (inside, part) => (inside as Record<PropertyKey, unknown> | undefined)?.[part],
-    file,
-  );
+  const value = valueAt(issue.path, file);
   if (value === undefined && issue.path.length > 0) return "is missing";
   const whole = JSON.stringify(value);
-  const said = whole.length > QUOTED ? `${whole.slice(0, QUOTED)}…` : whole;
+  const hidden = issue.path.some((part) => isSecretName(String(part)));
+  const said = hidden ? "***" : whole.length > QUOTED ? `${whole.slice(0, QUOTED)}…` : whole;
   switch (issue.code) {
     case "invalid_value":
       return `is ${said}; it may be ${listed(issue.values.map(String))}`;
     case "invalid_type":
       return `is ${said}; it must be ${KINDS[issue.expected] ?? issue.expected}`;
     case "too_small":
-      return issue.origin === "string" ? "must not be empty" : `must be ${issue.minimum} or more`;
+      return issue.origin in UNITS ? "must not be empty" : `must be ${issue.minimum} or more`;
     case "too_big":
       return `must be at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
     case "invalid_key":

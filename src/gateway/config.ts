@@ -1,6 +1,7 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { agentKeys, agentTablesSchema } from "../agents/entry.js";
+import { channelKeys, channelTablesSchema } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
 import { nearMatches } from "../output/near-matches.js";
 import { execRulesSchema } from "../sessions/exec-rule-schema.js";
@@ -10,7 +11,7 @@ import { parseToml } from "../store/config-toml.js";
 import { ADDRESS, isAddress, labelOf } from "../store/postgres/target.js";
 import { VISIBILITIES } from "../store/session-record.js";
 import { lineOf } from "./config-line.js";
-import { inWords, keyOf } from "./config-problem.js";
+import { inWords, keyOf, valueAt } from "./config-problem.js";
 import { parsePeerAddress } from "./peers/address.js";
 import { parseLoopback } from "./server/loopback.js";
 
@@ -116,6 +117,8 @@ const schema = z.strictObject({
   exec: execRulesSchema.default([]),
   /** By id: beside the built-in ones, or instead of one. */
   agents: agentTablesSchema.default({}),
+  /** By name: where notifications can go. */
+  channels: channelTablesSchema.default({}),
   foreign: z
     .array(foreign)
     .default([])
@@ -169,7 +172,7 @@ export function checkConfig(raw: unknown, place: (at: readonly PropertyKey[]) =>
     issue.code === "unrecognized_keys"
       ? issue.keys.map((key) => ({
           at: [...issue.path, key],
-          message: `is no setting${suggestion(issue.path, key)}`,
+          message: `is no setting${suggestion(keysOf(issue.path, raw), key)}`,
         }))
       : [{ at: issue.path, message: inWords(issue, raw) }],
   );
@@ -181,15 +184,16 @@ export function checkConfig(raw: unknown, place: (at: readonly PropertyKey[]) =>
   throw new BadConfig(problems, `${sentences.join("; ")}. Nothing was changed`);
 }
 
-function keysOf(table: readonly PropertyKey[]): readonly string[] {
+function keysOf(table: readonly PropertyKey[], raw: unknown): readonly string[] {
   const [first, second, ...rest] = table;
+  if (first === "channels" && second !== undefined && rest.length === 0)
+    return channelKeys((valueAt(table, raw) as { readonly kind?: unknown } | undefined)?.kind);
   if (first === "agents" && second !== undefined)
     return (agentKeys as Readonly<Record<string, readonly string[]>>)[rest.join(".")] ?? [];
   return KEYS[table.filter((part) => typeof part !== "number").join(".")] ?? [];
 }
 
-function suggestion(table: readonly PropertyKey[], key: string): string {
-  const known = keysOf(table);
+function suggestion(known: readonly string[], key: string): string {
   const [near] = nearMatches(key, known);
   if (near !== undefined) return ` (did you mean ${near}?)`;
   return known.length === 0 ? "" : ` (there are ${known.join(", ")})`;

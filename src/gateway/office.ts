@@ -5,6 +5,10 @@ import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
+import { Bell } from "../channels/bell.js";
+import { openChannels } from "../channels/channels.js";
+import { createCourier } from "../channels/courier.js";
+import { sessionInbox } from "../channels/session-inbox.js";
 import { defaults } from "../defaults.js";
 import { AcpController } from "../acp/controller.js";
 import { openApprovals } from "../sessions/approvals.js";
@@ -143,6 +147,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
+  const bell = new Bell();
+  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
   const acpDesk = { acp, store, sessions, gate, sights, getRun, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
@@ -163,6 +169,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     records: store,
     agents,
     agentRuns,
+    channels: config.channels,
+    courier,
     mayStart: () => settling.mayStart(),
     defaults: config.defaults,
     about: async () => ({

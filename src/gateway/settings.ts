@@ -68,6 +68,7 @@ function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): S
     ["exec", config.exec, raw["exec"]],
     // Their environments may hold secrets.
     ["agents", Object.keys(config.agents), raw["agents"]],
+    ["channels", Object.keys(config.channels), raw["channels"]],
     ["foreign", config.foreign, raw["foreign"]],
   ];
   return [

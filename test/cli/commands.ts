@@ -67,6 +67,8 @@ export const conduct: Readonly<
   "agent run": "acts",
   "agents list": () => [[]],
   "agents check": "acts",
+  "notify channels": () => [[]],
+  "notify test": "acts",
   "acp spawn": "acts",
   "acp prompt": "acts",
   "acp cancel": "acts",

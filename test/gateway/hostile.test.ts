@@ -143,6 +143,7 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
   decideApproval: { verdict: "allow" },
   sendMessage: { text: "x", visibility: "all" },
   checkAgent: { environment: {}, cwd: "/" },
+  testChannel: { address: "x" },
   runAgent: {
     prompt: "x",
     resume: "last",

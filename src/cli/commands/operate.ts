@@ -205,9 +205,10 @@ function processNumber(text: string): number {
 }
 
 const doctorExamples = `
-State directory, store, kernel features, cgroup delegation, launchers and
-anchors, stale locks, clock and limits, each with the remedy when something is
-missing. Only reads. Exit status: 0, or 1 when something cannot work.
+State directory, store, config and channels, kernel features, cgroup delegation,
+launchers and anchors, stale locks, clock and limits, each with the remedy when
+something is missing. Only reads; of channels, nothing is sent: \`holdfast notify
+test\` does. Exit status: 0, or 1 when something cannot work.
 `;
 
 export function addDoctorCommand(program: Command, finish: Finish): void {

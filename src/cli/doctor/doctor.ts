@@ -6,6 +6,7 @@ import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { bad, ok, type Check } from "./check.js";
+import { checkChannels } from "./channels.js";
 import { checkDatabase } from "./database.js";
 import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
@@ -23,10 +24,10 @@ export async function doctor(json: boolean): Promise<number> {
 
 async function allChecks(): Promise<readonly Check[]> {
   const { checks, directory } = await checkState();
-  const config = await checkConfig();
+  const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
   const kernel = await checkKernel();
-  if (directory === null) return [...checks, ...database, config, ...kernel, await checkLimits()];
+  if (directory === null) return [...checks, ...database, ...config, ...kernel, await checkLimits()];
   await using observatory = await openObservatory().catch(() => null);
   const runs = observatory === null ? [] : await checkRuns(observatory);
   const history = await checkHistory(directory);
@@ -34,7 +35,7 @@ async function allChecks(): Promise<readonly Check[]> {
     ...checks,
     ...database,
     ...history,
-    config,
+    ...config,
     ...kernel,
     ...runs,
     await checkClock(directory),

@@ -3,6 +3,7 @@ import { BadInput } from "../../errors.js";
 import { BadConfig } from "../../store/bad-config.js";
 import { configPath } from "../../store/config-file.js";
 import type { Config } from "../../gateway/config.js";
+import { listChannels } from "../../gateway/handlers/channels.js";
 import { readSettings, type Setting } from "../../gateway/settings.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { toJson } from "../json.js";
@@ -33,8 +34,10 @@ function printProblems(error: BadInput): void {
 
 export async function showConfigFile(json: boolean): Promise<number> {
   const { path, config, each } = await readSettings();
-  if (json) print(toJson({ path, ...config, agents: withoutSecrets(config.agents), settings: each }, 2));
-  else {
+  if (json) {
+    const shown = { agents: withoutSecrets(config.agents), channels: listChannels(config.channels) };
+    print(toJson({ path, ...config, ...shown, settings: each }, 2));
+  } else {
     const [head, ...lines] = table(
       [["SETTING", "FROM", "VALUE"], ...each.map(row)],
       isatty(1) ? process.stdout.columns : null,

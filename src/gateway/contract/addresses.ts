@@ -31,6 +31,8 @@ export const addresses = {
   checkAgent: { method: "POST", path: "/v1/agents/{id}/check" },
   runAgent: { method: "POST", path: "/v1/agents/{id}/run" },
   agentResult: { method: "GET", path: "/v1/runs/{runId}/result" },
+  listChannels: { method: "GET", path: "/v1/channels" },
+  testChannel: { method: "POST", path: "/v1/channels/{name}/test" },
   listApprovals: { method: "GET", path: "/v1/approvals" },
   decideApproval: { method: "POST", path: "/v1/approvals/{id}" },
   acpSpawn: { method: "POST", path: "/v1/acp/sessions" },

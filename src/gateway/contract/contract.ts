@@ -11,6 +11,7 @@ import {
   acpWatch,
 } from "./acp.js";
 import { agentResult, checkAgent, listAgents, runAgent } from "./agents.js";
+import { listChannels, testChannel } from "./channels.js";
 import { exec } from "./exec.js";
 import { events, status, stop } from "./gateway.js";
 import { listGateways } from "./gateways.js";
@@ -74,6 +75,8 @@ export const contract = {
   checkAgent,
   runAgent,
   agentResult,
+  listChannels,
+  testChannel,
   listApprovals,
   decideApproval,
   acpSpawn,

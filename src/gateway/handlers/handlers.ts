@@ -23,12 +23,13 @@ import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
 import type { Sights } from "../sights.js";
 import { agentHandlers } from "./agents.js";
+import { channelHandlers, type ChannelDesk } from "./channels.js";
 import type { KnownAgents } from "./list-agents.js";
 import { sessionHandlers } from "./sessions.js";
 import type { SessionRecords } from "./session-told.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 
-export interface Desk {
+export interface Desk extends ChannelDesk {
   readonly acp: Pick<Handlers, AcpVerb>;
   /** False: the session has no agent over ACP, or that is closed already. */
   readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
@@ -40,8 +41,6 @@ export interface Desk {
   readonly records: SessionRecords;
   readonly agents: KnownAgents;
   readonly agentRuns: AgentRuns;
-  /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
-  readonly mayStart: () => void;
   readonly callers: Callers;
   readonly screens: Screens;
   readonly defaults: ExecDefaults;
@@ -223,6 +222,7 @@ export function createHandlers(desk: Desk): Handlers {
     ...desk.acp,
     ...sessionHandlers(desk),
     ...agentHandlers(desk),
+    ...channelHandlers(desk),
 
     listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
 

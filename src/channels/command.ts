@@ -1,0 +1,41 @@
+import type { Notification } from "../tasks/notification.js";
+import type { Channel } from "./channel.js";
+import type { EntryOf } from "./entry.js";
+import { cut, payloadOf } from "./payload.js";
+import { callProgram, type Spawner } from "./program.js";
+
+/** The notification is on its stdin, as JSON, and in its environment; never in its command line. */
+export function commandChannel(name: string, entry: EntryOf<"command">, spawner: Spawner): Channel {
+  return {
+    deliver: (notification, address, signal) =>
+      callProgram(
+        spawner,
+        {
+          name,
+          argv: entry.argv,
+          env: variablesOf(notification, address),
+          input: `${payloadOf(notification, address)}\n`,
+          timeoutMs: entry["timeout-ms"],
+        },
+        signal,
+      ),
+  };
+}
+
+/** What is not known is empty. */
+export function variablesOf(
+  notification: Notification,
+  address: string | null,
+): Readonly<Record<string, string>> {
+  const { id, taskId, kind, status, outcome, label, runtime, summary, error, text } = notification;
+  const said = {
+    ...{ ID: id, TASK_ID: taskId, KIND: kind, STATUS: status, OUTCOME: outcome, LABEL: label },
+    ...{ RUNTIME: runtime, SUMMARY: summary, ERROR: error, TEXT: text, ADDRESS: address },
+  };
+  return Object.fromEntries(
+    Object.entries(said).map(([name, value]) => [
+      `HOLDFAST_NOTIFICATION_${name}`,
+      cut(value ?? "").replaceAll("\0", "\uFFFD"),
+    ]),
+  );
+}

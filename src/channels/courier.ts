@@ -1,0 +1,24 @@
+import { DeliveryFailed, type Courier } from "../tasks/notification.js";
+import type { Channel } from "./channel.js";
+import type { SessionInbox } from "./session-inbox.js";
+
+/** Brings a notification to the session or the channel it is for. */
+export function createCourier(channels: ReadonlyMap<string, Channel>, inbox: SessionInbox): Courier {
+  return {
+    deliver: async (target, notification, signal) => {
+      signal.throwIfAborted();
+      if (target.kind === "session") {
+        const put = await inbox.put(target.sessionId, notification.id, notification.text);
+        if (put === "taken") return { status: "delivered", receipt: target.sessionId };
+        return { status: put === "queued" ? "session_queued" : "parent_missing" };
+      }
+      const channel = channels.get(target.channel);
+      if (channel === undefined)
+        throw new DeliveryFailed(`there is no channel ${target.channel} in the config`, { permanent: true });
+      return {
+        status: "delivered",
+        receipt: await channel.deliver(notification, target.address, signal),
+      };
+    },
+  };
+}

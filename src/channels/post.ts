@@ -1,0 +1,193 @@
+import type { LookupAddress } from "node:dns";
+import { lookup } from "node:dns/promises";
+import {
+  request as httpRequest,
+  type ClientRequest,
+  type IncomingMessage,
+  type RequestOptions,
+} from "node:http";
+import { request as httpsRequest } from "node:https";
+import { isIP, type LookupFunction } from "node:net";
+import { packageVersion } from "../anchor/package-version.js";
+import { Turnstile } from "../anchor/turnstile.js";
+import { defaults } from "../defaults.js";
+import { sanitizeLine } from "../output/sanitize.js";
+import { DeliveryFailed } from "../tasks/notification.js";
+import type { Outgoing } from "./entry.js";
+import { mayReach } from "./network.js";
+import { cut } from "./payload.js";
+import { retryAfterMs } from "./retry-after.js";
+import { conceal } from "./secret.js";
+
+export interface Letter {
+  readonly url: URL;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body: string;
+  readonly rules: Outgoing;
+  /** Not to be repeated in a message, beside the parts of the address. */
+  readonly secrets?: readonly string[];
+}
+
+export interface Answer {
+  readonly status: number;
+  /** As much of it as is read at all. */
+  readonly body: string;
+  /** The beginning of it, fit to be shown. */
+  readonly excerpt: string;
+  readonly retryAfterMs: number | null;
+}
+
+/** Every address of a name. */
+export type Resolve = (name: string) => Promise<readonly LookupAddress[]>;
+
+/** A name that is not answered for holds one of the four threads that this process also has for its files. */
+const LOOK_UPS = 2;
+const lookUps = new Turnstile(LOOK_UPS);
+const byTheSystem: Resolve = (name) => lookup(name, { all: true });
+
+/** Short parts of an address are words, and no secrets. */
+const SECRET_CHARS = 6;
+
+/**
+ * One POST with JSON, answered within a time and to an end. Follows no redirect, and connects only where the rules allow: the
+ * addresses that were looked at are the ones that are connected to, so a name cannot change its mind in between.
+ */
+export async function post(
+  letter: Letter,
+  signal: AbortSignal,
+  resolve: Resolve = byTheSystem,
+): Promise<Answer> {
+  const { url, rules } = letter;
+  if (url.protocol !== "https:" && !rules["allow-http"])
+    throw new DeliveryFailed(`${url.host} is not reached by https, and allow-http is not set`, {
+      permanent: true,
+    });
+  const literal = url.hostname.replace(/^\[|\]$/g, "");
+  if (isIP(literal) !== 0 && !mayReach(literal, rules["allow-networks"])) throw forbidden(url, true);
+  const late = AbortSignal.timeout(rules["timeout-ms"]);
+  try {
+    const response = await send(letter, AbortSignal.any([signal, late]), resolve);
+    const answer = await read(letter, response);
+    if (answer.status >= 300 && answer.status < 400)
+      throw new DeliveryFailed(`${url.host} redirects elsewhere (${answer.status}), which is not followed`);
+    return answer;
+  } catch (error) {
+    if (error instanceof DeliveryFailed) throw error;
+    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was given up`);
+    if (late.aborted)
+      throw new DeliveryFailed(`${url.host} did not answer to the end within ${rules["timeout-ms"]} ms`);
+    throw unanswered(url, error);
+  }
+}
+
+/** A receiver that does not take it: `permanent` are the statuses that will not change by themselves. */
+export function refused({ url }: Letter, answer: Answer, permanent: readonly number[]): DeliveryFailed {
+  const words = answer.excerpt === "" ? "" : `: ${answer.excerpt}`;
+  return new DeliveryFailed(`${url.host} answered ${answer.status}${words}`, {
+    permanent: permanent.includes(answer.status),
+    retryAfterMs: answer.retryAfterMs,
+  });
+}
+
+export function isTaken({ status }: Answer): boolean {
+  return status >= 200 && status < 300;
+}
+
+function send(letter: Letter, signal: AbortSignal, resolve: Resolve): Promise<IncomingMessage> {
+  const { url, body } = letter;
+  const options: RequestOptions = {
+    method: "POST",
+    agent: false,
+    signal,
+    lookup: guarded(letter, signal, resolve),
+    headers: {
+      ...letter.headers,
+      "content-type": "application/json",
+      "content-length": Buffer.byteLength(body),
+      "user-agent": `holdfast/${packageVersion()}`,
+      accept: "application/json, text/plain",
+    },
+  };
+  return new Promise((answered, reject) => {
+    const outgoing: ClientRequest = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, options);
+    // It may break again while the answer is read, which then says so itself.
+    outgoing.on("error", reject);
+    outgoing.once("response", answered);
+    outgoing.end(body);
+  });
+}
+
+async function read({ url, secrets = [] }: Letter, response: IncomingMessage): Promise<Answer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response) {
+    chunks.push(chunk as Buffer);
+    size += (chunk as Buffer).length;
+    // Enough: what it says about the notification is in its status.
+    if (size > defaults.channelAnswerBytes) break;
+  }
+  const body = Buffer.concat(chunks).subarray(0, defaults.channelAnswerBytes).toString();
+  const parts = [...url.pathname.split("/"), ...url.searchParams.values()].filter(
+    (part) => part.length >= SECRET_CHARS,
+  );
+  const shown = sanitizeLine(conceal(body, [...secrets, ...parts, ...parts.map(decoded)])).trim();
+  return {
+    status: response.statusCode ?? 0,
+    body,
+    excerpt: cut(shown, defaults.channelExcerptChars),
+    retryAfterMs: retryAfterMs(response.headers["retry-after"], Date.now()),
+  };
+}
+
+function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve): LookupFunction {
+  return (name, options, callback) => {
+    const asked = lookUps.pass(async () => {
+      // It may have been given up while it waited for others.
+      signal.throwIfAborted();
+      return resolve(name);
+    });
+    asked.then(
+      (found) => {
+        const usable = found.filter(({ address }) => mayReach(address, rules["allow-networks"]));
+        const [first] = usable;
+        // A name may lead elsewhere later, as on a network that asks for a login first.
+        if (first === undefined) callback(forbidden(url, false), []);
+        else if (options.all === true) callback(null, usable);
+        else callback(null, first.address, first.family);
+      },
+      (error: NodeJS.ErrnoException) => callback(error, []),
+    );
+  };
+}
+
+function forbidden({ host }: URL, permanent: boolean): DeliveryFailed {
+  return new DeliveryFailed(
+    `${host} is no public address, and allow-networks does not name it; nothing was sent`,
+    { permanent },
+  );
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "nobody listens there",
+  ECONNRESET: "it broke the connection off",
+  ENOTFOUND: "there is no such name",
+  EAI_AGAIN: "the name could not be looked up now",
+  EHOSTUNREACH: "there is no way to it",
+  ENETUNREACH: "there is no way to it",
+};
+
+/** By its code only: what the error itself says may repeat the address. */
+function unanswered({ host }: URL, cause: unknown): DeliveryFailed {
+  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "no code";
+  const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/.test(code) ? "its certificate is not accepted" : null;
+  const words = WORDS[code] ?? certificate ?? "the connection failed";
+  return new DeliveryFailed(`${host} has not answered: ${words} (${code})`, { cause });
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

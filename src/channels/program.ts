@@ -1,0 +1,68 @@
+import { constants } from "node:os";
+import { defaults } from "../defaults.js";
+import { SpawnFailed } from "../errors.js";
+import { sanitizeLine } from "../output/sanitize.js";
+import type { RunRecord } from "../store/run-record.js";
+import type { Run, Supervisor } from "../supervisor/api.js";
+import { redactText } from "../supervisor/redact.js";
+import { DeliveryFailed } from "../tasks/notification.js";
+import { cut } from "./payload.js";
+
+export type Spawner = Pick<Supervisor, "spawn">;
+
+export interface ProgramCall {
+  /** Of the channel, which is put on the run. */
+  readonly name: string;
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly input: string;
+  readonly timeoutMs: number;
+}
+
+/** It will not be there at the next try either. */
+const ABSENT: readonly number[] = [constants.errno.ENOENT, constants.errno.EACCES, constants.errno.ENOEXEC];
+
+/** A run like any other, which has delivered when it exits with 0. Resolves with its id. */
+export async function callProgram(spawner: Spawner, call: ProgramCall, signal: AbortSignal): Promise<string> {
+  const { name, argv, env, input, timeoutMs } = call;
+  const run = await spawner
+    .spawn(
+      { io: "pipe", argv },
+      { env, timeoutMs, signal, labels: { channel: name }, onEscape: "sweep", stdin: "pipe" },
+    )
+    .catch((cause: unknown) => {
+      throw notStarted(cause);
+    });
+  const [record] = await Promise.all([run.wait(), feed(run, input)]);
+  const failure = failureOf(record, timeoutMs);
+  if (failure === null) return run.runId;
+  const complaint = await complaintOf(run);
+  throw new DeliveryFailed(`${failure}${complaint === "" ? "" : `: ${complaint}`} (${run.runId})`);
+}
+
+/** A program need not read what it is given. */
+async function feed(run: Run, input: string): Promise<void> {
+  await run
+    .write(input)
+    .then(() => run.closeStdin())
+    .catch(() => undefined);
+}
+
+function notStarted(cause: unknown): DeliveryFailed {
+  const permanent = cause instanceof SpawnFailed && cause.step === "exec" && ABSENT.includes(cause.errno);
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new DeliveryFailed(`the program was not started: ${why}`, { cause, permanent });
+}
+
+function failureOf({ exit }: RunRecord, timeoutMs: number): string | null {
+  if (exit?.reason === "exit") return exit.code === 0 ? null : `the program exited with ${exit.code}`;
+  if (exit?.reason === "overall-timeout")
+    return `the program was stopped: it had not ended within ${timeoutMs} ms`;
+  if (exit?.reason === "signal") return `the program ended by ${exit.signal}`;
+  return `the program did not end by itself (${exit?.reason ?? "lost"})`;
+}
+
+async function complaintOf(run: Run): Promise<string> {
+  const { bytes } = await run.read("stderr", { maxBytes: 4 * defaults.channelExcerptChars });
+  return cut(sanitizeLine(redactText(Buffer.from(bytes).toString()).trim()), defaults.channelExcerptChars);
+}

@@ -1,0 +1,47 @@
+import { constants } from "node:fs";
+import { open } from "node:fs/promises";
+import { errnoOf } from "../store/errno.js";
+import { DeliveryFailed } from "../tasks/notification.js";
+import type { SecretSource } from "./entry.js";
+
+/** More is no secret, but the wrong file. */
+const MOST_BYTES = 4_096;
+
+/** Read anew for every use: a secret that was changed holds at once. It is in no message. */
+export async function readSecret(
+  source: SecretSource,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): Promise<string> {
+  if ("file" in source) return readSecretFile(source.file);
+  const said = env[source.env]?.trim() ?? "";
+  if (said !== "") return said;
+  // No process gets new variables from outside.
+  throw new DeliveryFailed(`the variable ${source.env} is not set in this environment`, { permanent: true });
+}
+
+async function readSecretFile(path: string): Promise<string> {
+  const fail = (why: string, cause?: unknown): DeliveryFailed =>
+    new DeliveryFailed(`the secret in ${path} cannot be used: ${why}`, { cause });
+  // Not blocking: opening a pipe that nobody writes to would wait for ever.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
+    throw fail(errnoOf(error) ?? "it cannot be opened", error);
+  });
+  try {
+    if (!(await file.stat()).isFile()) throw fail("it is no file");
+    const { bytesRead, buffer } = await file.read(Buffer.alloc(MOST_BYTES + 1), 0, MOST_BYTES + 1, 0);
+    if (bytesRead > MOST_BYTES) throw fail(`it is longer than ${MOST_BYTES} bytes`);
+    const said = buffer.toString("utf8", 0, bytesRead).trim();
+    if (said === "") throw fail("it is empty");
+    return said;
+  } finally {
+    await file.close();
+  }
+}
+
+/** A text from outside without what must not be shown, in case it repeats it. */
+export function conceal(text: string, secrets: readonly string[]): string {
+  return secrets
+    .filter((each) => each !== "")
+    .toSorted((one, other) => other.length - one.length)
+    .reduce((left, each) => left.replaceAll(each, "***"), text);
+}

@@ -1,0 +1,30 @@
+import { InboxFull, SessionClosed } from "../errors.js";
+import type { History } from "../sessions/history.js";
+import { DeliveryFailed } from "../tasks/notification.js";
+
+/**
+ * Where a session finds what it is to be told at its next turn. Under one id a text is put once, however often it is tried;
+ * trying again says whether the session's agent has taken it by now.
+ */
+export interface SessionInbox {
+  put(sessionId: string, id: string, text: string): Promise<"queued" | "taken" | "missing">;
+}
+
+/** Who says it, in the session's history. */
+const ACTOR = "tasks";
+
+export function sessionInbox(history: Pick<History, "send">): SessionInbox {
+  return {
+    put: async (sessionId, id, text) => {
+      try {
+        const kept = await history.send(sessionId, "system", { text, actor: ACTOR, cause: id });
+        return kept.deliveredAt === null ? "queued" : "taken";
+      } catch (error) {
+        if (error instanceof SessionClosed) return "missing";
+        // It may have room at the next try.
+        if (error instanceof InboxFull) throw new DeliveryFailed(error.message, { cause: error });
+        throw error;
+      }
+    },
+  };
+}

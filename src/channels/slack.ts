@@ -1,0 +1,37 @@
+import { defaults } from "../defaults.js";
+import { DeliveryFailed } from "../tasks/notification.js";
+import type { Channel } from "./channel.js";
+import { isHttpAddress, type EntryOf } from "./entry.js";
+import { cut } from "./payload.js";
+import { isTaken, post, refused } from "./post.js";
+import { readSecret } from "./secret.js";
+
+/** What was sent, the webhook or its channel will not be accepted later either. */
+const PERMANENT = [400, 403, 404, 410];
+
+/** An incoming webhook as Slack has them; others understand the same. It knows no ids: a repeat is seen twice. */
+export function slackChannel(entry: EntryOf<"slack">): Channel {
+  return {
+    deliver: async ({ text }, address, signal) => {
+      const written = await readSecret(entry.url);
+      if (!isHttpAddress(written))
+        throw new DeliveryFailed("the Slack webhook's secret is not an address as https://host/path");
+      const body = JSON.stringify({
+        text: escapeSlack(cut(text, defaults.slackTextChars)),
+        mrkdwn: false,
+        unfurl_links: false,
+        unfurl_media: false,
+        ...(address === null ? {} : { channel: address }),
+      });
+      const letter = { url: new URL(written), body, rules: entry, secrets: [written] };
+      const answer = await post(letter, signal);
+      if (!isTaken(answer)) throw refused(letter, answer, PERMANENT);
+      return null;
+    },
+  };
+}
+
+/** The three characters by which Slack tells links, mentions and entities from text. */
+export function escapeSlack(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

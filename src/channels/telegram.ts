@@ -1,0 +1,73 @@
+import { z } from "zod";
+import { defaults } from "../defaults.js";
+import { sanitizeLine } from "../output/sanitize.js";
+import { DeliveryFailed } from "../tasks/notification.js";
+import type { Channel } from "./channel.js";
+import type { EntryOf } from "./entry.js";
+import { cut } from "./payload.js";
+import { post, refused } from "./post.js";
+import { boundedRetry } from "./retry-after.js";
+import { conceal, readSecret } from "./secret.js";
+import { TELEGRAM_ADDRESS } from "./telegram-address.js";
+
+/** A wrong chat or text, a wrong token, a bot that was blocked or thrown out. */
+const PERMANENT = [400, 401, 403, 404];
+
+/** As a bot's father hands them out. */
+export const TELEGRAM_TOKEN = /^\d{1,20}:[\w-]{20,100}$/;
+
+const reply = z.union([
+  z.object({ ok: z.literal(true), result: z.object({ message_id: z.int() }) }),
+  z.object({
+    ok: z.literal(false),
+    description: z.string().default(""),
+    parameters: z.object({ retry_after: z.number().optional() }).default({}),
+  }),
+]);
+
+/** The Bot API. It knows no ids: a repeat is seen twice. */
+export function telegramChannel(entry: EntryOf<"telegram">): Channel {
+  return {
+    deliver: async ({ text }, address, signal) => {
+      const { chat, thread } = placeOf(address ?? entry.chat ?? "");
+      const token = await readSecret(entry.token);
+      if (!TELEGRAM_TOKEN.test(token))
+        throw new DeliveryFailed("the Telegram bot's token does not look like one (123456:ABC…)");
+      // Without parse_mode: whatever the text holds, it is text.
+      const body = JSON.stringify({
+        chat_id: chat,
+        text: cut(text, defaults.telegramTextChars),
+        link_preview_options: { is_disabled: true },
+        ...(thread === null ? {} : { message_thread_id: thread }),
+      });
+      const secrets = [token, token.slice(token.indexOf(":") + 1)];
+      const url = new URL(`${entry.root.replace(/\/$/, "")}/bot${token}/sendMessage`);
+      const letter = { url, body, rules: entry, secrets };
+      const answer = await post(letter, signal);
+      const said = reply.safeParse(parsed(answer.body)).data;
+      if (said?.ok === true) return String(said.result.message_id);
+      // Something else than the Bot API may have answered.
+      if (said === undefined) throw refused(letter, answer, PERMANENT);
+      const excerpt = cut(sanitizeLine(conceal(said.description, secrets)), defaults.channelExcerptChars);
+      const { retry_after: seconds } = said.parameters;
+      const asked = seconds === undefined ? answer.retryAfterMs : boundedRetry(seconds * 1_000);
+      throw refused(letter, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT);
+    },
+  };
+}
+
+function placeOf(address: string): { readonly chat: string; readonly thread: number | null } {
+  const [, chat, thread] = TELEGRAM_ADDRESS.exec(address) ?? [];
+  if (chat !== undefined) return { chat, thread: thread === undefined ? null : Number(thread) };
+  throw new DeliveryFailed("no Telegram chat is named: neither with the notification nor in the config", {
+    permanent: true,
+  });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

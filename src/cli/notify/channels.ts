@@ -1,0 +1,34 @@
+import { isatty } from "node:tty";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { mustBeOperator, runningGateway } from "../gateway/connect.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { table } from "../runs/table.js";
+
+type Channels = AnswerOf<"listChannels">["channels"];
+
+export async function showChannels(json: boolean): Promise<number> {
+  mustBeOperator("see the channels");
+  const running = await runningGateway();
+  const channels = (await running?.client.listChannels())?.channels ?? (await configured());
+  if (json) print(`${JSON.stringify(channels, null, 2)}\n`);
+  else print(`${lines(channels, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  return 0;
+}
+
+/** Without a gateway: what the next one would know. */
+async function configured(): Promise<Channels> {
+  const [{ readSettings }, { listChannels }] = await Promise.all([
+    import("../../gateway/settings.js"),
+    import("../../gateway/handlers/channels.js"),
+  ]);
+  return listChannels((await readSettings()).config.channels);
+}
+
+function lines(channels: Channels, width: number | null): string[] {
+  if (channels.length === 0) return ["There are no channels; docs/channels.md says how to have one."];
+  const rows = channels.map(({ name, kind, where }) => [name, kind, sanitizeLine(where)]);
+  const [head, ...rest] = table([["CHANNEL", "KIND", "WHERE"], ...rows], width);
+  return [paletteFor(1).bold(head ?? ""), ...rest];
+}

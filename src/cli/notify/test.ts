@@ -1,0 +1,32 @@
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { print } from "../runs/print.js";
+
+/** Through the gateway: its environment and its config are the ones that count. */
+export async function testChannel(name: string, address: string | null, json: boolean): Promise<number> {
+  mustBeOperator("try a channel");
+  const { client } = await needGateway();
+  const answer = await client.testChannel({
+    params: { name },
+    body: address === null ? {} : { address },
+  });
+  if (json) print(`${JSON.stringify(answer, null, 2)}\n`);
+  else tell(answer);
+  return answer.delivered ? 0 : exitCodes.incomplete;
+}
+
+function tell({ channel: { name, where }, delivered, receipt, failure }: AnswerOf<"testChannel">): void {
+  if (delivered) {
+    const named = receipt === null ? "" : ` (receipt ${sanitizeLine(receipt)})`;
+    print(`delivered by ${name}, ${sanitizeLine(where)}${named}\n`);
+    return;
+  }
+  const again =
+    failure?.permanent === true ? "trying again cannot help" : "a notification would be tried again";
+  const asked = failure?.retryAfterMs ?? null;
+  const when = asked === null ? "" : `, not before ${Math.ceil(asked / 1_000)} s as the receiver asks`;
+  say(`not delivered by ${name}: ${failure?.reason ?? "nobody took it"}; ${again}${when}`, "red");
+}

@@ -1,0 +1,67 @@
+import { describeChannel } from "../../channels/inspect.js";
+import type { ChannelEntry } from "../../channels/entry.js";
+import { NotFound } from "../../errors.js";
+import { newMessageId } from "../../sessions/ids.js";
+import { DeliveryFailed, type Courier, type Notification } from "../../tasks/notification.js";
+import type { AnswerOf } from "../contract/contract.js";
+import type { Handlers } from "../server/app.js";
+
+export type ChannelEntries = Readonly<Record<string, ChannelEntry>>;
+type Channel = AnswerOf<"listChannels">["channels"][number];
+
+export interface ChannelDesk {
+  readonly channels: ChannelEntries;
+  readonly courier: Courier;
+  /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
+  readonly mayStart: () => void;
+}
+
+export function channelHandlers(desk: ChannelDesk): Pick<Handlers, "listChannels" | "testChannel"> {
+  return {
+    listChannels: async () => ({ channels: listChannels(desk.channels) }),
+
+    testChannel: async ({ params: { name }, body: { address = null } }, { gone }) => {
+      desk.mayStart();
+      const channel = listChannels(desk.channels).find((each) => each.name === name);
+      if (channel === undefined)
+        throw new NotFound(`channel ${name}; holdfast notify channels shows those there are`);
+      const notification = trial(name);
+      const told = { channel, notificationId: notification.id };
+      try {
+        const target = { kind: "channel", channel: name, address } as const;
+        const answer = await desk.courier.deliver(target, notification, gone);
+        const receipt = answer.status === "delivered" ? answer.receipt : null;
+        return { ...told, delivered: answer.status === "delivered", receipt, failure: null };
+      } catch (error) {
+        if (!(error instanceof DeliveryFailed)) throw error;
+        const { message: reason, permanent, retryAfterMs } = error;
+        return { ...told, delivered: false, receipt: null, failure: { reason, permanent, retryAfterMs } };
+      }
+    },
+  };
+}
+
+/** By name, in the order of the config. */
+export function listChannels(entries: ChannelEntries): Channel[] {
+  return Object.entries(entries).map(([name, entry]) => {
+    return { name, kind: entry.kind, where: describeChannel(entry) };
+  });
+}
+
+/** One of no task: whoever gets it sees what it is. */
+function trial(channel: string): Notification {
+  const id = newMessageId();
+  return {
+    id: `test:${id}`,
+    taskId: "test",
+    kind: "terminal",
+    status: "succeeded",
+    outcome: "succeeded",
+    label: "test",
+    runtime: "external",
+    summary: `The channel ${channel} works.`,
+    error: null,
+    at: Date.now(),
+    text: `Holdfast: a test. The channel ${channel} works.`,
+  };
+}

@@ -1,0 +1,53 @@
+import type { InteractionMode } from "../store/session-record.js";
+import type { Target } from "../store/task-record.js";
+
+/** Where a session's user speaks with it: alone, among others, or where many read. */
+export interface Origin {
+  readonly chat: "direct" | "group" | "channel";
+  /** Of the config. */
+  readonly channel: string;
+  readonly address: string | null;
+}
+
+export interface ReplyRequest {
+  /** Of the work that has something to say. */
+  readonly mode: InteractionMode;
+  readonly parentSessionId: string | null;
+  /** The session that asked for it. */
+  readonly requesterSessionId: string | null;
+  /** Null: it is not known where its user is. */
+  readonly origin: Origin | null;
+}
+
+export interface ReplyRouting {
+  /** `background`: owned by a parent, who alone decides what its user hears. */
+  readonly kind: "background" | "interactive";
+  /** What came of it, and what it says. Null, in every lane: nobody hears it. */
+  readonly text: Target | null;
+  /** How it is going. */
+  readonly progress: Target | null;
+  /** That somebody is at work. A session has no use for that. */
+  readonly typing: Target | null;
+}
+
+/**
+ * Who hears of a piece of work: the one place that decides it.
+ *
+ *     a parent's background work ─▶ the parent, and no user's channel in any lane
+ *     asked for in a group       ─▶ the session that speaks there
+ *     asked for in a direct chat ─▶ that chat
+ *     anywhere else              ─▶ the parent, or else who asked
+ */
+export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
+  const { mode, parentSessionId, requesterSessionId, origin } = request;
+  if (mode === "run" && parentSessionId !== null) return through("background", parentSessionId);
+  if (origin === null) return through("interactive", parentSessionId ?? requesterSessionId);
+  if (origin.chat !== "direct") return through("interactive", requesterSessionId ?? parentSessionId);
+  const target: Target = { kind: "channel", channel: origin.channel, address: origin.address };
+  return { kind: "interactive", text: target, progress: target, typing: target };
+}
+
+function through(kind: ReplyRouting["kind"], sessionId: string | null): ReplyRouting {
+  const target: Target | null = sessionId === null ? null : { kind: "session", sessionId };
+  return { kind, text: target, progress: target, typing: null };
+}

@@ -1,0 +1,151 @@
+import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { commandChannel } from "../../src/channels/command.js";
+import { desktopChannel, desktopCommand } from "../../src/channels/desktop.js";
+import type { Supervisor } from "../../src/supervisor/api.js";
+import { bystander, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
+import { until } from "../until.js";
+import { entryOf, failureOf, never, sample } from "./receiver.js";
+
+const EVIL = "$(touch evil) `touch evil` '; touch evil; \" \\ -rf --help % ${IFS}\n\u0000\u001b[2J";
+const hostile = sample({ text: EVIL, label: `--${EVIL}`, summary: EVIL, id: "task-terminal:tsk_9" });
+
+let directory = "";
+let supervisor: Supervisor;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "hf-"));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  supervisor = await realSupervisor();
+});
+
+const command = (script: string, fields: Readonly<Record<string, unknown>> = {}) =>
+  commandChannel(
+    "pager",
+    entryOf("command", { argv: ["/bin/sh", "-c", script, directory], ...fields }),
+    supervisor,
+  );
+
+describe("a command", () => {
+  test("gets the notification on stdin and in its environment, and no shell reads any of it", async () => {
+    bystander("sleep", "3081");
+    const channel = command(
+      'cd "$0" && cat > stdin && env -0 > env && tr "\\0" "\\n" < /proc/$$/cmdline > argv',
+    );
+    const runId = await channel.deliver(hostile, "ops", never);
+    expect((await readdir(directory)).toSorted()).toEqual(["argv", "env", "stdin"]);
+    const read = (name: string) => readFile(join(directory, name), "utf8");
+    expect(JSON.parse(await read("stdin"))).toMatchObject({
+      type: "task.terminal",
+      data: { id: "task-terminal:tsk_9", text: EVIL, address: "ops" },
+    });
+    const seen = EVIL.replace("\0", "\uFFFD");
+    expect((await read("env")).split("\0")).toEqual(
+      expect.arrayContaining([
+        "HOLDFAST_NOTIFICATION_ID=task-terminal:tsk_9",
+        "HOLDFAST_NOTIFICATION_STATUS=succeeded",
+        "HOLDFAST_NOTIFICATION_ADDRESS=ops",
+        "HOLDFAST_NOTIFICATION_ERROR=",
+        `HOLDFAST_NOTIFICATION_TEXT=${seen}`,
+      ]),
+    );
+    expect(await read("argv")).not.toContain("evil");
+    // A run like any other, to be found by its channel.
+    expect(await supervisor.getRun(runId ?? "")).toMatchObject({
+      state: "exited",
+      emptiness: "proven",
+      labels: { channel: "pager" },
+    });
+  });
+
+  test("that does not read its stdin, or leaves something behind, has delivered when it exits with 0", async () => {
+    const runId = await command("sleep 3082 & exit 0").deliver(
+      sample({ summary: "x".repeat(1_000_000) }),
+      null,
+      never,
+    );
+    expect(await processesOf(runId ?? "")).toEqual([]);
+  });
+
+  test("that fails says why, without secrets and escapes, and may be tried again", async () => {
+    const failure = await failureOf(
+      command(String.raw`printf 'no \033[31mway: password=hush\n' >&2; exit 7`).deliver(
+        sample(),
+        null,
+        never,
+      ),
+    );
+    expect(failure.message).toMatch(/^the program exited with 7: no way: password=\*\*\* \(run_\w+\)$/);
+    expect(failure.permanent).toBe(false);
+    const killed = await failureOf(command("kill -9 $$").deliver(sample(), null, never));
+    expect(killed.message).toMatch(/^the program ended by SIGKILL \(run_\w+\)$/);
+  });
+
+  test("that hangs is stopped with all it started when its time is over, or nobody waits", async () => {
+    bystander("sleep", "3083");
+    const hanging = command("setsid sleep 3083 & sleep 3083", { "timeout-ms": 300 });
+    const late = await failureOf(hanging.deliver(sample(), null, never));
+    expect(late.message).toMatch(/^the program was stopped: it had not ended within 300 ms \(run_\w+\)$/);
+    expect(late.permanent).toBe(false);
+    const giveUp = new AbortController();
+    const waiting = failureOf(command("sleep 3083").deliver(sample(), null, giveUp.signal));
+    await until("the program runs", () => supervisor.runs().some(({ state }) => state === "running"), 15_000);
+    giveUp.abort();
+    expect((await waiting).message).toMatch(
+      /^the program did not end by itself \(manual-cancel\) \(run_\w+\)$/,
+    );
+    for (const { runId } of await supervisor.listRuns()) expect(await processesOf(runId)).toEqual([]);
+  });
+
+  test("that is not there will not be there later", async () => {
+    const none = commandChannel("pager", entryOf("command", { argv: ["/no/such/pager"] }), supervisor);
+    const failure = await failureOf(none.deliver(sample(), null, never));
+    expect(failure.message).toContain("the program was not started: ");
+    expect(failure.message).toContain("/no/such/pager");
+    expect(failure.permanent).toBe(true);
+  });
+});
+
+describe("the desktop", () => {
+  test("is told by notify-send in words that nothing is read into", async () => {
+    const program = join(directory, "notify-send");
+    await writeFile(program, `#!/bin/sh\nprintf '%s\\0' "$@" > "${directory}/said"\n`);
+    await chmod(program, 0o755);
+    const spawner = {
+      spawn: (...[input, options]: Parameters<Supervisor["spawn"]>) =>
+        supervisor.spawn(input, { ...options, env: { ...options?.env, PATH: `${directory}:/usr/bin:/bin` } }),
+    };
+    const text = "<b>50% & more</b> \\n $(id) \u001b[2J\nsecond";
+    const channel = desktopChannel("me", entryOf("desktop", {}), spawner, "linux");
+    await channel.deliver(sample({ label: "--icon=x", text }), null, never);
+    const said = (await readFile(join(directory, "said"), "utf8")).split("\0").slice(0, -1);
+    expect(said).toEqual([
+      "--app-name=Holdfast",
+      "--",
+      "Holdfast: --icon=x",
+      "&lt;b&gt;50% &amp; more&lt;/b&gt; \\\\n $(id) \nsecond",
+    ]);
+  });
+
+  test("without such a program is not told, now and later", async () => {
+    const spawner = {
+      spawn: (...[input, options]: Parameters<Supervisor["spawn"]>) =>
+        supervisor.spawn(input, { ...options, env: { ...options?.env, PATH: directory } }),
+    };
+    const channel = desktopChannel("me", entryOf("desktop", {}), spawner, "linux");
+    const failure = await failureOf(channel.deliver(sample(), null, never));
+    expect(failure.message).toMatch(/^the program was not started: .*notify-send/);
+    expect(failure.permanent).toBe(true);
+  });
+
+  test("of other systems gets the text as an argument or in the environment, never in a script", () => {
+    const [program, ...words] = desktopCommand(hostile, "darwin");
+    expect(program).toBe("/usr/bin/osascript");
+    const script = words.slice(0, -2);
+    expect(script.join("\n")).not.toContain("evil");
+    expect(words.at(-2)).toMatch(/^Holdfast: /);
+    expect(desktopCommand(hostile, "win32").join("\n")).not.toContain("evil");
+    expect(desktopCommand(hostile, "win32").join("\n")).toContain("$env:HOLDFAST_NOTIFICATION_TEXT");
+  });
+});

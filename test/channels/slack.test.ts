@@ -1,0 +1,61 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import type { Channel } from "../../src/channels/channel.js";
+import { slackChannel } from "../../src/channels/slack.js";
+import { defaults } from "../../src/defaults.js";
+import { entryOf, failureOf, never, receiver, sample } from "./receiver.js";
+
+const PATH = "/services/T0000/B0000/hushhushhush";
+
+async function channelTo(address: string): Promise<Channel> {
+  const directory = await mkdtemp(join(tmpdir(), "hf-"));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const file = join(directory, "url");
+  await writeFile(file, address);
+  return slackChannel(entryOf("slack", { url: { file } }));
+}
+
+test("text stays text: no link, mention or entity can be made of it, and an emoji is not cut in two", async () => {
+  const { url, received } = await receiver();
+  const channel = await channelTo(`${url}${PATH}`);
+  expect(
+    await channel.deliver(sample({ text: "<!channel> a && b <https://x|y> &lt;" }), null, never),
+  ).toBeNull();
+  await channel.deliver(sample({ text: `x${"😀".repeat(10_000)}` }), "#ops", never);
+  const [first, second] = received.map(({ body }) => JSON.parse(body) as Record<string, unknown>);
+  expect(received[0]?.path).toBe(PATH);
+  expect(first).toEqual({
+    text: "&lt;!channel&gt; a &amp;&amp; b &lt;https://x|y&gt; &amp;lt;",
+    mrkdwn: false,
+    unfurl_links: false,
+    unfurl_media: false,
+  });
+  expect(second?.["channel"]).toBe("#ops");
+  const text = String(second?.["text"]);
+  expect(text.length).toBeLessThanOrEqual(defaults.slackTextChars);
+  expect(text).not.toMatch(/\p{Cs}/u);
+});
+
+test.each([
+  [400, "invalid_payload", true],
+  [403, "action_prohibited", true],
+  [404, "no_service", true],
+  [410, "channel_is_archived", true],
+  [429, "rate_limited", false],
+  [500, "rollup_error", false],
+])("an answer of %i %s is passed on; permanent: %s", async (status, said, permanent) => {
+  const { url } = await receiver((request, response) =>
+    response.writeHead(status, { "retry-after": "30" }).end(`${said} ${request.url}`),
+  );
+  const failure = await failureOf((await channelTo(`${url}${PATH}`)).deliver(sample(), null, never));
+  expect(failure.message).toMatch(new RegExp(`answered ${status}: ${said} /`));
+  expect(failure.message).not.toContain("hush");
+  expect(failure).toMatchObject({ permanent, retryAfterMs: 30_000 });
+});
+
+test("an address that is none is not shown", async () => {
+  const failure = await failureOf((await channelTo("hush")).deliver(sample(), null, never));
+  expect(failure.message).toBe("the Slack webhook's secret is not an address as https://host/path");
+});

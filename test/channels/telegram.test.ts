@@ -1,0 +1,101 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { telegramChannel } from "../../src/channels/telegram.js";
+import { defaults } from "../../src/defaults.js";
+import { botApi } from "./emulator.js";
+import { entryOf, failureOf, never, receiver, sample } from "./receiver.js";
+
+const TOKEN = `123456:${"hush".repeat(8)}xyz`;
+const VARIABLE = "TEST_TELEGRAM_TOKEN";
+beforeEach(() => void (process.env[VARIABLE] = TOKEN));
+afterEach(() => void delete process.env[VARIABLE]);
+
+const channelAt = (root: string, fields: Readonly<Record<string, unknown>> = {}) =>
+  telegramChannel(entryOf("telegram", { root, token: { env: VARIABLE }, chat: "42", ...fields }));
+
+describe("at the Bot API", () => {
+  test("a message arrives as plain text, in its chat and thread, and its number is the receipt", async () => {
+    const api = await botApi();
+    const text = "*bold* <b>x</b> _y_ [a](b) & done";
+    const receipt = await channelAt(api.config.apiURL).deliver(sample({ text }), null, never);
+    await channelAt(`${api.config.apiURL}/`).deliver(sample(), "-1001234567890/17", never);
+    const [first, second] = api.storage.botMessages;
+    expect(first).toMatchObject({ botToken: TOKEN, message: { chat_id: "42", text } });
+    expect(receipt).toBe(String(first?.messageId));
+    expect(first?.message).not.toHaveProperty("parse_mode");
+    expect(first?.message).not.toHaveProperty("message_thread_id");
+    expect(second?.message).toMatchObject({ chat_id: "-1001234567890", message_thread_id: 17 });
+  });
+
+  test("a long one is cut to what is taken, between characters", async () => {
+    const api = await botApi();
+    const long = sample({ text: `x${"😀".repeat(5_000)}` });
+    await channelAt(api.config.apiURL).deliver(long, null, never);
+    const text = String(api.storage.botMessages[0]?.message["text"]);
+    expect(text.length).toBeLessThanOrEqual(defaults.telegramTextChars);
+    expect(text.length).toBeGreaterThan(defaults.telegramTextChars - 3);
+    expect(text).not.toMatch(/\p{Cs}/u);
+  });
+
+  test("a wrong root is what the server there says, and not its address", async () => {
+    const api = await botApi();
+    const failure = await failureOf(channelAt(`${api.config.apiURL}/wrong`).deliver(sample(), null, never));
+    expect(failure.message).toMatch(/^127\.0\.0\.1:\d+ answered \d+: /);
+    expect(failure.message).not.toContain("hush");
+    expect(api.storage.botMessages).toEqual([]);
+  });
+});
+
+const refusal = (status: number, description: string, parameters = {}) =>
+  receiver((_, response) =>
+    response
+      .writeHead(status, { "content-type": "application/json" })
+      .end(JSON.stringify({ ok: false, error_code: status, description, parameters })),
+  );
+
+test.each([
+  [400, "Bad Request: chat not found", true],
+  [401, "Unauthorized", true],
+  [403, "Forbidden: bot was blocked by the user", true],
+  [404, "Not Found", true],
+  [500, "Internal Server Error", false],
+])("an answer of %i %s is passed on; permanent: %s", async (status, description, permanent) => {
+  const { url } = await refusal(status, description);
+  const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+  expect(failure.message).toMatch(new RegExp(`^127\\.0\\.0\\.1:\\d+ answered ${status}: ${description}$`));
+  expect(failure).toMatchObject({ permanent, retryAfterMs: null });
+});
+
+test("too many messages are tried again when the API says", async () => {
+  const { url } = await refusal(429, "Too Many Requests: retry after 14", { retry_after: 14 });
+  const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+  expect(failure).toMatchObject({ permanent: false, retryAfterMs: 14_000 });
+});
+
+test("the token is in no message, whatever goes wrong", async () => {
+  const echo = await receiver((request, response) =>
+    response.writeHead(502).end(`${request.url} ${decodeURIComponent(request.url ?? "")} ${TOKEN.slice(7)}`),
+  );
+  const inJson = await refusal(400, `no bot ${TOKEN}`);
+  const okButNot = await receiver((_, response) => response.end("<html>log in</html>"));
+  for (const root of [echo.url, inJson.url, okButNot.url, "http://127.0.0.1:1", "http://nowhere.invalid"]) {
+    const failure = await failureOf(channelAt(root).deliver(sample(), null, never));
+    for (let error: unknown = failure; error instanceof Error; error = error.cause)
+      expect(error.message).not.toContain("hush");
+  }
+  expect((await failureOf(channelAt(okButNot.url).deliver(sample(), null, never))).permanent).toBe(false);
+});
+
+test("a token or a chat that cannot be one is sent nowhere", async () => {
+  const { url, received } = await receiver();
+  const nobody = await failureOf(channelAt(url, { chat: undefined }).deliver(sample(), null, never));
+  expect(nobody.message).toBe("no Telegram chat is named: neither with the notification nor in the config");
+  expect(nobody.permanent).toBe(true);
+  for (const address of ["", "../x", "1/2/3", "@x", "42?text=x"])
+    expect((await failureOf(channelAt(url).deliver(sample(), address, never))).permanent).toBe(true);
+  for (const token of ["hush", "1:../../hush", `123456:${"hush/".repeat(8)}`]) {
+    process.env[VARIABLE] = token;
+    const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+    expect(failure.message).toBe("the Telegram bot's token does not look like one (123456:ABC…)");
+  }
+  expect(received).toEqual([]);
+});
