@@ -50,7 +50,8 @@ test("progress by two at once loses neither's word from the history", async () =
   const said = (await house.store.listTaskEvents(taskId)).flatMap(({ type, data }) =>
     type === "progress" ? [data["text"]] : [],
   );
-  expect(said.toSorted()).toEqual(words);
+  expect(new Set(said)).toEqual(new Set(words));
+  expect(said).toHaveLength(words.length);
   expect((await house.store.getTask(taskId))?.progress).toBe(said.at(-1));
 });
 

@@ -1,0 +1,49 @@
+import { rename } from "node:fs/promises";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { expect, test } from "vitest";
+import { StateUnusable } from "../../src/errors.js";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import type { Store } from "../../src/store/store.js";
+import { ending, newTask, taskEvent } from "../store/task-samples.js";
+import { taskHouse } from "./house.js";
+
+test("a task, its end and the attempt to tell of it are on the disk before anybody goes on; a heartbeat need not be", async () => {
+  await using house = await taskHouse();
+  const { taskId, version } = await house.begun();
+  await house.ended();
+  const calls: Readonly<Record<string, (store: Store) => Promise<unknown>>> = {
+    heartbeat: (store) => store.commitTask(taskId, version, { set: { lastEventAt: 5 } }),
+    insertTask: (store) => store.insertTask(newTask(), [taskEvent("created")]),
+    commitTask: (store) => store.commitTask(taskId, version + 1, ending(taskId)),
+    claimOutbox: (store) => store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 }),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    await using store = await openSqliteStore({ path: house.path });
+    // Only who wants to sync the log has to find it: SQLite has it open.
+    await rename(`${house.path}-wal`, `${house.path}-elsewhere`);
+    const error: unknown = await call(store).then(
+      () => null,
+      (reason: unknown) => reason,
+    );
+    await rename(`${house.path}-elsewhere`, `${house.path}-wal`);
+    if (name === "heartbeat") expect(error).toBeNull();
+    else expect(error, name).toBeInstanceOf(StateUnusable);
+  }
+});
+
+test("what was put off or leased on the clock of another boot is due", async () => {
+  await using house = await taskHouse();
+  const { taskId } = await house.ended();
+  const claim = { owner: "b", limit: 9, leaseMs: 60_000 };
+  const tampered = (change: string): void => {
+    const db = new DatabaseSync(house.path);
+    db.exec(`update task_outbox set ${change}`);
+    db.close();
+  };
+  tampered("due_at = due_at + 86400000");
+  expect(await house.store.outboxDueIn()).toBe(0);
+  expect(await house.store.claimOutbox(claim)).toMatchObject([{ taskId, repeat: false }]);
+  expect(await house.store.claimOutbox(claim)).toEqual([]);
+  tampered("lease_until = lease_until + 86400000");
+  expect(await house.store.claimOutbox(claim)).toMatchObject([{ taskId, repeat: true }]);
+});
