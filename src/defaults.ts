@@ -192,7 +192,9 @@ export const defaults = {
   /** A receiver of notifications that has not answered by then is away: those that live answer within a second. */
   channelAnswerMs: 10_000,
   /** A program that tells somebody may have to start a runtime and reach a server of its own. */
-  channelProgramMs: 30_000,
+  channelProgramMs: 20_000,
+  /** What either may be given at most: one attempt to deliver has half a minute in all. */
+  channelMostMs: 25_000,
   /** Of an answer: the Bot API's are below a kilobyte; who says more says nothing that is needed. */
   channelAnswerBytes: 64 * 1024,
   /** Of an answer, or of what a program complained about, said in why a notification did not arrive. */

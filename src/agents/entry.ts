@@ -7,18 +7,20 @@ export const SESSION_ID = "{sessionId}";
 
 export const CLI_OUTPUTS = ["text", "result", "codex", "gemini", "opencode", "pi"] as const;
 
-const word = z
+/** Of a command line. */
+export const word = z
   .string()
   .min(1)
   .max(4_096)
   .refine((value) => !value.includes("\0"), "must not contain NUL");
-/** A command line: words, never a shell's. */
-export const argv = z.array(word).min(1).max(256);
-/** A variable that is the user's own. */
-export const variable = z
+const argv = z.array(word).min(1).max(256);
+const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
   .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
+
+/** The name of a variable that is the user's own. */
+export { variable };
 
 /** How long it may be silent, from its overall timeout (see supervisor/watchdog.ts). */
 const watchdog = z

@@ -124,6 +124,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     execRules: config.exec,
   });
   const history = new History(store);
+  const bell = new Bell();
+  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
   const agentRuns = new AgentRuns({ supervisor, sessions, history, store, agents: agents.all, problem });
@@ -145,8 +147,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
-  const bell = new Bell();
-  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const acpDesk = { acp, store, sessions, gate, sights, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({
     supervisor,
