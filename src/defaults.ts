@@ -191,6 +191,25 @@ export const defaults = {
   agentVersionMs: 20_000,
   /** Of what an agent's command wrote to stderr, kept with why it failed. */
   agentComplaintChars: 2_000,
+  /** A receiver of notifications that has not answered by then is away: those that live answer within a second. */
+  channelAnswerMs: 10_000,
+  /** A program that tells somebody may have to start a runtime and reach a server of its own. */
+  channelProgramMs: 20_000,
+  /** What either may be given at most: one attempt to deliver has half a minute in all. */
+  channelMostMs: 25_000,
+  /** Of an answer: the Bot API's are below a kilobyte; who says more says nothing that is needed. */
+  channelAnswerBytes: 64 * 1024,
+  /** Of an answer, or of what a program complained about, said in why a notification did not arrive. */
+  channelExcerptChars: 200,
+  /** Of each text of a notification, handed on: far above what a person reads in one. */
+  channelTextChars: 16_000,
+  /** Telegram refuses longer messages; Slack recommends no longer ones. */
+  telegramTextChars: 4_096,
+  slackTextChars: 4_000,
+  /** A desktop shows a few lines. */
+  desktopTextChars: 1_000,
+  /** What a receiver may ask for before the next try: beyond a day nobody waits for it. */
+  channelRetryAfterMs: 24 * 3_600_000,
   /** One frame of an ACP agent: what the protocol's own library takes; the largest seen was 5 MB. */
   acpFrameBytes: 32 * 1024 * 1024,
   /** Of an ACP agent's output, kept until its effects are: a frame is acknowledged whole, so the largest must fit, and a follower's read. */
@@ -274,23 +293,6 @@ export const defaults = {
   deliveriesAtOnce: 16,
   /** Between two looks for messages that somebody else has left behind. */
   deliveryLookMs: 15_000,
-  /** A receiver of notifications that has not answered by then is away: those that live answer within a second. */
-  channelAnswerMs: 10_000,
-  /** A program that tells somebody may have to start a runtime and reach a server of its own. */
-  channelProgramMs: 30_000,
-  /** Of an answer: the Bot API's are below a kilobyte; who says more says nothing that is needed. */
-  channelAnswerBytes: 64 * 1024,
-  /** Of an answer, or of what a program complained about, said in why a notification did not arrive. */
-  channelExcerptChars: 200,
-  /** Of each text of a notification, handed on: far above what a person reads in one. */
-  channelTextChars: 16_000,
-  /** Telegram refuses longer messages; Slack recommends no longer ones. */
-  telegramTextChars: 4_096,
-  slackTextChars: 4_000,
-  /** A desktop shows a few lines. */
-  desktopTextChars: 1_000,
-  /** What a receiver may ask for before the next try: beyond a day nobody waits for it. */
-  channelRetryAfterMs: 24 * 3_600_000,
 } as const;
 
 /**

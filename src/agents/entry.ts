@@ -7,7 +7,8 @@ export const SESSION_ID = "{sessionId}";
 
 export const CLI_OUTPUTS = ["text", "result", "codex", "gemini", "opencode", "pi"] as const;
 
-const word = z
+/** Of a command line. */
+export const word = z
   .string()
   .min(1)
   .max(4_096)
@@ -15,14 +16,12 @@ const word = z
 /** Elsewhere it would be told to the agent as it stands, and the prompt in another way. */
 const isPlain = (text: string): boolean => !text.includes(PROMPT) && !text.includes(SESSION_ID);
 const isPlaced = (text: string): boolean => isPlain(text.replace(/(?<=^|=)\{(?:prompt|sessionId)\}$/, ""));
-/** A command line: words, never a shell's. */
-export const words = z.array(word).min(1).max(256);
 const argv = z
   .array(word.refine(isPlaced, `${PROMPT} and ${SESSION_ID} must be words of their own, or stand after =`))
   .min(1)
   .max(256)
   .refine(([program = ""]) => isPlain(program), "must begin with a program");
-/** A variable that is the user's own. */
+/** The name of a variable that is the user's own. */
 export const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")

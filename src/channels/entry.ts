@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { id, variable, words as argv } from "../agents/entry.js";
+import { id, variable, word } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
 import { isNetwork } from "./network.js";
 import { TELEGRAM_ADDRESS } from "./telegram-address.js";
@@ -24,7 +24,7 @@ const httpAddress = z
   );
 
 const outgoing = {
-  "timeout-ms": z.int().min(100).max(120_000).default(defaults.channelAnswerMs),
+  "timeout-ms": z.int().min(100).max(defaults.channelMostMs).default(defaults.channelAnswerMs),
   /** Without it, nothing is sent unencrypted. */
   "allow-http": z.boolean().default(false),
   /** Without it, nothing is sent to addresses that are not public. */
@@ -64,7 +64,8 @@ const telegram = z
 /** The address is a secret: who has it may write. */
 const slack = z.strictObject({ kind: z.literal("slack"), url: secret, ...outgoing });
 
-const programLimit = z.int().min(100).max(600_000).default(defaults.channelProgramMs);
+const argv = z.array(word).min(1).max(256);
+const programLimit = z.int().min(100).max(defaults.channelMostMs).default(defaults.channelProgramMs);
 const command = z.strictObject({ kind: z.literal("command"), argv, "timeout-ms": programLimit });
 const desktop = z.strictObject({ kind: z.literal("desktop"), "timeout-ms": programLimit });
 const bell = z.strictObject({ kind: z.literal("bell") });

@@ -155,7 +155,7 @@ function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve):
         else if (options.all === true) callback(null, usable);
         else callback(null, first.address, first.family);
       },
-      (error: NodeJS.ErrnoException) => callback(error, []),
+      (error: unknown) => callback(error as NodeJS.ErrnoException, []),
     );
   };
 }

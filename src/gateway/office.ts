@@ -125,6 +125,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     execRules: config.exec,
   });
   const history = new History(store);
+  const bell = new Bell();
+  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
   const agentRuns = new AgentRuns({ supervisor, sessions, history, store, agents: agents.all, problem });
@@ -147,8 +149,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
-  const bell = new Bell();
-  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
   const acpDesk = { acp, store, sessions, gate, sights, getRun, mayStart: () => settling.mayStart() };
   const handlers = createHandlers({

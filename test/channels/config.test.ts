@@ -70,7 +70,7 @@ describe("the table of a channel", () => {
     const text = `[channels.ops]\n${WEBHOOK}url = "https://a/b?key=hush"\n[channels.me]\nkind = "desktop"\n`;
     expect(parseConfig(text, "c.toml").channels).toMatchObject({
       ops: { kind: "webhook", "timeout-ms": 10_000, "allow-http": false, "allow-networks": [] },
-      me: { kind: "desktop", "timeout-ms": 30_000 },
+      me: { kind: "desktop", "timeout-ms": 20_000 },
     });
     const shown = resolveSettings(text, "c.toml", {}, {}).each.find(({ key }) => key === "channels");
     expect(shown).toEqual({ key: "channels", value: ["ops", "me"], from: "file", variable: null });

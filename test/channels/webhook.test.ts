@@ -124,9 +124,7 @@ describe("a secret that", () => {
       `whsec_${"A".repeat(100)}`,
     ]) {
       const failure = await failureOf(delivered(await secretFile("secret", hush), url));
-      expect(failure.message).toBe(
-        "the webhook's secret must be whsec_ and 24 to 64 bytes in base64",
-      );
+      expect(failure.message).toBe("the webhook's secret must be whsec_ and 24 to 64 bytes in base64");
     }
     expect(received).toEqual([]);
   });
