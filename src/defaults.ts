@@ -271,6 +271,10 @@ export const defaults = {
   taskKeyChars: 200,
   /** Messages about changes of one task keep this distance: one a minute can be read, more are a nuisance. */
   taskStateNoticeMs: 60_000,
+  /** Between two lines of progress in a task's record: each is a write to the disk. */
+  taskProgressMs: 5_000,
+  /** Work that was not heard of for so long is said to stall: longer than a build or a model's thoughts are silent. */
+  taskStallMs: 600_000,
   /** Between two looks at all tasks that are open. */
   taskSweepMs: 60_000,
   /** A task whose run or session is gone for so long is lost: whoever takes over a run does so in less. */

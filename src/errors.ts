@@ -358,6 +358,22 @@ export class InboxFull extends HoldfastError {
   }
 }
 
+/** What was said of a task comes too late or too early. The task's history says so. */
+export class TaskRefused extends HoldfastError {
+  readonly taskId: string;
+  readonly why: "ended" | "not-started";
+  constructor(taskId: string, status: string, why: "ended" | "not-started") {
+    super(
+      "TASK_REFUSED",
+      why === "ended"
+        ? `task ${taskId} has ended (${status}), which is final; nothing was changed`
+        : `task ${taskId} has not begun, and cannot have ended so; nothing was changed`,
+    );
+    this.taskId = taskId;
+    this.why = why;
+  }
+}
+
 /** The session has as many questions waiting for an answer as it may. */
 export class TooManyApprovals extends HoldfastError {
   readonly sessionId: string;

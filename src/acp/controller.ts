@@ -20,7 +20,7 @@ import type {
   PermissionRule,
   ReapPolicy,
 } from "../store/acp-record.js";
-import type { AcpStore } from "../store/acp-store.js";
+import type { AcpChange, AcpStore } from "../store/acp-store.js";
 import type { GatewayStore } from "../store/gateway-store.js";
 import type { MessageStore } from "../store/message-store.js";
 import { isSame, OPEN_STATES } from "../store/run-record.js";
@@ -49,6 +49,8 @@ export interface AcpControllerParts {
   readonly agents: ReadonlyMap<string, AgentEntry>;
   readonly limits?: Partial<AcpLimits>;
   readonly onProblem: (message: string, cause: unknown) => void;
+  /** Its agent has answered a turn, and had what went with it. */
+  readonly onDelivered?: (sessionId: string) => void;
 }
 
 export interface EnsureRequest {
@@ -314,6 +316,11 @@ export class AcpController implements AsyncDisposable {
     return this.#held.get(sessionId)?.stderr ?? "";
   }
 
+  /** What its agent is at in that turn, in a few words; empty: it has not said, or it is not at it here. */
+  doingOf(sessionId: string, turnId: string): string {
+    return this.#held.get(sessionId)?.doing(turnId) ?? "";
+  }
+
   /** Whether the run is the agent of a session that is held here. */
   holds(runId: string): boolean {
     return [...this.#held.values()].some(({ kept }) => kept.row.runId === runId);
@@ -432,7 +439,10 @@ export class AcpController implements AsyncDisposable {
     if (already !== undefined) return already;
     if (this.#left) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
     const clock = this.#clock;
-    const onWritten = (id: string): void => this.tail.wake(id);
+    const onWritten = (id: string, { delivered }: AcpChange): void => {
+      this.tail.wake(id);
+      if (delivered !== undefined) this.#parts.onDelivered?.(id);
+    };
     const kept = new KeptSession(session, { store, clock, onWritten, onProblem });
     const held: HeldSession = new HeldSession({
       supervisor,

@@ -74,6 +74,16 @@ export class HeldSession {
     return this.#seat.agent?.questions ?? null;
   }
 
+  /** Of the turn that the agent works on: the tool that runs, or the step of its plan. */
+  doing(turnId: string): string {
+    const turn = this.#sent();
+    if (turn?.turnId !== turnId) return "";
+    const { tools, plan } = turn.summary;
+    const tool = tools.findLast(({ status }) => status === "pending" || status === "in_progress");
+    const step = plan.find(({ status }) => status === "in_progress");
+    return tool?.title ?? step?.content ?? tools.at(-1)?.title ?? "";
+  }
+
   /** There is an agent that waits for a prompt. */
   async up(): Promise<void> {
     this.#mustBeOpen();

@@ -7,7 +7,7 @@ export interface KeptParts {
   readonly store: AcpStore;
   readonly clock: Clock;
   /** Something was written. */
-  readonly onWritten: (sessionId: string) => void;
+  readonly onWritten: (sessionId: string, change: AcpChange) => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
@@ -67,7 +67,7 @@ export class KeptSession {
         if (seq === null) return await this.#refused();
         if (!applied) this.#row = { ...this.#row, ...change.session, seq, version: this.#row.version + 1 };
         done();
-        onWritten(sessionId);
+        onWritten(sessionId, change);
         return true;
       } catch (cause) {
         if (!(cause instanceof StateUnusable)) throw cause;

@@ -17,7 +17,8 @@ export function sessionInbox(history: Pick<History, "send">): SessionInbox {
   return {
     put: async (sessionId, id, text) => {
       try {
-        const kept = await history.send(sessionId, "system", { text, actor: ACTOR, cause: id });
+        const saying = { text, actor: ACTOR, cause: id, deliver: "next-turn" } as const;
+        const kept = await history.send(sessionId, "system", saying);
         return kept.deliveredAt === null ? "queued" : "taken";
       } catch (error) {
         if (error instanceof SessionClosed) return "missing";

@@ -164,6 +164,7 @@ export async function openGateway({
       looked = true;
       return rounds.begin("taking up what was handed over", defaults.commandLookMs, () => office.takeUp());
     })
+    .then(() => rounds.begin("looking after tasks", defaults.taskSweepMs, () => office.lookAfterTasks()))
     .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
     .then(async () => {
       const now = await openRuns();

@@ -23,6 +23,8 @@ import type { Problem, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
 import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
+import { Notifier } from "../tasks/notifier.js";
+import { Tasks } from "../tasks/tasks.js";
 import { AgentRuns, CLI_BACKEND } from "./agent-runs.js";
 import type { Callers } from "./callers.js";
 import { capabilitiesHere } from "./capabilities.js";
@@ -30,6 +32,8 @@ import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
+import { visibleTask } from "./handlers/task-reading.js";
+import { createTaskHandlers } from "./handlers/tasks.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
 import { AcpWhereabouts } from "./peers/acp-whereabouts.js";
@@ -48,6 +52,9 @@ import { serveSpecial } from "./server/special.js";
 import { Sights, type Denial } from "./sights.js";
 import { Screens } from "./screens.js";
 import { Settling } from "./settling.js";
+import { acknowledgeRead } from "./work/acknowledge.js";
+import { Background } from "./work/background.js";
+import { TaskTail } from "./work/task-tail.js";
 
 export interface OfficeParts {
   readonly home: string;
@@ -76,6 +83,8 @@ export interface Office extends AsyncDisposable {
   beat(): Promise<void>;
   /** Take up what other gateways have handed over. */
   takeUp(): Promise<void>;
+  /** Give every task its true status, after a restart too, and send what is to be told. */
+  lookAfterTasks(): Promise<void>;
   /** See to the answers of agents' commands that a former gateway started. */
   look(): Promise<void>;
   /**
@@ -145,20 +154,46 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     sessions,
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
+    // Lost or failed, it is found at the next round.
+    onDelivered: (sessionId) => void acknowledgeRead(store, sessionId).catch(() => undefined),
   });
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
+  const notifier = new Notifier({
+    store,
+    courier,
+    owner: instanceId,
+    onTrouble: (what, cause) =>
+      problem({ runId: null, message: `${what} could not be seen to; trying again`, cause }),
+  });
+  const tasks = new Tasks({ store, onNotice: () => notifier.wake() });
+  const tail = new TaskTail(store);
+  const background = new Background({
+    ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, problem },
+    isHere: (run) => !store.shared || run.stateId === stateId,
+  });
+  const stops = new Stops({ supervisor, store, whereabouts });
+  const taskDesk = {
+    ...{ store, supervisor, stops, acp, background, tasks, sights, channels: config.channels },
+    send: () => notifier.wake(),
+  };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
-  const acpDesk = { acp, store, sessions, gate, sights, getRun, mayStart: () => settling.mayStart() };
+  const acpDesk = {
+    ...{ acp, store, sessions, gate, sights, getRun, background, channels: config.channels },
+    mayStart: () => settling.mayStart(),
+  };
   const handlers = createHandlers({
     supervisor,
-    stops: new Stops({ supervisor, store, whereabouts }),
+    stops,
     callers,
     screens,
     sights,
     gate,
     acp: createAcpHandlers(acpDesk),
+    tasks: createTaskHandlers(taskDesk),
+    background,
+    store,
     closeAgent: async (sessionId, actor) => {
       const session = await store.getAcpSession(sessionId);
       if (session === null || session.state === "closed") return false;
@@ -217,7 +252,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk);
+  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, {
+    ...taskDesk,
+    tail,
+  });
   const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,
@@ -238,6 +276,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     instanceId,
     sights,
     isLost: (session) => acp.isLost(session),
+    taskOf: (requester, id) => visibleTask(taskDesk, requester, id),
   });
   const byToken = (served: Served | null): Entrance => ({
     served,
@@ -268,6 +307,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     settling,
     acp,
     look: () => agentRuns.look(),
+    lookAfterTasks: async () => {
+      notifier.start();
+      await background.maintain(true, false);
+      await acknowledgeRead(store);
+    },
     beat: () => presence.beat(),
     takeUp: async () => {
       if (store.shared) acp.look();
@@ -289,6 +333,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       stopping = true;
       callers[Symbol.dispose]();
       hearing[Symbol.dispose]();
+      await notifier.stop();
+      await background[Symbol.asyncDispose]();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();

@@ -4,6 +4,7 @@ import type { Sessions } from "../sessions/sessions.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { SessionRow, Visibility } from "../store/session-record.js";
 import type { SessionFilter } from "../store/session-store.js";
+import type { TaskRecord } from "../store/task-record.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Requester } from "./server/requester.js";
 
@@ -17,6 +18,8 @@ export interface Denial {
 }
 
 type Ruling = { readonly visible: true } | { readonly visible: false; readonly rule: Denial["rule"] };
+
+type TaskSessions = "ownerSessionId" | "childSessionId";
 
 const SEEN: Ruling = { visible: true };
 
@@ -88,6 +91,29 @@ export class Sights {
       known.set(sessionId, ruling);
       return (await ruling).visible;
     };
+  }
+
+  /** The same for tasks: whoever sees the session that asked for one, or the one that does it, sees it. */
+  tasksOf(requester: Requester): (task: Pick<TaskRecord, TaskSessions>) => Promise<boolean> {
+    const sees = this.runsOf(requester);
+    return async ({ ownerSessionId, childSessionId }) => (await sees(ownerSessionId)) || sees(childSessionId);
+  }
+
+  /** Of the tasks that a name may mean, those that may be seen; that there are others is told to the operator alone. */
+  async tasks(
+    requester: Requester,
+    wanted: string,
+    found: readonly TaskRecord[],
+  ): Promise<readonly TaskRecord[]> {
+    const sees = this.tasksOf(requester);
+    const seen: TaskRecord[] = [];
+    for (const task of found) if (await sees(task)) seen.push(task);
+    const [hidden] = found;
+    if (seen.length > 0 || hidden === undefined) return seen;
+    const sessionId = hidden.ownerSessionId ?? hidden.childSessionId;
+    const ruling = await this.#ofRuns(requester, sessionId);
+    if (!ruling.visible) this.#denied({ actor: requester.actor, what: wanted, sessionId, rule: ruling.rule });
+    return [];
   }
 
   /** Whether it may act still: of one that goes on following when its session is closed. */

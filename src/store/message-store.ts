@@ -7,6 +7,7 @@ export interface MessageFilter {
   readonly after?: number;
   readonly before?: number;
   readonly runId?: string;
+  readonly cause?: string;
   /** The newest so many; with `pending` or `after`, the oldest. In the order they were said in any case. */
   readonly limit: number;
 }

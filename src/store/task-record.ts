@@ -149,7 +149,8 @@ export type NewTaskEvent = Omit<TaskEvent, "taskId" | "seq">;
 
 /**
  *     pending ──▶ delivered
- *        │  └───▶ session_queued ──acknowledged──▶ delivered
+ *        │  └───▶ session_queued ──read──▶ delivered
+ *        │               └──session ended──▶ parent_missing
  *        ▼
  *     failed │ parent_missing ──retry──▶ pending
  *        └──dismiss──▶ dismissed

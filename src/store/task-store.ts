@@ -3,6 +3,7 @@ import type {
   NewTaskEvent,
   OutboxEntry,
   OutboxStatus,
+  Target,
   TaskDelivery,
   TaskEvent,
   TaskPatch,
@@ -46,6 +47,7 @@ export interface TaskFilter {
 
 export interface OutboxFilter {
   readonly taskId?: string;
+  readonly target?: Target;
   readonly statuses?: readonly OutboxStatus[];
   readonly limit?: number;
 }
@@ -103,8 +105,13 @@ export interface TaskStore {
   settleOutbox(claimed: OutboxEntry, result: OutboxResult): Promise<boolean>;
   /** Whoever had this name is gone: what it was sending is due. Returns how many. */
   releaseOutbox(owner: string): Promise<number>;
-  /** The parent session has read what waited there. False: nothing waited. */
-  acknowledgeOutbox(key: string, taskId: string, at: number): Promise<boolean>;
+  /** The parent session has read what waited there, or was ended before it could. False: nothing waited. */
+  acknowledgeOutbox(
+    key: string,
+    taskId: string,
+    at: number,
+    as?: "delivered" | "parent_missing",
+  ): Promise<boolean>;
   /** Messages of a task that could not be delivered, from the beginning. Returns how many. */
   retryOutbox(taskId: string, event: NewTaskEvent): Promise<number>;
   /** Never to be delivered. Returns how many. */

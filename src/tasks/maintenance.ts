@@ -5,8 +5,8 @@ import type { Finish, Happening } from "./transition.js";
 
 /** What is known of the run or the session that does the work of a task. */
 export type Backing =
-  /** `activeAt`: when it was last heard of. */
-  | { readonly state: "alive"; readonly activeAt: number | null }
+  /** `startedAt`: when it began, if it has; `activeAt`: when it was last heard of. */
+  | { readonly state: "alive"; readonly activeAt: number | null; readonly startedAt?: number | null }
   | { readonly state: "ended"; readonly finish: Finish }
   | { readonly state: "gone" }
   /** Nobody here can tell: it is elsewhere, or there is nothing to look at. Never taken for gone. */
@@ -44,23 +44,37 @@ function judged({ heartbeatMs, lastEventAt }: TaskRecord, backing: Backing, now:
 }
 
 function happeningOf(task: TaskRecord, backing: Backing, now: number): Happening | null {
-  const { missingSince, lastEventAt } = task;
+  const { missingSince } = task;
   switch (backing.state) {
     case "unknown":
       return null;
     case "ended":
       return backing.finish;
     case "alive": {
+      const { activeAt, startedAt = null } = backing;
+      if (task.status === "queued" && startedAt !== null) return { type: "start", at: startedAt };
       if (missingSince !== null) return { type: "found", at: now };
-      const { activeAt } = backing;
-      // Not for every word it says: often enough that nobody takes it for stuck.
-      const news = activeAt !== null && activeAt - lastEventAt >= defaults.taskStaleRunningMs / 2;
-      return news ? { type: "heartbeat", at: activeAt } : null;
+      return activeAt === null ? null : liveliness(task, activeAt, now);
     }
     case "gone":
       if (missingSince === null) return { type: "missing", at: now };
       return now - missingSince >= defaults.taskLostMs ? lost(missingSince, now) : null;
   }
+}
+
+/** What is heard of work that goes on: that it does, or that it has not been for long. */
+function liveliness(
+  { status, lastEventAt, stalledAt }: TaskRecord,
+  activeAt: number,
+  now: number,
+): Happening | null {
+  // Not for every word it says: often enough that nobody takes it for stuck.
+  const news = activeAt - lastEventAt;
+  if (stalledAt === null ? news >= defaults.taskStallMs / 2 : news > 0)
+    return { type: "heartbeat", at: activeAt };
+  const silentMs = now - Math.max(activeAt, lastEventAt);
+  const stalls = status === "running" && stalledAt === null && silentMs >= defaults.taskStallMs;
+  return stalls ? { type: "stall", at: now, silentMs } : null;
 }
 
 function lost(missingSince: number, at: number): Finish {

@@ -35,7 +35,7 @@ async function follow(flood: Flood): Promise<IncomingMessage> {
     acp: { tail: new UpdateTail(flood as unknown as AcpStore, () => true) },
     sights: { session: async () => ({ id: "s" }), acts: async () => true },
   } as unknown as AcpDesk;
-  const special = serveSpecial(unused, unused, unused, unused, unused, desk);
+  const special = serveSpecial(unused, unused, desk.sights, unused, unused, desk, unused);
   const gone = new AbortController();
   const requester = { kind: "operator" } as never;
   const server = createServer((request, response) => {

@@ -11,6 +11,7 @@ import {
 import { addresses } from "./addresses.js";
 import { count, flag, nothing, survivor } from "./common.js";
 import { route } from "./route.js";
+import { tellFields } from "./tasks.js";
 
 const key = z.string().min(1).max(200);
 /** A session's id or, while it is open, its key. */
@@ -135,6 +136,8 @@ const turnId = z
   .string()
   .regex(/^turn_[0-9a-z]{12}$/)
   .optional();
+/** Nobody reads along: whoever asked is told when it is over. */
+const background = z.boolean().default(false);
 const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
 
 export const acpSpawn = route({
@@ -166,6 +169,8 @@ export const acpSpawn = route({
       timeoutMs,
       /** Answer when the prompt's turn has ended. */
       wait: z.boolean().default(false),
+      background,
+      ...tellFields,
     })
     .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
       message: "say which agent: agent or argv",
@@ -226,6 +231,8 @@ export const acpPrompt = route({
     timeoutMs,
     /** Answer when its turn has ended. Whoever leaves before does not end it. */
     wait: z.boolean().default(true),
+    background,
+    ...tellFields,
   }),
   answer: z.object({ turn: acpTurn }),
 });

@@ -90,6 +90,8 @@ export const runAgent = route({
     runId: execFields.runId,
     background: execFields.background,
     yieldMs: execFields.yieldMs,
+    notify: execFields.notify,
+    origin: execFields.origin,
     maxChars: execFields.maxChars,
   }),
   answer: exec.answer.extend({

@@ -41,6 +41,20 @@ import {
   sessionHistory,
   sessionStatus,
 } from "./sessions.js";
+import {
+  auditTasks,
+  cancelTask,
+  createTask,
+  dismissTask,
+  finishTask,
+  getTask,
+  listTasks,
+  maintainTasks,
+  notifyTask,
+  retryTask,
+  taskEvents,
+  taskProgress,
+} from "./tasks.js";
 
 /** Everything that can be asked of a gateway, by the verb that the client, the server and the command line all use. */
 export const contract = {
@@ -79,6 +93,18 @@ export const contract = {
   testChannel,
   listApprovals,
   decideApproval,
+  listTasks,
+  createTask,
+  getTask,
+  taskEvents,
+  taskProgress,
+  finishTask,
+  notifyTask,
+  cancelTask,
+  retryTask,
+  dismissTask,
+  auditTasks,
+  maintainTasks,
   acpSpawn,
   acpList,
   acpShow,

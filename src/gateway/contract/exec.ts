@@ -5,6 +5,7 @@ import { nothing, outputPiece } from "./common.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
+import { tellFields } from "./tasks.js";
 import { port, readiness, readyTimeoutMs } from "./services.js";
 
 const words = z.record(z.string(), z.string());
@@ -70,6 +71,7 @@ export const execFields = {
   background: z.boolean().default(false),
   /** Wait this long for the end, then return; the run goes on. */
   yieldMs: z.number().min(10).max(120_000).optional(),
+  ...tellFields,
   /** Of each stream, the newest so many characters. */
   maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
 };

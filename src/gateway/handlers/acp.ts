@@ -1,16 +1,23 @@
 import type { AcpController } from "../../acp/controller.js";
+import { newTurnId } from "../../acp/ids.js";
 import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
+import type { TaskStore } from "../../store/task-store.js";
+import { keyOfTurn } from "../../tasks/key.js";
+import type { TaskInput } from "../../tasks/new-task.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
 import type { Sights } from "../sights.js";
+import type { Background } from "../work/background.js";
+import { awaitedUnless, parentOf, taskOf, whomToTell } from "../work/whom.js";
+import type { ChannelEntries } from "./channels.js";
 import { createAcpReading, visibleAcp, type AcpReadingVerb } from "./acp-reading.js";
 import { permissionOf, sessionOf, turnOf } from "./acp-shown.js";
 
@@ -18,7 +25,9 @@ export type AcpVerb = AcpReadingVerb | "acpSpawn" | "acpPrompt" | "acpCancel" | 
 
 export interface AcpDesk {
   readonly acp: AcpController;
-  readonly store: AcpStore;
+  readonly store: AcpStore & Pick<TaskStore, "listTasks">;
+  readonly background: Background;
+  readonly channels: ChannelEntries;
   readonly sessions: Sessions;
   readonly gate: ExecGate;
   readonly sights: Sights;
@@ -42,7 +51,6 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
     const row = await desk.sessions.get(session.sessionId);
     return sessionOf(session, row);
   };
-  const ended = (turn: AcpTurn, { gone }: Asking): Promise<AcpTurn> => waitForEnd(desk, turn, gone);
   return {
     ...createAcpReading({
       ...desk,
@@ -54,23 +62,20 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
       desk.mayStart();
       const earlier = await askedBefore(desk, body.turnId, asking);
       const { session, created } = earlier ?? (await spawn(desk, body, asking));
-      const { prompt: text, wait } = body;
+      const { prompt: text } = body;
       if (text === undefined) return { session: await shown(session), created, turn: null };
-      const turn =
-        earlier?.turn ?? (await acp.prompt(session.sessionId, promptOf({ ...body, text }, asking)));
-      const now = wait ? await ended(turn, asking) : turn;
+      const now = await ask(desk, session, { ...body, text }, asking, earlier?.turn ?? null);
       const row = (await store.getAcpSession(session.sessionId)) ?? session;
       return { session: await shown(row), created, turn: turnOf(now) };
     },
 
     acpPrompt: async ({ params, body }, asking) => {
       desk.mayStart();
-      const { sessionId } = await visibleAcp(desk, asking.requester, params.id);
+      const session = await visibleAcp(desk, asking.requester, params.id);
       const earlier = await askedBefore(desk, body.turnId, asking);
-      if (earlier !== null && earlier.session.sessionId !== sessionId)
+      if (earlier !== null && earlier.session.sessionId !== session.sessionId)
         throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
-      const turn = earlier?.turn ?? (await acp.prompt(sessionId, promptOf(body, asking)));
-      return { turn: turnOf(body.wait ? await ended(turn, asking) : turn) };
+      return { turn: turnOf(await ask(desk, session, body, asking, earlier?.turn ?? null)) };
     },
 
     acpCancel: async ({ params, body: { turnId, reapTools } }, { requester }) => {
@@ -113,15 +118,68 @@ async function askedBefore(
   return { session, created: false, turn };
 }
 
-function promptOf(
-  { text, turnId, timeoutMs }: Pick<HeardOf<"acpPrompt">["body"], "text" | "turnId" | "timeoutMs">,
-  { requester }: Asking,
-): PromptRequest {
-  return {
+type Prompt = Omit<HeardOf<"acpPrompt">["body"], "turnId"> & { readonly turnId?: string | undefined };
+
+/** Its turn; its end, where it is waited for. What others than the operator at its side asked for is a task. */
+async function ask(
+  desk: AcpDesk,
+  session: AcpSession,
+  prompt: Prompt,
+  asking: Asking,
+  earlier: AcpTurn | null,
+): Promise<AcpTurn> {
+  const { sessionId } = session;
+  const { text, timeoutMs, wait, turnId = newTurnId() } = prompt;
+  const request: PromptRequest = {
     text,
-    askedBy: requester.actor,
-    ...(turnId === undefined ? {} : { turnId }),
+    askedBy: asking.requester.actor,
+    turnId,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  };
+  const start = async (begun = (): void => undefined): Promise<AcpTurn> => {
+    const turn = earlier ?? (await desk.acp.prompt(sessionId, request));
+    begun();
+    return wait ? waitForEnd(desk, turn, asking.gone) : turn;
+  };
+  const work = await acpWork(desk, session, prompt, asking, turnId);
+  if (work === null) return start();
+  const given = awaitedUnless({ ...prompt, background: !wait });
+  return desk.background.give(work, ({ begun }) => start(begun), given);
+}
+
+/** Null: an operator's own conversation. */
+async function acpWork(
+  desk: AcpDesk,
+  { sessionId, mode, runId }: AcpSession,
+  prompt: Prompt,
+  { requester }: Asking,
+  turnId: string,
+): Promise<TaskInput | null> {
+  const row = await desk.sessions.get(sessionId);
+  const asker = requester.kind === "session" ? requester.session.id : null;
+  const parentSessionId = asker ?? (row === null ? null : await parentOf(desk.sessions, row));
+  const { text, wait, background, notify, origin } = prompt;
+  const told = background || notify !== undefined || origin !== undefined;
+  if (mode === "session" && parentSessionId === null && !told) return null;
+  return {
+    runtime: "acp",
+    key: keyOfTurn(turnId),
+    text,
+    childSessionId: sessionId,
+    agentId: row?.agentId ?? null,
+    runId,
+    turnId,
+    parentTaskId: await taskOf(desk.store, requester),
+    ...whomToTell(
+      {
+        requester,
+        said: prompt,
+        mode: mode === "run" ? "run" : "interactive",
+        parentSessionId,
+        readsAlong: !wait && !background,
+      },
+      desk.channels,
+    ),
   };
 }
 

@@ -4,11 +4,14 @@ import { defaults } from "../../defaults.js";
 import { BadInput, NotFound } from "../../errors.js";
 import type { SessionRow } from "../../store/session-record.js";
 import { newRunId } from "../../supervisor/ids.js";
+import { keyOfRun } from "../../tasks/key.js";
+import type { TaskInput } from "../../tasks/new-task.js";
 import { CLI_BACKEND } from "../agent-runs.js";
 import type { AnswerOf, HeardOf, Verb } from "../contract/contract.js";
 import { execBody } from "../contract/exec.js";
 import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
+import { awaitedUnless, parentOf, taskOf, whomToTell } from "../work/whom.js";
 import { execFor } from "./exec.js";
 import type { Desk } from "./handlers.js";
 import { listAgent, listAgents, type AnyListing } from "./list-agents.js";
@@ -78,13 +81,17 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
         ...(command.stdin === null ? {} : { input: command.stdin }),
       };
       const from = asking.requester.kind === "session" ? { fromSessionId: asking.requester.session.id } : {};
-      const answer = await agentRuns.give(
-        session,
-        runId,
-        { text: prompt, actor: asking.requester.actor, ...from },
-        () => execFor(supervisor, desk.callers, whole, asking, identity, desk.defaults),
-      );
-      return { ...answer, session, result: answer.running ? null : await agentRuns.result(session, runId) };
+      const start = async () => {
+        const answer = await agentRuns.give(
+          session,
+          runId,
+          { text: prompt, actor: asking.requester.actor, ...from },
+          () => execFor(supervisor, desk.callers, whole, asking, identity, desk.defaults),
+        );
+        return { ...answer, session, result: answer.running ? null : await agentRuns.result(session, runId) };
+      };
+      const work = await subagentWork(desk, asking, body, session, runId);
+      return work === null ? start() : desk.background.give(work, start, awaitedUnless(body));
     },
 
     agentResult: async ({ params }, { requester }) => {
@@ -93,6 +100,30 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       if (session === null) throw new BadInput("runId", `run ${runId} was given no prompt by \`agent run\``);
       return { session, result: await agentRuns.result(session, runId) };
     },
+  };
+}
+
+/** What a session has another do, and what an operator has done in the background. Null: its caller is there. */
+async function subagentWork(
+  desk: Desk,
+  { requester }: Asking,
+  body: HeardOf<"runAgent">["body"],
+  session: SessionRow,
+  runId: string,
+): Promise<TaskInput | null> {
+  const asker = requester.kind === "session" ? requester.session.id : null;
+  const parentSessionId = asker ?? (await parentOf(desk.gate.sessions, session));
+  if (parentSessionId === null && !body.background) return null;
+  const readsAlong = body.foreground !== undefined;
+  return {
+    runtime: "subagent",
+    key: keyOfRun(runId),
+    text: body.prompt,
+    childSessionId: session.id,
+    agentId: session.agentId,
+    runId,
+    parentTaskId: await taskOf(desk.store, requester),
+    ...whomToTell({ requester, said: body, mode: "run", parentSessionId, readsAlong }, desk.channels),
   };
 }
 

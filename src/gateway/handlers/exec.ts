@@ -104,8 +104,10 @@ async function spawn(
     if (!(pty && body.ptyFallback && error.step === "pty"))
       return { run: null, ptyFellBack: false, failed: error };
   }
+  // Another run, with an id of its own.
+  const { runId: _, ...again } = options;
   try {
-    return { run: await supervisor.spawn(inputOf(body, false), options), ptyFellBack: true, failed: null };
+    return { run: await supervisor.spawn(inputOf(body, false), again), ptyFellBack: true, failed: null };
   } catch (error) {
     if (!(error instanceof SpawnFailed)) throw error;
     return { run: null, ptyFellBack: true, failed: error };

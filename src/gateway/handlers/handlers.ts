@@ -2,6 +2,7 @@ import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { PresentGateway } from "../../store/gateway-presence.js";
 import { OPEN_STATES } from "../../store/run-record.js";
 import type { RunFilter } from "../../store/store.js";
+import type { TaskStore } from "../../store/task-store.js";
 import { EventCursor } from "../../store/event-cursor.js";
 import { NotFound } from "../../errors.js";
 import type { History } from "../../sessions/history.js";
@@ -13,7 +14,8 @@ import { mayExec, type ExecGate } from "../exec-gate.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { defined } from "./defined.js";
-import { execFor, type ExecDefaults } from "./exec.js";
+import type { ExecDefaults } from "./exec.js";
+import { execInBackground } from "./exec-background.js";
 import type { AcpVerb } from "./acp.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
@@ -28,9 +30,14 @@ import type { KnownAgents } from "./list-agents.js";
 import { sessionHandlers } from "./sessions.js";
 import type { SessionRecords } from "./session-told.js";
 import type { StopPolicy, Stopping } from "../stop.js";
+import type { Background } from "../work/background.js";
+import type { TaskVerb } from "./tasks.js";
 
 export interface Desk extends ChannelDesk {
   readonly acp: Pick<Handlers, AcpVerb>;
+  readonly tasks: Pick<Handlers, TaskVerb>;
+  readonly background: Background;
+  readonly store: Pick<TaskStore, "listTasks">;
   /** False: the session has no agent over ACP, or that is closed already. */
   readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
   readonly supervisor: Supervisor;
@@ -119,7 +126,7 @@ export function createHandlers(desk: Desk): Handlers {
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);
       // It may have taken a while to be allowed.
       desk.mayStart();
-      return execFor(supervisor, desk.callers, body, asking, identity, desk.defaults);
+      return execInBackground(desk, body, asking, identity);
     },
 
     poll: async ({ params, query }, asking) =>
@@ -220,6 +227,7 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     ...desk.acp,
+    ...desk.tasks,
     ...sessionHandlers(desk),
     ...agentHandlers(desk),
     ...channelHandlers(desk),

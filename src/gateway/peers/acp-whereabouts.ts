@@ -2,6 +2,7 @@ import { AcpNotHeld } from "../../errors.js";
 import type { AcpSession } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
 import type { GatewayStore } from "../../store/gateway-store.js";
+import type { TaskRecord } from "../../store/task-record.js";
 import type { Verb } from "../contract/contract.js";
 import type { Requester } from "../server/requester.js";
 import type { Sights } from "../sights.js";
@@ -14,6 +15,7 @@ export interface AcpWhereaboutsParts {
   readonly sights: Pick<Sights, "perhaps">;
   /** Whether a session of another gateway can be closed here: nobody is there to be asked. */
   readonly isLost: (session: AcpSession) => Promise<boolean>;
+  readonly taskOf: (requester: Requester, id: string) => Promise<TaskRecord>;
 }
 
 /** What only the gateway can do that speaks with the agent; anything else of a session is in the store. */
@@ -24,8 +26,9 @@ const DONE_THERE: ReadonlySet<Verb> = new Set([
   "acpClose",
   "acpAnswer",
   "closeSession",
+  "cancelTask",
 ]);
-const CLOSES: ReadonlySet<Verb> = new Set(["acpClose", "closeSession"]);
+const CLOSES: ReadonlySet<Verb> = new Set(["acpClose", "closeSession", "cancelTask"]);
 
 export function isDoneWithAgent(verb: Verb): boolean {
   return DONE_THERE.has(verb);
@@ -60,9 +63,18 @@ export class AcpWhereabouts {
   async #far(requester: Requester, verb: Verb, id: string): Promise<AcpSession | null> {
     const { store, instanceId, sights } = this.#parts;
     if (!store.shared) return null;
-    const wanted = verb === "acpAnswer" ? (await store.getAcpPermission(id))?.sessionId : id;
+    const wanted = await this.#sessionOf(requester, verb, id);
     const row = wanted === undefined ? null : await sights.perhaps(requester, wanted);
     const session = row === null ? null : await store.getAcpSession(row.id);
     return session?.state === "closed" || session?.gatewayInstanceId === instanceId ? null : session;
+  }
+
+  async #sessionOf(requester: Requester, verb: Verb, id: string): Promise<string | undefined> {
+    const { store, taskOf } = this.#parts;
+    if (verb === "acpAnswer") return (await store.getAcpPermission(id))?.sessionId;
+    if (verb !== "cancelTask") return id;
+    // What it cannot mean is said where it is asked for.
+    const task = await taskOf(requester, id).catch(() => null);
+    return task?.turnId == null ? undefined : (task.childSessionId ?? undefined);
   }
 }

@@ -1,14 +1,17 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Approvals } from "../../sessions/approvals.js";
+import type { AcpUpdate } from "../../store/acp-record.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../contract/contract.js";
 import type { EventTail } from "../event-tail.js";
 import type { AcpDesk } from "../handlers/acp.js";
 import { visibleAcp } from "../handlers/acp-reading.js";
+import { visibleTask, type TaskReadingDesk } from "../handlers/task-reading.js";
 import { updateOf } from "../handlers/acp-shown.js";
 import type { Metrics } from "../metrics.js";
 import type { Sights } from "../sights.js";
+import type { TaskTail } from "../work/task-tail.js";
 import type { Asking, Special } from "./app.js";
 import { parse, sendJson } from "./app.js";
 import { matchPath } from "./match-path.js";
@@ -22,6 +25,7 @@ export function serveSpecial(
   metrics: Metrics,
   approvals: Approvals,
   acp: AcpDesk,
+  tasks: TaskReadingDesk & { readonly tail: TaskTail },
 ): Special {
   return async (request, response, url, asking) => {
     if (request.method !== "GET") return false;
@@ -50,6 +54,13 @@ export function serveSpecial(
     const watched = matchPath(contract.acpWatch.path, url.pathname);
     if (watched !== null && ["1", "true"].includes(url.searchParams.get("follow") ?? "")) {
       await followAcp(acp, watched["id"] ?? "", response, url, asking);
+      return true;
+    }
+    const task = matchPath(contract.taskEvents.path, url.pathname);
+    if (task !== null && ["1", "true"].includes(url.searchParams.get("follow") ?? "")) {
+      const { after } = parse(contract.taskEvents.query, Object.fromEntries(url.searchParams), "the query");
+      const { taskId } = await visibleTask(tasks, asking.requester, task["id"] ?? "");
+      await follow(sights, response, asking, tasks.tail.follow(taskId, after, asking.gone));
       return true;
     }
     if (
@@ -87,11 +98,30 @@ async function followAcp(
 ): Promise<void> {
   const { after } = parse(contract.acpWatch.query, Object.fromEntries(url.searchParams), "the query");
   const { sessionId } = await visibleAcp(desk, requester, id);
+  await follow(
+    desk.sights,
+    response,
+    { requester, gone },
+    shown(desk.acp.tail.follow(sessionId, after, gone)),
+  );
+}
+
+async function* shown(updates: AsyncIterable<AcpUpdate>): AsyncGenerator<object, void, undefined> {
+  for await (const update of updates) yield updateOf(update);
+}
+
+/** One object per line, for as long as the caller reads and may. */
+async function follow(
+  sights: Sights,
+  response: ServerResponse,
+  { requester, gone }: Asking,
+  objects: AsyncIterable<object>,
+): Promise<void> {
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
-  for await (const update of desk.acp.tail.follow(sessionId, after, gone)) {
-    if (!(await desk.sights.acts(requester))) break;
-    if (!response.write(`${JSON.stringify(updateOf(update))}\n`))
+  for await (const object of objects) {
+    if (!(await sights.acts(requester))) break;
+    if (!response.write(`${JSON.stringify(object)}\n`))
       await once(response, "drain", { signal: gone }).catch(() => undefined);
   }
   response.end();

@@ -161,10 +161,15 @@ export function settleEntry(
   }
 }
 
-export function acknowledgeEntry(db: Kysely<Schema>, key: string, at: number): Compilable {
+export function acknowledgeEntry(
+  db: Kysely<Schema>,
+  key: string,
+  at: number,
+  status: "delivered" | "parent_missing",
+): Compilable {
   return db
     .updateTable("task_outbox")
-    .set({ status: "delivered", settled_at: at })
+    .set({ status, settled_at: at })
     .where("entry_key", "=", key)
     .where("status", "=", "session_queued");
 }

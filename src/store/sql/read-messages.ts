@@ -11,7 +11,7 @@ const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
 export async function listMessages(
   db: Kysely<Schema>,
   sessionId: string,
-  { pending, deliver, after, before, runId, limit }: MessageFilter,
+  { pending, deliver, after, before, runId, cause, limit }: MessageFilter,
 ): Promise<readonly SessionMessage[]> {
   const onwards = pending === true || after !== undefined;
   let query = db
@@ -25,6 +25,7 @@ export async function listMessages(
   if (after !== undefined) query = query.where("seq", ">", after);
   if (before !== undefined) query = query.where("seq", "<", before);
   if (runId !== undefined) query = query.where("run_id", "=", runId);
+  if (cause !== undefined) query = query.where("cause", "=", cause);
   const rows = await query.execute();
   return (onwards ? rows : rows.toReversed()).map(toMessage);
 }

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry, toTask, toTaskEvent } from "../task-columns.js";
+import { targetKey } from "../task-record.js";
 import type { OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
 import type { OutboxFilter, TaskFilter } from "../task-store.js";
 import { afterPrefix } from "./after-prefix.js";
@@ -57,10 +58,11 @@ export async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promis
 
 export async function listOutbox(
   db: Kysely<Schema>,
-  { taskId, statuses, limit }: OutboxFilter,
+  { taskId, target, statuses, limit }: OutboxFilter,
 ): Promise<readonly OutboxEntry[]> {
   let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
   if (taskId !== undefined) query = query.where("task_id", "=", taskId);
+  if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
   if (statuses !== undefined) query = query.where("status", "in", statuses);
   if (limit !== undefined) query = query.limit(limit);
   return (await query.execute()).map(toOutboxEntry);

@@ -109,8 +109,13 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     return this.#engine.perform(() => countOf(release));
   }
 
-  acknowledgeOutbox(key: string, taskId: string, at: number): Promise<boolean> {
-    const acknowledge = acknowledgeEntry(this.#engine.db, key, at);
+  acknowledgeOutbox(
+    key: string,
+    taskId: string,
+    at: number,
+    as: "delivered" | "parent_missing" = "delivered",
+  ): Promise<boolean> {
+    const acknowledge = acknowledgeEntry(this.#engine.db, key, at, as);
     return this.#engine.transact(() => this.#resolve(taskId, acknowledge));
   }
 

@@ -1,0 +1,310 @@
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import {
+  NOTIFY_POLICIES,
+  OUTBOX_STATUSES,
+  TASK_DELIVERIES,
+  TASK_EVENT_TYPES,
+  TASK_OUTCOMES,
+  TASK_RUNTIMES,
+  TASK_STATUSES,
+  type Target,
+  type TaskRecord,
+} from "../../store/task-record.js";
+import { AUDIT_CODES } from "../../tasks/audit.js";
+import { addresses } from "./addresses.js";
+import { count, flag, nothing, survivor } from "./common.js";
+import { route } from "./route.js";
+import { runShape } from "./run-shape.js";
+
+const name = z.string().min(1).max(200);
+/** Of a task, or of the run or session that does it; or a beginning that only one task has. */
+const taskParams = z.object({ id: name });
+const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
+
+/** Who hears of work that goes on in the background, and when. */
+export const tellFields = {
+  /** Left out: as is usual for this kind of work, and `silent` where the caller waits for it or reads along. */
+  notify: policy.optional(),
+  /**
+   * Where the user is who asked for it, for the operator to say: one who speaks alone with an agent is told there;
+   * anyone else, and whoever a background child works for, through the session.
+   */
+  origin: z
+    .strictObject({
+      chat: z.enum(["direct", "group", "channel"]).default("direct"),
+      /** Of the configuration. */
+      channel: name,
+      /** Whom within it; left out: as it is configured. */
+      address: z.string().min(1).max(500).nullable().default(null),
+    })
+    .optional(),
+};
+
+const target: z.ZodType<Target> = z.discriminatedUnion("kind", [
+  z.object({ kind: z.literal("session"), sessionId: z.string() }),
+  z.object({ kind: z.literal("channel"), channel: z.string(), address: z.string().nullable() }),
+]);
+
+/** A task's record, field by field as it is stored. */
+export const taskShape: z.ZodType<TaskRecord> = z.object({
+  taskId: z.string(),
+  key: z.string().nullable(),
+  runtime: z.enum(TASK_RUNTIMES),
+  kind: z.string().nullable(),
+  ownerSessionId: z.string().nullable(),
+  childSessionId: z.string().nullable(),
+  parentTaskId: z.string().nullable(),
+  agentId: z.string().nullable(),
+  runId: z.string().nullable(),
+  turnId: z.string().nullable(),
+  label: z.string(),
+  text: z.string(),
+  status: z.enum(TASK_STATUSES),
+  delivery: z.enum(TASK_DELIVERIES),
+  policy: z.enum(NOTIFY_POLICIES),
+  targets: z.array(target),
+  createdAt: z.number(),
+  startedAt: z.number().nullable(),
+  endedAt: z.number().nullable(),
+  lastEventAt: z.number(),
+  progress: z.string().nullable(),
+  summary: z.string().nullable(),
+  outcome: z.enum(TASK_OUTCOMES).nullable(),
+  error: z.string().nullable(),
+  cleanupAfter: z.number().nullable(),
+  heartbeatMs: z.number().nullable(),
+  missingSince: z.number().nullable(),
+  stalledAt: z.number().nullable(),
+  noticedAt: z.number().nullable(),
+  seq: z.int(),
+  version: z.int(),
+});
+
+const taskEvent = z.object({
+  taskId: z.string(),
+  seq: z.int(),
+  at: z.number(),
+  type: z.enum(TASK_EVENT_TYPES),
+  data: z.record(z.string(), z.unknown()),
+});
+
+/** One message about it, to one target. */
+const message = z.object({
+  id: z.string(),
+  kind: z.enum(["terminal", "state"]),
+  target,
+  status: z.enum(OUTBOX_STATUSES),
+  attempts: z.int(),
+  text: z.string(),
+  /** Why the last attempt failed. */
+  error: z.string().nullable(),
+  receipt: z.string().nullable(),
+  createdAt: z.number(),
+  settledAt: z.number().nullable(),
+});
+
+/** Several are separated by commas. */
+function several<const Words extends readonly [string, ...string[]]>(words: Words) {
+  const one = z.enum(words, { error: `must be of ${words.join(", ")}` });
+  return z
+    .string()
+    .transform((text) => text.split(","))
+    .pipe(z.array(one).min(1))
+    .optional();
+}
+
+export const listTasks = route({
+  ...addresses.listTasks,
+  summary: "Background work, newest first",
+  audience: "session",
+  params: nothing,
+  query: z.strictObject({
+    status: several(TASK_STATUSES),
+    runtime: several(TASK_RUNTIMES),
+    delivery: several(TASK_DELIVERIES),
+    /** Asked for by that session, or done by it: its id or key. */
+    session: name.optional(),
+    /** Only those that go on. */
+    open: flag.optional(),
+    /** The `next` of the page before. */
+    cursor: z.string().max(200).optional(),
+    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  }),
+  body: nothing,
+  /** `next`: where to ask on from; null: these are all. */
+  answer: z.object({ tasks: z.array(taskShape), next: z.string().nullable() }),
+});
+
+export const getTask = route({
+  ...addresses.getTask,
+  summary: "A task: its record, its history, its messages, and the run that does it",
+  audience: "session",
+  params: taskParams,
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    task: taskShape,
+    events: z.array(taskEvent),
+    messages: z.array(message),
+    /** Null: there is none, or it is not kept any more. */
+    run: runShape.nullable(),
+  }),
+});
+
+/** Not followed: what is kept after that number. Followed: the same events, one per line, until the task has ended. */
+export const taskEvents = route({
+  ...addresses.taskEvents,
+  summary: "What happened to a task, in order",
+  audience: "session",
+  params: taskParams,
+  query: z.strictObject({ after: count.default(0), follow: flag.optional() }),
+  body: nothing,
+  answer: z.object({ task: taskShape, events: z.array(taskEvent), after: z.int() }),
+});
+
+const text = (chars: number) => z.string().max(chars);
+
+export const createTask = route({
+  ...addresses.createTask,
+  summary: "Record work that another program does, before it begins",
+  audience: "session",
+  params: nothing,
+  query: nothing,
+  body: z.strictObject({
+    label: text(defaults.taskTextChars).optional(),
+    text: text(defaults.taskTextChars).default(""),
+    /** Asked again with the same one, the first task is the answer. A session's keys mean nothing to others. */
+    key: z.string().min(1).max(defaults.taskKeyChars).optional(),
+    kind: name.optional(),
+    agentId: name.optional(),
+    /** A task that may be seen. */
+    parent: name.optional(),
+    /** It is heard of at least so often; left out: nothing is promised, and it is never taken for lost. */
+    heartbeatMs: z.number().min(1_000).max(defaults.taskKeptMs).optional(),
+    /** It waits to begin. */
+    queued: z.boolean().default(false),
+    ...tellFields,
+  }),
+  answer: z.object({ task: taskShape, created: z.boolean() }),
+});
+
+export const taskProgress = route({
+  ...addresses.taskProgress,
+  summary: "Say that whoever does an external task is at work, and how it is going",
+  audience: "session",
+  params: taskParams,
+  query: nothing,
+  body: z.strictObject({
+    /** Left out: a heartbeat. */
+    text: text(defaults.taskTextChars).optional(),
+    /** It has not begun. */
+    queued: z.boolean().default(false),
+  }),
+  /** `stop`: the task has ended, by its requester's word or otherwise; nobody waits for more. */
+  answer: z.object({ task: taskShape, stop: z.boolean() }),
+});
+
+export const finishTask = route({
+  ...addresses.finishTask,
+  summary: "Say how an external task ended",
+  audience: "session",
+  params: taskParams,
+  query: nothing,
+  body: z
+    .strictObject({
+      status: z.enum(["succeeded", "failed", "timed_out", "cancelled"]),
+      /** Of one that succeeded: whether it needs somebody before it can go on. */
+      outcome: z.enum(TASK_OUTCOMES).optional(),
+      /** The result. */
+      summary: text(16 * defaults.taskSummaryChars).optional(),
+      error: text(16 * defaults.taskErrorChars).optional(),
+    })
+    .refine(({ status, outcome }) => outcome === undefined || status === "succeeded", {
+      message: "only a task that succeeded has an outcome",
+      path: ["outcome"],
+    }),
+  /** Not changed: it had ended so before. */
+  answer: z.object({ task: taskShape, changed: z.boolean() }),
+});
+
+export const notifyTask = route({
+  ...addresses.notifyTask,
+  summary: "Decide when the requester of a task hears of it",
+  audience: "session",
+  params: taskParams,
+  query: nothing,
+  body: z.strictObject({ policy }),
+  answer: z.object({ task: taskShape, changed: z.boolean() }),
+});
+
+export const cancelTask = route({
+  ...addresses.cancelTask,
+  summary: "Cancel a task; answers when what did it is proven to be gone, or its agent's turn is over",
+  audience: "session",
+  params: taskParams,
+  query: nothing,
+  body: z.strictObject({ reason: z.string().max(200).optional() }),
+  /** `going-on`: it was told to stop and has not yet; the survivors are those of its run that are known. */
+  answer: z.object({
+    task: taskShape,
+    outcome: z.enum(["cancelled", "ended-before", "going-on"]),
+    survivors: z.array(survivor),
+  }),
+});
+
+const decided = z.object({ task: taskShape, messages: z.int() });
+
+export const retryTask = route({
+  ...addresses.retryTask,
+  summary: "Try the messages of a task again that could not be delivered",
+  audience: "operator",
+  params: taskParams,
+  query: nothing,
+  body: nothing,
+  answer: decided,
+});
+
+export const dismissTask = route({
+  ...addresses.dismissTask,
+  summary: "Give up the messages of a task that could not be delivered",
+  audience: "operator",
+  params: taskParams,
+  query: nothing,
+  body: nothing,
+  answer: decided,
+});
+
+export const auditTasks = route({
+  ...addresses.auditTasks,
+  summary: "What an operator should look at",
+  audience: "operator",
+  params: nothing,
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    findings: z.array(z.object({ code: z.enum(AUDIT_CODES), taskId: z.string(), detail: z.string() })),
+  }),
+});
+
+export const maintainTasks = route({
+  ...addresses.maintainTasks,
+  summary:
+    "Bring tasks in line with what became of their work, and forget old ones; or only say what would be done",
+  audience: "operator",
+  params: nothing,
+  query: nothing,
+  body: z.strictObject({ apply: z.boolean().default(false) }),
+  answer: z.object({
+    applied: z.boolean(),
+    measures: z.array(
+      z.object({
+        taskId: z.string(),
+        /** `tell`: something that happened is recorded; `date`: when it may be forgotten; `forget`: it is. */
+        act: z.enum(["tell", "date", "forget"]),
+        /** One sentence for a person. */
+        detail: z.string(),
+      }),
+    ),
+  }),
+});

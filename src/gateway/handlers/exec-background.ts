@@ -1,0 +1,58 @@
+import { newRunId } from "../../supervisor/ids.js";
+import { displayCommand, redactText } from "../../supervisor/redact.js";
+import { keyOfRun } from "../../tasks/key.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import type { AnswerOf, HeardOf } from "../contract/contract.js";
+import type { Asking } from "../server/app.js";
+import { taskOf, whomToTell } from "../work/whom.js";
+import { execFor } from "./exec.js";
+import type { Desk, ExecIdentity } from "./handlers.js";
+
+type ExecBody = HeardOf<"exec">["body"];
+
+/** Run a command; what goes on in the background is a task, from before it begins, or from when its caller is sent away. */
+export async function execInBackground(
+  desk: Desk,
+  body: ExecBody,
+  asking: Asking,
+  identity: ExecIdentity,
+): Promise<AnswerOf<"exec">> {
+  const run = (whole: ExecBody): Promise<AnswerOf<"exec">> =>
+    execFor(desk.supervisor, desk.callers, whole, asking, identity, desk.defaults);
+  // A service is not meant to come to an end, and whoever runs something in the foreground is there.
+  const mayGoOn = body.kind === "task" && body.foreground === undefined;
+  if (mayGoOn && body.background) {
+    const runId = body.runId ?? newRunId();
+    return desk.background.give(await inputOf(desk, body, asking, identity, runId), async ({ doneBy }) => {
+      const answer = await run({ ...body, runId });
+      if (answer.ptyFellBack) await doneBy(answer.run.runId);
+      return answer;
+    });
+  }
+  const answer = await run(body);
+  if (!mayGoOn || !answer.running) return answer;
+  return desk.background.give(await inputOf(desk, body, asking, identity, answer.run.runId), () =>
+    Promise.resolve(answer),
+  );
+}
+
+async function inputOf(
+  desk: Desk,
+  body: ExecBody,
+  asking: Asking,
+  { sessionId, agentId }: ExecIdentity,
+  runId: string,
+): Promise<TaskInput> {
+  const { requester } = asking;
+  const parentSessionId = sessionId ?? null;
+  const whom = whomToTell({ requester, said: body, mode: "run", parentSessionId }, desk.channels);
+  return {
+    runtime: "exec",
+    key: keyOfRun(runId),
+    text: body.argv === undefined ? redactText(body.command ?? "") : displayCommand(body.argv),
+    agentId: agentId ?? null,
+    runId,
+    parentTaskId: await taskOf(desk.store, requester),
+    ...whom,
+  };
+}

@@ -1,0 +1,163 @@
+import { BadInput, NotFound } from "../../errors.js";
+import { looksLikeSessionId } from "../../sessions/ids.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { SessionRow } from "../../store/session-record.js";
+import type { OutboxEntry, TaskRecord } from "../../store/task-record.js";
+import type { TaskCursor, TaskFilter, TaskStore } from "../../store/task-store.js";
+import { auditAll } from "../../tasks/sweep.js";
+import type { AnswerOf, HeardOf } from "../contract/contract.js";
+import type { Handlers } from "../server/app.js";
+import type { Requester } from "../server/requester.js";
+import type { Sights } from "../sights.js";
+
+export type TaskReadingVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";
+
+export interface TaskReadingDesk {
+  readonly store: Pick<TaskStore, "getTask" | "findTasks" | "listTasks" | "listTaskEvents" | "listOutbox"> & {
+    getRun(runId: string): Promise<RunRecord | null>;
+    findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
+  };
+  readonly sights: Pick<Sights, "session" | "perhaps" | "tasksOf" | "tasks">;
+}
+
+/** What changes nothing: the same with a gateway, and from the store alone. */
+export function createTaskReading(desk: TaskReadingDesk): Pick<Handlers, TaskReadingVerb> {
+  const { store } = desk;
+  return {
+    listTasks: ({ query }, { requester }) => listTasks(desk, requester, query),
+
+    getTask: async ({ params }, { requester }) => {
+      const task = await visibleTask(desk, requester, params.id);
+      const { taskId, runId } = task;
+      return {
+        task,
+        events: (await store.listTaskEvents(taskId)).map(shownEvent),
+        messages: (await store.listOutbox({ taskId })).map(shownMessage),
+        run: runId === null ? null : await store.getRun(runId),
+      };
+    },
+
+    taskEvents: async ({ params, query: { after } }, { requester }) => {
+      const { taskId } = await visibleTask(desk, requester, params.id);
+      const events = (await store.listTaskEvents(taskId)).filter(({ seq }) => seq > after);
+      // After them: what it says is no older than what they tell.
+      const task = (await store.getTask(taskId)) ?? (await visibleTask(desk, requester, taskId));
+      return { task, events: events.map(shownEvent), after: events.at(-1)?.seq ?? after };
+    },
+
+    auditTasks: async () => ({ findings: [...(await auditAll(store, Date.now()))] }),
+  };
+}
+
+/** As many as are named when a name is not enough, and one more. */
+const NAMED = 5;
+/** Looked through for those that a session may see. */
+const LOOKED_THROUGH = 1_000;
+
+/** By its id, a beginning of it, or the run or session that does it. What is not there and what may not be seen answer alike. */
+export async function visibleTask(
+  desk: TaskReadingDesk,
+  requester: Requester,
+  wanted: string,
+): Promise<TaskRecord> {
+  const found = await meant(desk, requester, wanted);
+  const exact = found.find(({ taskId }) => taskId === wanted);
+  const seen = await desk.sights.tasks(requester, wanted, exact === undefined ? found : [exact]);
+  const [task] = seen;
+  if (task === undefined) throw new NotFound(`task ${wanted}`);
+  if (seen.length === 1) return task;
+  const named = seen.slice(0, NAMED).map(({ taskId }) => taskId);
+  const more = seen.length > NAMED ? ", …" : "";
+  throw new BadInput(
+    "task",
+    `${JSON.stringify(wanted)} may mean several tasks: ${named.join(", ")}${more}; nothing was done`,
+  );
+}
+
+async function meant(
+  { store, sights }: TaskReadingDesk,
+  requester: Requester,
+  wanted: string,
+): Promise<readonly TaskRecord[]> {
+  const limit = requester.kind === "operator" ? NAMED + 1 : LOOKED_THROUGH;
+  if (wanted.startsWith("run_")) {
+    const of = await store.listTasks({ runId: wanted, limit });
+    if (of.length > 0) return of;
+    const runs = await store.findRuns(wanted, NAMED + 1);
+    return (await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })))).flat();
+  }
+  const session = wanted.startsWith("task_") ? null : await sights.perhaps(requester, wanted);
+  if (session !== null) return ofSession(store, session);
+  if (looksLikeSessionId(wanted)) return [];
+  return store.findTasks(wanted.startsWith("task_") ? wanted : `task_${wanted}`, limit);
+}
+
+/** What a session does; of one that does nothing, what it asked for. */
+async function ofSession(
+  store: TaskReadingDesk["store"],
+  { id }: SessionRow,
+): Promise<readonly TaskRecord[]> {
+  const both = await store.listTasks({ sessionId: id, limit: LOOKED_THROUGH });
+  const done = both.filter(({ childSessionId }) => childSessionId === id);
+  return done.length > 0 ? done : both;
+}
+
+/** Read at a time; of what a session may not see, no more than a few of these are looked through for one answer. */
+const PAGE = 500;
+const PAGES = 10;
+
+async function listTasks(
+  { store, sights }: TaskReadingDesk,
+  requester: Requester,
+  query: HeardOf<"listTasks">["query"],
+): Promise<AnswerOf<"listTasks">> {
+  const { status, runtime, delivery, session, open, cursor, limit } = query;
+  const filter: Omit<TaskFilter, "limit" | "after"> = {
+    ...(status === undefined ? {} : { statuses: status }),
+    ...(runtime === undefined ? {} : { runtimes: runtime }),
+    ...(delivery === undefined ? {} : { deliveries: delivery }),
+    ...(session === undefined ? {} : { sessionId: (await sights.session(requester, session)).id }),
+    ...(open === true ? { open } : {}),
+  };
+  const sees = sights.tasksOf(requester);
+  const size = requester.kind === "operator" ? limit + 1 : PAGE;
+  const tasks: TaskRecord[] = [];
+  let last = cursor === undefined ? null : cursorIn(cursor);
+  for (let pages = 0; pages < PAGES; pages++) {
+    const page = await store.listTasks({ ...filter, limit: size, ...(last === null ? {} : { after: last }) });
+    for (const task of page) {
+      if (tasks.length === limit) return { tasks, next: last === null ? null : cursorOf(last) };
+      last = task;
+      if (await sees(task)) tasks.push(task);
+    }
+    if (page.length < size) return { tasks, next: null };
+  }
+  return { tasks, next: last === null ? null : cursorOf(last) };
+}
+
+function cursorOf({ createdAt, taskId }: TaskCursor): string {
+  return `${createdAt}.${taskId}`;
+}
+
+function cursorIn(text: string): TaskCursor {
+  const [, at, taskId] = /^(\d{1,16})\.(task_\w{1,60})$/.exec(text) ?? [];
+  if (at === undefined || taskId === undefined)
+    throw new BadInput("cursor", `${JSON.stringify(text)} is no place in a list of tasks; nothing was done`);
+  return { createdAt: Number(at), taskId };
+}
+
+export function shownEvent({
+  taskId,
+  seq,
+  at,
+  type,
+  data,
+}: Awaited<ReturnType<TaskStore["listTaskEvents"]>>[number]): AnswerOf<"taskEvents">["events"][number] {
+  return { taskId, seq, at, type, data: { ...data } };
+}
+
+function shownMessage(entry: OutboxEntry): AnswerOf<"getTask">["messages"][number] {
+  const { notification, target, status, attempts, error, receipt, createdAt, settledAt } = entry;
+  const { id, kind, text } = notification;
+  return { id, kind, target, status, attempts, text, error, receipt, createdAt, settledAt };
+}

@@ -1,0 +1,174 @@
+import { BadInput, NotFound, TaskRefused } from "../../errors.js";
+import { isEnded, type TaskRecord } from "../../store/task-record.js";
+import type { Store } from "../../store/store.js";
+import { keyOfCaller } from "../../tasks/key.js";
+import type { Measure } from "../../tasks/maintenance.js";
+import type { Tasks, Told } from "../../tasks/tasks.js";
+import type { Happening } from "../../tasks/transition.js";
+import type { Verb } from "../contract/contract.js";
+import type { Asking, Handlers } from "../server/app.js";
+import type { Requester } from "../server/requester.js";
+import type { Sights } from "../sights.js";
+import type { Background } from "../work/background.js";
+import { cancelTask, type CancelParts } from "../work/cancel.js";
+import { taskOf, whomToTell } from "../work/whom.js";
+import type { ChannelEntries } from "./channels.js";
+import { createTaskReading, visibleTask, type TaskReadingVerb } from "./task-reading.js";
+
+export type TaskVerb =
+  | TaskReadingVerb
+  | Extract<
+      Verb,
+      | "createTask"
+      | "taskProgress"
+      | "finishTask"
+      | "notifyTask"
+      | "cancelTask"
+      | "retryTask"
+      | "dismissTask"
+      | "maintainTasks"
+    >;
+
+export interface TaskDesk extends CancelParts {
+  readonly store: Store;
+  readonly tasks: Tasks;
+  readonly sights: Sights;
+  readonly background: Background;
+  readonly channels: ChannelEntries;
+  /** There is something to send. */
+  readonly send: () => void;
+}
+
+export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
+  const { store, background } = desk;
+  const visible = (requester: Requester, id: string) => visibleTask(desk, requester, id);
+  const external = async (requester: Requester, id: string): Promise<TaskRecord> => {
+    const task = await visible(requester, id);
+    if (task.runtime === "external") return task;
+    throw new BadInput(
+      "task",
+      `task ${task.taskId} follows what does it (${task.runtime}), and nobody's word; nothing was recorded`,
+    );
+  };
+  const said = async (taskId: string, happening: Happening): Promise<Told> => {
+    const told = await background.tell(taskId, happening);
+    if (told === null) throw new NotFound(`task ${taskId}`);
+    return told;
+  };
+  const taken = (told: Told): { readonly task: TaskRecord; readonly changed: boolean } => {
+    const { task } = told;
+    if (told.kind === "refused") throw new TaskRefused(task.taskId, task.status, told.why);
+    return { task, changed: told.kind === "changed" };
+  };
+  const decide =
+    (type: "retried" | "dismissed") =>
+    async ({ params }: { readonly params: { readonly id: string } }, { requester }: Asking) => {
+      const { taskId } = await visible(requester, params.id);
+      const event = { type, at: Date.now(), data: { actor: requester.actor } };
+      const messages = await (type === "retried"
+        ? store.retryOutbox(taskId, event)
+        : store.dismissOutbox(taskId, event));
+      desk.send();
+      return { task: await visible(requester, taskId), messages };
+    };
+  return {
+    ...createTaskReading(desk),
+
+    createTask: async ({ body }, { requester }) => {
+      const { key, queued, parent, notify, origin, ...rest } = body;
+      const self = requester.kind === "session" ? requester.session.id : null;
+      const whom = whomToTell(
+        { requester, said: { notify, origin }, mode: "run", parentSessionId: self },
+        desk.channels,
+      );
+      const made = await desk.tasks.create({
+        ...rest,
+        agentId: rest.agentId ?? null,
+        ...whom,
+        runtime: "external",
+        key: key === undefined ? null : keyOfCaller(self, key),
+        parentTaskId:
+          parent === undefined ? await taskOf(store, requester) : (await visible(requester, parent)).taskId,
+      });
+      const { task, created } = made;
+      if (queued || task.status !== "queued") return made;
+      return { task: (await said(task.taskId, { type: "start", at: Date.now() })).task, created };
+    },
+
+    taskProgress: async ({ params, body: { text, queued } }, { requester }) => {
+      const { taskId, status } = await external(requester, params.id);
+      const at = Date.now();
+      if (status === "queued" && !queued) await said(taskId, { type: "start", at });
+      const { task } = await said(
+        taskId,
+        text === undefined ? { type: "heartbeat", at } : { type: "progress", at, text },
+      );
+      return { task, stop: isEnded(task.status) };
+    },
+
+    finishTask: async ({ params, body }, { requester }) => {
+      const { taskId } = await external(requester, params.id);
+      const { status, outcome = null, summary = null, error = null } = body;
+      const { actor } = requester;
+      const finish = { status, outcome, summary, error, actor, startedAt: null, at: Date.now() };
+      return taken(await said(taskId, { type: "finish", ...finish }));
+    },
+
+    notifyTask: async ({ params, body: { policy } }, { requester }) => {
+      const { taskId } = await visible(requester, params.id);
+      const { actor } = requester;
+      return taken(await said(taskId, { type: "policy", at: Date.now(), policy, actor }));
+    },
+
+    cancelTask: async ({ params, body: { reason } }, { requester, gone }) => {
+      const task = await visible(requester, params.id);
+      const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
+      return cancelTask(desk, task, actor, gone);
+    },
+
+    retryTask: decide("retried"),
+    dismissTask: decide("dismissed"),
+
+    maintainTasks: async ({ body: { apply } }) => {
+      const measures = await background.maintain(apply, true);
+      return { applied: apply, measures: measures.map(shownMeasure) };
+    },
+  };
+}
+
+function shownMeasure(measure: Measure): {
+  readonly taskId: string;
+  readonly act: Measure["act"];
+  readonly detail: string;
+} {
+  const { taskId, act } = measure;
+  if (act === "forget") return { taskId, act, detail: "it ended long ago, and is forgotten" };
+  if (act === "date")
+    return {
+      taskId,
+      act,
+      detail: `it may be forgotten after ${new Date(measure.cleanupAfter).toISOString()}`,
+    };
+  return { taskId, act, detail: detailOf(measure.happening) };
+}
+
+function detailOf(happening: Happening): string {
+  switch (happening.type) {
+    case "start":
+      return "it has begun";
+    case "finish":
+      return `it has ended: ${happening.status}${happening.error === null ? "" : ` (${happening.error})`}`;
+    case "missing":
+      return "nobody is known to do it; it is lost if that stays so";
+    case "found":
+      return "somebody does it after all";
+    case "stall":
+      return `it has not been heard of for ${Math.round(happening.silentMs / 60_000)} min`;
+    case "heartbeat":
+      return "it is at work";
+    case "progress":
+    case "policy":
+    case "link":
+      return happening.type;
+  }
+}

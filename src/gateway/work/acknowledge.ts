@@ -1,0 +1,36 @@
+import type { MessageStore } from "../../store/message-store.js";
+import type { SessionRow } from "../../store/session-record.js";
+import type { OutboxEntry } from "../../store/task-record.js";
+import type { TaskStore } from "../../store/task-store.js";
+
+type Read = Pick<MessageStore, "listMessages"> &
+  Pick<TaskStore, "listOutbox" | "acknowledgeOutbox"> & {
+    getSession(id: string): Promise<SessionRow | null>;
+  };
+
+/** At a time: more wait only where sessions are told of much and never asked anything. */
+const LIMIT = 1_000;
+
+/** What was put into sessions and has been read since is delivered; what was not, and never will be, has nobody to read it. */
+export async function acknowledgeRead(store: Read, sessionId?: string): Promise<void> {
+  const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
+  for (const entry of await store.listOutbox({ ...to, statuses: ["session_queued"], limit: LIMIT })) {
+    const as = await whatBecame(store, entry);
+    if (as !== null) await store.acknowledgeOutbox(entry.key, entry.taskId, Date.now(), as);
+  }
+}
+
+/** Null: it waits. */
+async function whatBecame(
+  store: Read,
+  { target, notification: { id: cause } }: OutboxEntry,
+): Promise<"delivered" | "parent_missing" | null> {
+  if (target.kind !== "session") return null;
+  const { sessionId } = target;
+  const [message] = await store.listMessages(sessionId, { cause, limit: 1 });
+  if (message !== undefined && message.deliveredAt !== null) return "delivered";
+  const session = await store.getSession(sessionId);
+  if (session === null || session.closedAt !== null) return "parent_missing";
+  // Only what was delivered is forgotten before its session.
+  return message === undefined ? "delivered" : null;
+}

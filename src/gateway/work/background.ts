@@ -1,0 +1,255 @@
+import { setMaxListeners } from "node:events";
+import { setTimeout } from "node:timers/promises";
+import type { AcpController } from "../../acp/controller.js";
+import { defaults } from "../../defaults.js";
+import { StoreAway, SupervisorClosed } from "../../errors.js";
+import type { TaskRecord } from "../../store/task-record.js";
+import { isEnded } from "../../store/task-record.js";
+import type { TaskStore } from "../../store/task-store.js";
+import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
+import { measure, type Measure } from "../../tasks/maintenance.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import { sweep } from "../../tasks/sweep.js";
+import type { Tasks, Told } from "../../tasks/tasks.js";
+import type { Finish, Happening } from "../../tasks/transition.js";
+import { backingOf, type BackingParts } from "./backing.js";
+import { lastLine, type Ends } from "./last-lines.js";
+import type { TaskTail } from "./task-tail.js";
+
+export interface BackgroundParts extends BackingParts {
+  readonly tasks: Tasks;
+  readonly store: BackingParts["store"] & TaskStore;
+  readonly supervisor: Supervisor;
+  readonly acp: Pick<AcpController, "isLost" | "tail" | "doingOf">;
+  readonly tail: TaskTail;
+  readonly problem: (problem: Problem) => void;
+}
+
+/** What is said of work that is being begun. */
+export interface Going {
+  /** It goes on, while whoever begins it does more. */
+  begun(): void;
+  /** By another run than was thought. */
+  doneBy(runId: string): Promise<void>;
+}
+
+export interface Given {
+  /** Whoever asked waits for the end: no message is due, unless it leaves before. */
+  readonly awaited?: boolean;
+}
+
+/** Looks at a turn that goes on: a message about its end is not later by more than this. */
+const TURN_LOOK_MS = 250;
+
+/**
+ * Work that goes on in the background, each piece with its task.
+ *
+ *     recorded ──▶ begun ──▶ followed ──▶ looked at when it is over
+ *
+ * What a task says follows from what is on record of its run or turn, whoever looks and whenever: here when something
+ * happens, and in every round for what a former gateway, or another, has left.
+ */
+export class Background implements AsyncDisposable {
+  readonly #parts: BackgroundParts;
+  readonly #awaited = new Set<string>();
+  readonly #followed = new Set<string>();
+  readonly #looking = new Set<Promise<unknown>>();
+  readonly #left = new AbortController();
+
+  constructor(parts: BackgroundParts) {
+    this.#parts = parts;
+    // One for each that is followed.
+    setMaxListeners(0, this.#left.signal);
+  }
+
+  /** Record work and begin it. */
+  async give<Started>(
+    input: TaskInput,
+    start: (going: Going) => Promise<Started>,
+    { awaited = false }: Given = {},
+  ): Promise<Started> {
+    const { task } = await this.#parts.tasks.create(input);
+    const { taskId } = task;
+    if (awaited) this.#awaited.add(taskId);
+    try {
+      const started = await start({
+        begun: () => this.follow(task),
+        doneBy: async (runId) => {
+          await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+        },
+      });
+      await this.look(taskId);
+      return started;
+    } catch (error) {
+      await this.#refuse(task, error).catch(() => undefined);
+      throw error;
+    } finally {
+      this.#awaited.delete(taskId);
+      this.follow(task);
+    }
+  }
+
+  /** What a task does not say yet of its work, it says when this resolves. */
+  look(taskId: string): Promise<void> {
+    const looking = this.#look(taskId);
+    this.#looking.add(looking);
+    return looking.finally(() => this.#looking.delete(looking));
+  }
+
+  /** Whatever is said of a task is said here. */
+  async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
+    const { tasks, tail } = this.#parts;
+    const silently = happening.type === "finish" && this.#awaited.has(taskId);
+    if (silently) await tasks.tell(taskId, answeredAtOnce(happening.at));
+    const told = await tasks.tell(taskId, happening, silently ? undefined : version);
+    if (told?.kind !== "same") tail.wake();
+    return told;
+  }
+
+  /** One round over all tasks. Not applied: only what would be done. */
+  maintain(apply: boolean, thorough: boolean): Promise<readonly Measure[]> {
+    return sweep({
+      store: this.#parts.store,
+      tasks: this,
+      backingOf: async (task) => {
+        const backing = await backingOf(this.#parts, task);
+        if (apply && backing.state === "alive") this.follow(task);
+        return backing;
+      },
+      now: Date.now,
+      apply,
+      thorough,
+    });
+  }
+
+  /** To its end, if what does it is here. */
+  follow({ taskId, turnId }: Pick<TaskRecord, "taskId" | "turnId">): void {
+    if (this.#followed.has(taskId) || this.#left.signal.aborted) return;
+    this.#followed.add(taskId);
+    const following = turnId === null ? this.#followRun(taskId) : this.#followTurn(taskId, turnId);
+    following
+      .catch((cause: unknown) => {
+        if (this.#left.signal.aborted || cause instanceof SupervisorClosed) return;
+        // The next round looks again.
+        if (!(cause instanceof StoreAway))
+          this.#parts.problem({ runId: null, message: `task ${taskId} could not be followed`, cause });
+      })
+      .finally(() => this.#followed.delete(taskId));
+  }
+
+  /** What has ended is said so; the rest is for the next gateway to see. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#left.abort();
+    await Promise.allSettled(this.#looking);
+  }
+
+  /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
+  async #refuse(task: TaskRecord, error: unknown): Promise<void> {
+    if (error instanceof SupervisorClosed) return;
+    const { state } = await backingOf(this.#parts, task);
+    if (state !== "gone") return;
+    this.#awaited.add(task.taskId);
+    await this.tell(task.taskId, refused(error));
+  }
+
+  async #look(taskId: string): Promise<void> {
+    const task = await this.#parts.store.getTask(taskId);
+    if (task === null || isEnded(task.status)) return;
+    const wanted = measure(task, await backingOf(this.#parts, task), Date.now());
+    if (wanted?.act === "tell") await this.tell(taskId, wanted.happening);
+  }
+
+  async #followRun(taskId: string): Promise<void> {
+    const { store, supervisor } = this.#parts;
+    const task = await store.getTask(taskId);
+    const run = task?.runId == null ? null : supervisor.run(task.runId);
+    if (run === null) return;
+    const over = new AbortController();
+    const until = AbortSignal.any([over.signal, this.#left.signal]);
+    // What could not be told of it on the way is no reason not to tell its end.
+    const reporting = this.#report(taskId, run, until).catch(() => undefined);
+    try {
+      await run.wait();
+    } finally {
+      over.abort();
+      await reporting;
+    }
+    await this.look(taskId);
+  }
+
+  /** What it says, as progress, now and then. */
+  async #report(taskId: string, run: Run, over: AbortSignal): Promise<void> {
+    let from: Ends = { stdout: 0, stderr: 0 };
+    for (;;) {
+      await run.changed(from, over);
+      if (over.aborted) return;
+      const { line, ends } = await lastLine(this.#parts.supervisor, run.runId, from);
+      if (line !== "") await this.#progress(taskId, line);
+      from = ends;
+      await pause(defaults.taskProgressMs, over);
+    }
+  }
+
+  async #followTurn(taskId: string, turnId: string): Promise<void> {
+    const { acp, store } = this.#parts;
+    const turn = await store.getAcpTurn(turnId);
+    if (turn === null) return;
+    const { sessionId } = turn;
+    let begun = false;
+    let reportedAt = 0;
+    const isOver = async (): Promise<true | null> => {
+      const now = await store.getAcpTurn(turnId);
+      if (now === null || now.state === "ended") return true;
+      if (now.state === "running" && !begun) {
+        begun = true;
+        await this.#link(taskId, sessionId);
+        await this.look(taskId);
+      }
+      if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
+        reportedAt = Date.now();
+        await this.#progress(taskId, acp.doingOf(sessionId, turnId));
+      }
+      await pause(TURN_LOOK_MS, this.#left.signal);
+      return null;
+    };
+    if ((await acp.tail.until(sessionId, isOver, this.#left.signal)) !== null) await this.look(taskId);
+  }
+
+  /** Which of its agent's processes does it is known when it begins. */
+  async #link(taskId: string, sessionId: string): Promise<void> {
+    const { store } = this.#parts;
+    const runId = (await store.getAcpSession(sessionId))?.runId ?? null;
+    const task = await store.getTask(taskId);
+    if (runId !== null && task !== null && task.runId !== runId)
+      await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+  }
+
+  /** Without words: it is at work. */
+  async #progress(taskId: string, text: string): Promise<void> {
+    const at = Date.now();
+    await this.tell(taskId, text === "" ? { type: "heartbeat", at } : { type: "progress", at, text });
+  }
+}
+
+function answeredAtOnce(at: number): Happening {
+  return { type: "policy", at, policy: "silent", actor: "whoever asked, and has the answer" };
+}
+
+/** It was tried, and that was all. */
+function refused(error: unknown): Finish {
+  const at = Date.now();
+  return {
+    type: "finish",
+    at,
+    status: "failed",
+    outcome: null,
+    summary: null,
+    error: error instanceof Error ? error.message : String(error),
+    actor: "",
+    startedAt: at,
+  };
+}
+
+async function pause(ms: number, over: AbortSignal): Promise<void> {
+  await setTimeout(ms, undefined, { signal: over }).catch(() => undefined);
+}

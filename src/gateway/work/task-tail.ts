@@ -1,0 +1,59 @@
+import { isEnded, type TaskEvent } from "../../store/task-record.js";
+import type { TaskStore } from "../../store/task-store.js";
+
+/** What another gateway writes is heard by looking: as often as somebody who waits notices. */
+const LOOK_MS = 500;
+
+/** What happens to tasks, as it is written. One for all who read. */
+export class TaskTail {
+  readonly #store: Pick<TaskStore, "getTask" | "listTaskEvents">;
+  readonly #waiting = new Set<() => void>();
+  #wakes = 0;
+
+  constructor(store: Pick<TaskStore, "getTask" | "listTaskEvents">) {
+    this.#store = store;
+  }
+
+  /** Something was written. */
+  wake(): void {
+    this.#wakes += 1;
+    for (const go of this.#waiting) go();
+  }
+
+  /** From a number on, until the task has ended or `gone` aborts. */
+  async *follow(
+    taskId: string,
+    after: number,
+    gone: AbortSignal,
+  ): AsyncGenerator<TaskEvent, void, undefined> {
+    let last = after;
+    while (!gone.aborted) {
+      // Before the look: what is written during it may not be found by it.
+      const wakes = this.#wakes;
+      const task = await this.#store.getTask(taskId);
+      const news = task === null || task.seq === last ? [] : await this.#store.listTaskEvents(taskId);
+      for (const event of news) {
+        if (event.seq <= last) continue;
+        last = event.seq;
+        yield event;
+      }
+      if (task === null || isEnded(task.status)) return;
+      if (this.#wakes === wakes) await this.#woken(gone);
+    }
+  }
+
+  #woken(gone: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(done);
+        gone.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = setTimeout(done, LOOK_MS);
+      this.#waiting.add(done);
+      gone.addEventListener("abort", done, { once: true });
+      if (gone.aborted) done();
+    });
+  }
+}
