@@ -17,6 +17,7 @@ const BY_CODE: Readonly<Record<string, number>> = {
   SESSION_CLOSED: exitCodes.refused,
   SESSION_BUSY: exitCodes.refused,
   INBOX_FULL: exitCodes.refused,
+  TASK_REFUSED: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
   COPY_REFUSED: exitCodes.refused,
   ACP_CLOSED: exitCodes.interrupted,

@@ -10,6 +10,8 @@ export const exitCodes = {
   refused: 1,
   /** The agent could not do it. */
   turnFailed: 1,
+  /** The work of a task was done, and went wrong. */
+  taskFailed: 1,
   /** The command line cannot be understood. */
   usage: 2,
   /** Not everything that was asked for could be done; what is left is said. */
@@ -32,7 +34,7 @@ export const exitCodes = {
   notFound: 127,
   /** Plus the signal's number. */
   signal: 128,
-  /** 128 + SIGINT, of a turn, whoever has cancelled it. */
+  /** 128 + SIGINT, of a turn or a task, whoever has cancelled it. */
   cancelled: 128 + 2,
   /** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
   readerGone: 128 + 13,

@@ -20,6 +20,7 @@ import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
 import { addStoreCommand } from "./commands/store.js";
+import { addTasksCommand } from "./commands/tasks.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { line } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -80,6 +81,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
     addAcpCommand,
     addSessionsCommand,
     addApprovalsCommand,
+    addTasksCommand,
     addNotifyCommand,
   ],
   [

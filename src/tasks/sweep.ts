@@ -7,22 +7,35 @@ import type { Tasks } from "./tasks.js";
 /** Read at a time: a page is a few hundred kilobytes. */
 const PAGE = 500;
 
-export interface SweepOptions {
-  readonly store: Pick<TaskStore, "listTasks" | "commitTask" | "deleteTasks">;
-  readonly tasks: Pick<Tasks, "tell">;
+export interface RoundOptions {
+  readonly store: Pick<TaskStore, "listTasks">;
   /** What is known of whoever does it. Asked for open tasks only. */
   readonly backingOf: (task: TaskRecord) => Promise<Backing>;
   readonly now: () => number;
-  /** False: only say what would be done. */
-  readonly apply: boolean;
   /** Also look at every task that has ended, for what no index tells. */
   readonly thorough?: boolean;
 }
 
+export interface SweepOptions extends RoundOptions {
+  readonly store: Pick<TaskStore, "listTasks" | "commitTask" | "deleteTasks">;
+  readonly tasks: Pick<Tasks, "tell">;
+  /** False: only say what would be done. */
+  readonly apply: boolean;
+}
+
 /** At start and then again and again: bring open tasks in line with what became of their work, and forget old ones. */
 export async function sweep(options: SweepOptions): Promise<readonly Measure[]> {
-  const { store, now, apply, thorough = false } = options;
   const taken: Measure[] = [];
+  for await (const measures of round(options)) {
+    taken.push(...measures);
+    if (options.apply) await carryOut(options, measures);
+  }
+  return taken;
+}
+
+/** What is to be done about all tasks, some at a time. Changes nothing. */
+export async function* round(options: RoundOptions): AsyncGenerator<readonly Measure[], void, undefined> {
+  const { store, now, thorough = false } = options;
   const ended = thorough ? { open: false } : { cleanupBefore: now() };
   for (const filter of [{ open: true }, ended])
     for await (const page of pagesOf(store, filter)) {
@@ -31,10 +44,8 @@ export async function sweep(options: SweepOptions): Promise<readonly Measure[]> 
         const wanted = measure(task, await backing(options, task), now());
         if (wanted !== null) measures.push(wanted);
       }
-      taken.push(...measures);
-      if (apply) await carryOut(options, measures);
+      yield measures;
     }
-  return taken;
 }
 
 /** Everything that an operator should look at, newest task first. */
@@ -47,7 +58,7 @@ export async function auditAll(
   return findings;
 }
 
-function backing({ backingOf }: SweepOptions, task: TaskRecord): Promise<Backing> {
+function backing({ backingOf }: RoundOptions, task: TaskRecord): Promise<Backing> {
   return task.endedAt === null ? backingOf(task) : Promise.resolve({ state: "unknown" });
 }
 

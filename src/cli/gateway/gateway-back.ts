@@ -16,6 +16,8 @@ export interface Gap {
   readonly say: (message: string) => void;
   /** What goes on meanwhile. */
   readonly what?: string;
+  /** What is said of that, where its anchor is not all there is to it. */
+  readonly meanwhile?: string;
 }
 
 /**
@@ -24,7 +26,7 @@ export interface Gap {
  */
 export async function gatewayBack(
   home: string,
-  { onPurpose, forMs, say, what = "the command" }: Gap,
+  { onPurpose, forMs, say, what = "the command", meanwhile }: Gap,
 ): Promise<Connection | null> {
   const began = performance.now();
   let mayStart = !onPurpose && !insideRun();
@@ -38,9 +40,8 @@ export async function gatewayBack(
     if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {
       said = true;
       const why = onPurpose ? "the gateway was stopped" : "the gateway is gone";
-      say(
-        `${why}; ${what} goes on, and its output when another one runs (at most ${formatDuration(forMs)} from now, then its anchor ends it)`,
-      );
+      const anchored = `${what} goes on, and its output when another one runs (at most ${formatDuration(forMs)} from now, then its anchor ends it)`;
+      say(`${why}; ${meanwhile ?? anchored}`);
     }
     if (mayStart && found === null && passed > defaults.gatewayBackMs) {
       mayStart = false;

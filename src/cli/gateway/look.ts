@@ -1,5 +1,6 @@
 import type { GatewayClient } from "../../gateway/client.js";
 import type { AcpReadingVerb } from "../../gateway/handlers/acp-reading.js";
+import type { TaskReadingVerb } from "../../gateway/handlers/task-reading.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { NoGatewayForSession } from "../runs/read-store.js";
@@ -16,6 +17,9 @@ export type Looking = Pick<
   | "sessionStatus"
   | "sessionHistory"
   | AcpReadingVerb
+  | TaskReadingVerb
+  /** Without `apply`. */
+  | "maintainTasks"
 >;
 
 export interface Look extends AsyncDisposable {

@@ -11,6 +11,7 @@ import { Screens } from "../../gateway/screens.js";
 import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { RunRecord } from "../../store/run-record.js";
+import type { SessionRow } from "../../store/session-record.js";
 import { observeStateId } from "../../store/state-id.js";
 import { findStateDirectory } from "../../store/state-directory.js";
 import type { ReadOptions } from "../../supervisor/api.js";
@@ -20,6 +21,7 @@ import { isOfAnother, localInstances } from "../operator/elsewhere.js";
 import { observe } from "../operator/observer.js";
 import type { Look } from "./look.js";
 import { readAcpLocally } from "./read-acp-locally.js";
+import { readTasksLocally } from "./read-tasks-locally.js";
 
 /** What a gateway would answer, from what lies in its state directory. */
 export async function readLocally(home: string): Promise<Look> {
@@ -52,12 +54,13 @@ export async function readLocally(home: string): Promise<Look> {
       { missing: "here" },
     );
   };
+  const findSession = async (wanted: string): Promise<SessionRow | null> =>
+    (looksLikeSessionId(wanted) ? await store?.getSession(wanted) : await store?.getSessionByKey(wanted)) ??
+    null;
   const sessionOf = async (params: { readonly id: string } | undefined) => {
     const wanted = params?.id ?? "";
-    const session = looksLikeSessionId(wanted)
-      ? await store?.getSession(wanted)
-      : await store?.getSessionByKey(wanted);
-    if (store === null || session === null || session === undefined) throw new NotFound(`session ${wanted}`);
+    const session = await findSession(wanted);
+    if (store === null || session === null) throw new NotFound(`session ${wanted}`);
     return { from: store, session };
   };
   const never = new AbortController().signal;
@@ -90,6 +93,7 @@ export async function readLocally(home: string): Promise<Look> {
         const { from, session } = await sessionOf(params);
         return historyOf(session, from, from, contract.sessionHistory.query.parse(query));
       },
+      ...readTasksLocally(store, findSession, asking),
       ...readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
     },
     async [Symbol.asyncDispose]() {

@@ -22,7 +22,7 @@ export interface Place {
   readonly care: Care | null;
 }
 
-type Field = readonly [name: string, value: string | null];
+export type Field = readonly [name: string, value: string | null];
 
 /** Everything about a run, for a person. */
 export function describeRun(
@@ -90,7 +90,7 @@ function usageText({ cpuMs, peakKb, processes, peakTasks, source }: RunUsage): s
   return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} ${whose}, processes seen: ${processes}${tasks}`;
 }
 
-function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
+export function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
   if (exit === null) return [];
   const status = exit.signal ?? (exit.code === null ? null : String(exit.code));
   return [
@@ -139,7 +139,7 @@ function verified(evidence: ProcessEvidence | null): string {
   return evidence.matches ? ": alive, verified" : ": gone; a stranger has its number now";
 }
 
-function aboutProcesses({ state, root }: RunRecord, look: Look): readonly string[] {
+export function aboutProcesses({ state, root }: RunRecord, look: Look): readonly string[] {
   if (state === "exited") return [];
   if (look.why !== null) return [`not looked at: ${sanitizeLine(look.why)}`];
   // Below the anchor is everything, orphans included; below the root only what still has its parents.
@@ -161,14 +161,14 @@ function aboutEvents(events: readonly RunEvent[]): readonly string[] {
     .map((event) => `${time(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(eventText(event))}`);
 }
 
-function fields(all: readonly Field[]): string[] {
+export function fields(all: readonly Field[]): string[] {
   const given = all.filter((field): field is [string, string] => field[1] !== null);
   const width = Math.max(0, ...given.map(([name]) => name.length));
   return given.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}`);
 }
 
 /** Local time, as people read their clocks; JSON has milliseconds. */
-function time(at: number): string {
+export function time(at: number): string {
   const date = new Date(at);
   const two = (number: number): string => String(number).padStart(2, "0");
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;

@@ -1,17 +1,15 @@
-import type { MachineIdentity, ProcessEvidence } from "../../anchor/host.js";
-import { inspect } from "../../anchor/inspect.js";
 import { RunNotFound } from "../../errors.js";
-import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
+import { observeMachineIdentity } from "../../store/machine.js";
 import type { RunEvent } from "../../store/run-event.js";
-import { OPEN_STATES, type ProcessIdentity, type RunRecord } from "../../store/run-record.js";
+import { OPEN_STATES } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { readHosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import { describeRun, type Look } from "./describe.js";
+import { describeRun } from "./describe.js";
 import { findRecord } from "./find-record.js";
-import { membersOf } from "../../anchor/members.js";
+import { lookAtRun } from "./look-at-run.js";
 import { print } from "./print.js";
 import { openStoreForReading } from "./read-store.js";
 import { careOf, viewpoint } from "./status.js";
@@ -22,7 +20,7 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   const record = await findRecord(store, wanted);
   const events = await allEvents(store, record.runId);
   const here = await observeMachineIdentity(resolveHome());
-  const look = ownOnly(record, await lookAt(record, here), await store.listRuns({ states: OPEN_STATES }));
+  const look = await lookAtRun(record, here, await store.listRuns({ states: OPEN_STATES }));
   const hosts = await readHosts(store);
   const hostName = hosts.nameOf(record.hostId);
   const view = await viewpoint(store, here);
@@ -34,13 +32,6 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   return 0;
 }
 
-/** Without those of other runs that its anchor serves. */
-function ownOnly(record: RunRecord, look: Look, open: readonly RunRecord[]): Look {
-  if (look.anchor === null) return look;
-  const descendants = membersOf(record, open, look.anchor.descendants);
-  return { ...look, anchor: { ...look.anchor, descendants } };
-}
-
 async function allEvents(store: RunView, runId: string): Promise<readonly RunEvent[]> {
   const page = 1_000;
   const events: RunEvent[] = [];
@@ -49,26 +40,5 @@ async function allEvents(store: RunView, runId: string): Promise<readonly RunEve
     events.push(...next);
     after = next.at(-1)?.seq ?? after;
     if (next.length < page) return events;
-  }
-}
-
-/** Asks the anchor binary, which is the only code that looks at processes; changes nothing. */
-async function lookAt(record: RunRecord, here: MachineIdentity): Promise<Look> {
-  const nobody = (why: string): Look => ({ anchor: null, root: null, why });
-  if (record.state === "exited") return nobody("it has ended");
-  if (record.imported !== null)
-    return nobody(
-      "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running",
-    );
-  if (!isSameMachine(record, here))
-    return nobody("it lives on another machine, boot or in another pid namespace");
-  const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
-  try {
-    const evidence = await inspect(record.anchorPath, wanted, { ports: record.service !== null });
-    const of = (identity: ProcessIdentity | null): ProcessEvidence | null =>
-      identity === null ? null : (evidence[wanted.indexOf(identity)] ?? null);
-    return { anchor: of(record.anchor), root: of(record.root), why: null };
-  } catch (error) {
-    return nobody(error instanceof Error ? error.message : String(error));
   }
 }

@@ -1,0 +1,18 @@
+import { say } from "../complain.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
+import { printTable } from "../runs/print-table.js";
+import { print } from "../runs/print.js";
+
+/** Ends like `doctor`: with 1 when there is something to look at. */
+export async function auditTasks(json: boolean): Promise<number> {
+  mustBeOperator("audit tasks");
+  await using look = await openLook();
+  const { findings } = await look.client.auditTasks();
+  const rows = findings.map(({ code, taskId, detail }) => [code, taskId, detail]);
+  if (json) print(toJson(findings, 2));
+  else if (rows.length === 0) say("nothing is the matter with any task", "dim");
+  else printTable(["FINDING", "TASK", "DETAIL"], rows);
+  return rows.length === 0 ? 0 : 1;
+}

@@ -1,0 +1,51 @@
+import { sanitizeLine } from "../../output/sanitize.js";
+import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
+import { openLook } from "../gateway/look.js";
+import { toJson } from "../json.js";
+import { printTable } from "../runs/print-table.js";
+import { print } from "../runs/print.js";
+import { fit } from "../runs/table.js";
+import { statusOfTask, type Task } from "./status.js";
+
+export interface TaskListFilter {
+  /** Several are separated by commas. */
+  readonly status?: string;
+  readonly runtime?: string;
+  readonly session?: string;
+  readonly limit: number;
+}
+
+export async function listTasks(query: TaskListFilter, json: boolean): Promise<number> {
+  await using look = await openLook();
+  const { tasks, next } = await look.client.listTasks({ query });
+  const now = Date.now();
+  if (json) print(toJson(tasks, 2));
+  else if (tasks.length === 0) say("there are no such tasks to be seen", "dim");
+  else
+    printTable(
+      ["TASK", "STATUS", "RUNTIME", "TOLD", "CREATED", "LABEL", "LAST WORD"],
+      tasks.map((task) => row(task, now)),
+    );
+  if (next !== null) say("there may be more than these; --limit shows more", "dim");
+  return 0;
+}
+
+function row(task: Task, now: number): readonly string[] {
+  const { taskId, runtime, delivery, createdAt, label } = task;
+  const age = `${formatDuration(Math.max(0, now - createdAt))} ago`;
+  return [taskId, statusOfTask(task), runtime, delivery, age, shortened(label), shortened(lastWord(task))];
+}
+
+/** What came of it, or else what was last heard of it. */
+function lastWord({ error, summary, progress }: Task): string {
+  return [error, summary, progress].find((text) => text !== null && text !== "") ?? "";
+}
+
+const WIDTH = 60;
+
+/** Of several lines the first. */
+function shortened(text: string): string {
+  const [first = "", ...more] = text.trimEnd().split("\n");
+  return fit(sanitizeLine(more.length === 0 ? first : `${first} …`), WIDTH);
+}

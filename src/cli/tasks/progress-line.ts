@@ -1,0 +1,41 @@
+import { writeSync } from "node:fs";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { paletteFor } from "../palette.js";
+import { fit } from "../runs/table.js";
+
+const CLEAR = "\r\u001b[2K";
+
+/** The last line of a terminal, written again and again. Off: nothing is shown. */
+export class ProgressLine implements Disposable {
+  readonly #on: boolean;
+  #shown = false;
+
+  constructor(on: boolean) {
+    this.#on = on;
+  }
+
+  show(text: string): void {
+    if (!this.#on) return;
+    this.#shown = true;
+    // One that fills the last column may wrap, and then stands on two.
+    const line = fit(sanitizeLine(text), process.stderr.columns - 1);
+    write(`${CLEAR}${paletteFor(2).dim(line)}`);
+  }
+
+  clear(): void {
+    if (this.#shown) write(CLEAR);
+    this.#shown = false;
+  }
+
+  [Symbol.dispose](): void {
+    this.clear();
+  }
+}
+
+function write(text: string): void {
+  try {
+    writeSync(2, text);
+  } catch {
+    // Nobody is looking any more.
+  }
+}
