@@ -310,7 +310,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     lookAfterTasks: async () => {
       notifier.start();
       await background.maintain(true, false);
-      await acknowledgeRead(store);
     },
     beat: () => presence.beat(),
     takeUp: async () => {

@@ -75,6 +75,6 @@ export class AcpWhereabouts {
     if (verb !== "cancelTask") return id;
     // What it cannot mean is said where it is asked for.
     const task = await taskOf(requester, id).catch(() => null);
-    return task?.turnId == null ? undefined : (task.childSessionId ?? undefined);
+    return task?.runtime === "acp" ? (task.childSessionId ?? undefined) : undefined;
   }
 }

@@ -60,7 +60,7 @@ export function serveSpecial(
     if (task !== null && ["1", "true"].includes(url.searchParams.get("follow") ?? "")) {
       const { after } = parse(contract.taskEvents.query, Object.fromEntries(url.searchParams), "the query");
       const { taskId } = await visibleTask(tasks, asking.requester, task["id"] ?? "");
-      await follow(sights, response, asking, tasks.tail.follow(taskId, after, asking.gone));
+      await sendLines(sights, response, asking, tasks.tail.follow(taskId, after, asking.gone));
       return true;
     }
     if (
@@ -111,7 +111,7 @@ async function* shown(updates: AsyncIterable<AcpUpdate>): AsyncGenerator<object,
 }
 
 /** One object per line, for as long as the caller reads and may. */
-async function follow(
+async function sendLines(
   sights: Sights,
   response: ServerResponse,
   { requester, gone }: Asking,

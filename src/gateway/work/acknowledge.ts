@@ -3,7 +3,7 @@ import type { SessionRow } from "../../store/session-record.js";
 import type { OutboxEntry } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 
-type Read = Pick<MessageStore, "listMessages"> &
+export type ReadOf = Pick<MessageStore, "listMessages"> &
   Pick<TaskStore, "listOutbox" | "acknowledgeOutbox"> & {
     getSession(id: string): Promise<SessionRow | null>;
   };
@@ -12,7 +12,7 @@ type Read = Pick<MessageStore, "listMessages"> &
 const LIMIT = 1_000;
 
 /** What was put into sessions and has been read since is delivered; what was not, and never will be, has nobody to read it. */
-export async function acknowledgeRead(store: Read, sessionId?: string): Promise<void> {
+export async function acknowledgeRead(store: ReadOf, sessionId?: string): Promise<void> {
   const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
   for (const entry of await store.listOutbox({ ...to, statuses: ["session_queued"], limit: LIMIT })) {
     const as = await whatBecame(store, entry);
@@ -22,7 +22,7 @@ export async function acknowledgeRead(store: Read, sessionId?: string): Promise<
 
 /** Null: it waits. */
 async function whatBecame(
-  store: Read,
+  store: ReadOf,
   { target, notification: { id: cause } }: OutboxEntry,
 ): Promise<"delivered" | "parent_missing" | null> {
   if (target.kind !== "session") return null;

@@ -12,13 +12,14 @@ import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
 import type { Tasks, Told } from "../../tasks/tasks.js";
 import type { Finish, Happening } from "../../tasks/transition.js";
+import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
 import { lastLine, type Ends } from "./last-lines.js";
 import type { TaskTail } from "./task-tail.js";
 
 export interface BackgroundParts extends BackingParts {
   readonly tasks: Tasks;
-  readonly store: BackingParts["store"] & TaskStore;
+  readonly store: BackingParts["store"] & TaskStore & ReadOf;
   readonly supervisor: Supervisor;
   readonly acp: Pick<AcpController, "isLost" | "tail" | "doingOf">;
   readonly tail: TaskTail;
@@ -28,9 +29,9 @@ export interface BackgroundParts extends BackingParts {
 /** What is said of work that is being begun. */
 export interface Going {
   /** It goes on, while whoever begins it does more. */
-  begun(): void;
+  readonly begun: () => void;
   /** By another run than was thought. */
-  doneBy(runId: string): Promise<void>;
+  readonly doneBy: (runId: string) => Promise<void>;
 }
 
 export interface Given {
@@ -106,8 +107,9 @@ export class Background implements AsyncDisposable {
     return told;
   }
 
-  /** One round over all tasks. Not applied: only what would be done. */
-  maintain(apply: boolean, thorough: boolean): Promise<readonly Measure[]> {
+  /** One round over all tasks, and over what was told to sessions. Not applied: only what would be done. */
+  async maintain(apply: boolean, thorough: boolean): Promise<readonly Measure[]> {
+    if (apply) await acknowledgeRead(this.#parts.store);
     return sweep({
       store: this.#parts.store,
       tasks: this,
@@ -161,8 +163,8 @@ export class Background implements AsyncDisposable {
 
   async #followRun(taskId: string): Promise<void> {
     const { store, supervisor } = this.#parts;
-    const task = await store.getTask(taskId);
-    const run = task?.runId == null ? null : supervisor.run(task.runId);
+    const runId = (await store.getTask(taskId))?.runId ?? null;
+    const run = runId === null ? null : supervisor.run(runId);
     if (run === null) return;
     const over = new AbortController();
     const until = AbortSignal.any([over.signal, this.#left.signal]);
