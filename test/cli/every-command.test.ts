@@ -114,6 +114,7 @@ const MORE: Readonly<Record<string, readonly string[]>> = {
   "process resize": ["9", "9"],
   "runs abandon": ["--yes"],
   "sessions send": ["x"],
+  "tasks notify": ["silent"],
   "agent run": ["x"],
   "foreign cleanup": ["--yes"],
 };

@@ -20,6 +20,8 @@ const leaveRuns = fileURLToPath(new URL("children/leave-runs.mjs", import.meta.u
 /** What a run does: it must say something once everything it starts is there. */
 export type Order = readonly [script: string, options?: SpawnOptions];
 
+type Exchange = readonly [seen: string, answer: string | (() => Promise<unknown>)];
+
 /** Two processes, one of them in a session of its own, and neither of them loud. */
 export const PAIR = "setsid sleep 7001 & sleep 7002 & echo up; wait";
 
@@ -122,15 +124,15 @@ export class Field extends Stage {
     return JSON.parse(stdout) as Value;
   }
 
-  /** On a terminal, typing each answer when its question is seen. */
-  atTerminal(args: readonly string[], ...talk: readonly (readonly [string, string])[]): Promise<Finished> {
+  /** On a terminal, typing each answer when its question is seen, or doing something then. */
+  atTerminal(args: readonly string[], ...talk: readonly Exchange[]): Promise<Finished> {
     return this.atSizedTerminal(null, args, ...talk);
   }
 
   async atSizedTerminal(
     size: { readonly rows: number; readonly cols: number } | null,
     args: readonly string[],
-    ...talk: readonly (readonly [string, string])[]
+    ...talk: readonly Exchange[]
   ): Promise<Finished> {
     const sized = size === null ? "" : `stty rows ${size.rows} cols ${size.cols}; `;
     const words = [process.execPath, resolve("dist/cli/main.js"), ...args].map((word) => `'${word}'`);
@@ -143,7 +145,8 @@ export class Field extends Stage {
     const ended = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
     for (const [question, answer] of talk) {
       await until(`${question} is asked: ${screen}`, () => screen.includes(question));
-      child.stdin.write(answer);
+      if (typeof answer === "string") child.stdin.write(answer);
+      else await answer();
     }
     const [code, signal] = await within(15_000, `${args.join(" ")} ends: ${screen}`, ended);
     return { code, signal, stdout: screen.replaceAll("\r", ""), stderr: "" };

@@ -53,7 +53,7 @@ async function look(path: string, words: readonly string[]): Promise<void> {
       ?.options.some(({ long }) => long === "--json") === true;
   for (const each of [words, ...(json ? [[...words, "--json"]] : [])]) {
     const { code, stderr } = await many.holdfast(...path.split(" "), ...each);
-    const may = path === "gateway status" || path === "doctor" ? [0, 1] : [0];
+    const may = ["gateway status", "doctor", "tasks audit"].includes(path) ? [0, 1] : [0];
     expect({ path, each, stderr, well: may.includes(code ?? -1) }).toEqual({
       path,
       each,
@@ -81,6 +81,10 @@ beforeAll(async () => {
   const open = await resident.bash();
   // That it has written something is noted after it was seen.
   await until("its output is on record", async () => (await resident.record(open)).lastOutputAt !== null);
+  await until("its task says so, too", async () => {
+    const { task } = await client.getTask({ params: { id: open } });
+    return task.progress !== null;
+  });
   const { root } = await resident.record(open);
   const closed = await openRecital(resident, "spoken");
   await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });

@@ -32,6 +32,10 @@ test.for([
   ["answer what waits for approval", "approvals list --follow"],
   ["answer what waits for approval", "approvals allow apr_000000000000"],
   ["take a process out of its run", "service adopt 1"],
+  ["decide about messages that could not be delivered", "tasks retry RUN"],
+  ["decide about messages that could not be delivered", "tasks dismiss RUN"],
+  ["audit tasks", "tasks audit"],
+  ["maintain tasks", "tasks maintenance --apply"],
 ] as const)("with a session's token nobody can %s: %s", async ([what, line]) => {
   const { pid } = await resident.status();
   const runId = await resident.background({ argv: ["sleep", "7021"] });
@@ -72,7 +76,16 @@ test("every command that looks shows the session's own, and nothing of others'",
   ).stdout.trim();
   const { root } = await resident.record(others);
   const { root: ownRoot } = await resident.record(own);
-  for (const line of ["ps", "ps --json", "runs list", "runs list --all --json", "process list", "events"]) {
+  const looks = [
+    "ps",
+    "ps --json",
+    "runs list",
+    "runs list --all --json",
+    "process list",
+    "events",
+    "tasks --json",
+  ];
+  for (const line of looks) {
     const { code, stdout } = await session.holdfast(...line.split(" "));
     expect({ line, code, own: stdout.includes(own), others: stdout.includes(others) }).toEqual({
       line,
@@ -82,7 +95,7 @@ test("every command that looks shows the session's own, and nothing of others'",
     });
   }
   expect((await session.holdfast("runs", "list", "--label", "whose=others")).stdout).toBe("");
-  for (const line of ["runs show", "events --run", "logs", "process poll"]) {
+  for (const line of ["runs show", "events --run", "logs", "process poll", "tasks show"]) {
     expect(await session.holdfast(...line.split(" "), own)).toMatchObject({ code: 0 });
     // Byte for byte as of one that there never was.
     const answer = await session.holdfast(...line.split(" "), others);

@@ -3,6 +3,8 @@ import { sanitizeLine } from "../../output/sanitize.js";
 import { paletteFor } from "../palette.js";
 import { fit } from "../runs/table.js";
 
+/** Of a terminal that does not say how wide it is. */
+const USUAL_COLUMNS = 80;
 const CLEAR = "\r\u001b[2K";
 
 /** The last line of a terminal, written again and again. Off: nothing is shown. */
@@ -18,7 +20,7 @@ export class ProgressLine implements Disposable {
     if (!this.#on) return;
     this.#shown = true;
     // One that fills the last column may wrap, and then stands on two.
-    const line = fit(sanitizeLine(text), process.stderr.columns - 1);
+    const line = fit(sanitizeLine(text), (process.stderr.columns || USUAL_COLUMNS) - 1);
     write(`${CLEAR}${paletteFor(2).dim(line)}`);
   }
 

@@ -1,0 +1,227 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { GatewayClient } from "../../../src/gateway/client.js";
+import type { AnswerOf, AskedOf } from "../../../src/gateway/contract/contract.js";
+import { until } from "../../io/until.js";
+import { Many } from "../many.js";
+import { Resident } from "../resident.js";
+
+type Task = AnswerOf<"getTask">["task"];
+
+let resident: Resident;
+let many: Many;
+let client: GatewayClient;
+beforeAll(async () => {
+  resident = await Resident.open();
+  const config = join(resident.home, "config.toml");
+  await writeFile(config, '[channels.deaf]\nkind = "command"\nargv = ["/nowhere/at-all"]\n');
+  const env = { ...resident.env, HOLDFAST_CONFIG: config };
+  await resident.startWith(env, "gateway", "start").finished;
+  many = new Many(env);
+  client = await resident.client();
+}, 60_000);
+afterAll(async () => {
+  await many[Symbol.asyncDispose]();
+  await resident[Symbol.asyncDispose]();
+});
+
+async function external(body: Partial<AskedOf<"createTask">["body"]> = {}): Promise<string> {
+  return (await client.createTask({ body: { label: "count the words", ...body } })).task.taskId;
+}
+
+async function finished(
+  body: AskedOf<"finishTask">["body"],
+  more: Partial<AskedOf<"createTask">["body"]> = {},
+): Promise<string> {
+  const id = await external(more);
+  await client.finishTask({ params: { id }, body });
+  return id;
+}
+
+const json = async <Value>(...words: readonly string[]): Promise<Value> =>
+  JSON.parse((await many.holdfast(...words, "--json")).stdout) as Value;
+
+test("show reaches what does a task: its processes, output, end, and who asked for that", async () => {
+  const runId = await resident.script("echo up; sleep 7031");
+  await resident.wrote(runId, "up");
+  const before = await many.holdfast("tasks", "show", runId);
+  expect(before).toMatchObject({ code: 0, stderr: "" });
+  expect(before.stdout).toMatch(/^task_\w+ {2}running {2}sh -c 'echo up; sleep 7031'\n/);
+  expect(before.stdout).toMatch(/\nprocesses\n.*\n {2}└─ \d+ sh {2}\(the command\)\n {5}└─ \d+ sleep\n/);
+  expect(before.stdout).toMatch(/\noutput\n {2}up\n/);
+
+  const cancelled = await many.holdfast("tasks", "cancel", runId.slice(0, -2));
+  expect(cancelled).toMatchObject({ code: 0, stderr: "" });
+  const [taskId = ""] = cancelled.stdout.split(" ");
+  expect(cancelled.stdout).toBe(`${taskId} is cancelled\n`);
+  const after = await many.holdfast("tasks", "show", taskId);
+  expect(after.stdout).toMatch(/\n {2}reason +manual-cancel\n {2}asked by +operator\n/);
+  expect(after.stdout).toMatch(/ended +cancelled, by operator\n$/);
+  expect(await many.holdfast("tasks", "cancel", taskId)).toMatchObject({
+    code: 0,
+    stdout: `${taskId} had ended before: cancelled\n`,
+  });
+  const shown = await json<AnswerOf<"getTask"> & { readonly output: { readonly stdout: string } }>(
+    "tasks",
+    "show",
+    taskId,
+  );
+  expect(shown).toMatchObject({
+    task: { taskId, status: "cancelled", runId },
+    run: { runId, exit: { reason: "manual-cancel", actor: "operator" } },
+    output: { stdout: "up\n" },
+  });
+});
+
+test("list shows the newest first, by status, runtime and session, and says when there are more", async () => {
+  const { session, token } = await client.openSession({ body: { key: "reader" } });
+  await using reader = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  const own = await external();
+  const done = await finished({ status: "succeeded", summary: "twelve\nand more" });
+  const ids = async (...words: readonly string[]): Promise<string[]> =>
+    (await json<Task[]>("tasks", ...words)).map(({ taskId }) => taskId);
+  expect((await ids()).slice(0, 2)).toEqual([done, own]);
+  expect(await ids("--status", "succeeded,failed", "--runtime", "external")).toContain(done);
+  expect(await ids("--status", "succeeded,failed")).not.toContain(own);
+  expect(await ids("list", "--runtime", "exec")).not.toContain(done);
+  expect(await ids("--session", session.id)).toEqual([]);
+  const one = await many.holdfast("tasks", "--limit", "1");
+  expect(one.stderr).toBe("holdfast: there may be more than these; --limit shows more\n");
+  expect(one.stdout).toMatch(
+    new RegExp(
+      `^TASK .*\n${done} +succeeded +external +not_applicable +\\S+ ago +count the words +twelve …\n$`,
+    ),
+  );
+  expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
+  expect(await many.holdfast("tasks", "--session", "nobody")).toMatchObject({
+    code: 1,
+    stderr: "holdfast: there is no session nobody\n",
+  });
+});
+
+test("what cannot be meant is refused in one sentence, and changes nothing", async () => {
+  const one = await external();
+  const other = await finished({ status: "succeeded" });
+  const { token } = await client.openSession({ body: { key: "stranger" } });
+  await using stranger = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  const before = await json<Task[]>("tasks");
+  const refusals: readonly (readonly [number, RegExp, ...string[]])[] = [
+    [2, /'often' is invalid .* done_only, state_changes, silent/, "notify", one, "often"],
+    [2, /of queued,running,.*lost/, "list", "--status", "finished"],
+    [2, /of acp,subagent,exec,external/, "list", "--runtime", "shell"],
+    [1, /there is no task task_zzzz$/, "cancel", "task_zzzz"],
+    [1, /there is no task run_zzzz$/, "wait", "run_zzzz"],
+    [2, /"task_" may mean several tasks: task_\w+, task_\w+.*; nothing was done$/, "cancel", "task_"],
+    [1, /has no message that could not be delivered$/, "retry", other],
+    [1, /has no message that could not be delivered$/, "dismiss", one],
+  ];
+  for (const [code, said, ...words] of refusals) {
+    const answer = await many.holdfast("tasks", ...words);
+    expect({ words, ...answer }).toMatchObject({ words, code, stdout: "" });
+    expect(answer.stderr.trimEnd()).toMatch(said);
+    expect(answer.stderr.split("\n")).toHaveLength(2);
+  }
+  // What belongs to somebody else answers like what is not there.
+  for (const words of [["show"], ["wait"], ["cancel"], ["notify", "silent"]]) {
+    const [verb = "", ...more] = words;
+    const hidden = await stranger.holdfast("tasks", verb, one, ...more);
+    const missing = await stranger.holdfast("tasks", verb, "task_000000000000", ...more);
+    expect(hidden).toMatchObject({ code: 1, stdout: "" });
+    expect(hidden.stderr.replaceAll(one, "task_000000000000")).toBe(missing.stderr);
+  }
+  expect(await json<Task[]>("tasks")).toEqual(before);
+});
+
+test("a message that could not be delivered is seen, tried again, and given up", async () => {
+  const id = await finished({ status: "failed", error: "no words" }, { origin: { channel: "deaf" } });
+  const failed = async (): Promise<Task> => {
+    let task: Task | null = null;
+    await until("it has failed", async () => {
+      ({ task } = await client.getTask({ params: { id } }));
+      return task.delivery === "failed";
+    });
+    return task as unknown as Task;
+  };
+  await failed();
+  const shown = await many.holdfast("tasks", "show", id);
+  expect(shown.stdout).toMatch(
+    new RegExp(`\n {2}task-terminal:${id} {2}failed at .*, channel deaf, 1 attempt: .*/nowhere/at-all`),
+  );
+  const audit = await many.holdfast("tasks", "audit");
+  expect(audit).toMatchObject({ code: 1, stderr: "" });
+  expect(audit.stdout).toMatch(new RegExp(`^delivery_failed +${id} `, "m"));
+  expect(await many.holdfast("tasks", "retry", id)).toMatchObject({
+    code: 0,
+    stdout: `${id}: 1 message is tried again\n`,
+  });
+  await failed();
+  expect(await many.holdfast("tasks", "dismiss", id)).toMatchObject({
+    code: 0,
+    stdout: `${id}: 1 message is dismissed\n`,
+  });
+  expect(await client.getTask({ params: { id } })).toMatchObject({ task: { delivery: "not_applicable" } });
+  expect((await many.holdfast("tasks", "show", id)).stdout).toMatch(
+    /retried +by operator\n.* dismissed +by operator\n$/,
+  );
+  expect(await json<unknown[]>("tasks", "audit")).not.toContainEqual(expect.objectContaining({ taskId: id }));
+});
+
+test("the policy of a task is changed while it goes on, and not afterwards", async () => {
+  const id = await external();
+  expect(await many.holdfast("tasks", "notify", id, "silent")).toMatchObject({
+    code: 0,
+    stdout: `${id}: silent\n`,
+  });
+  expect((await many.holdfast("tasks", "notify", id, "silent")).stdout).toBe(`${id}: silent, as before\n`);
+  await client.finishTask({ params: { id }, body: { status: "succeeded" } });
+  expect(await many.holdfast("tasks", "notify", id, "done_only")).toMatchObject({
+    code: 1,
+    stdout: "",
+    stderr: `holdfast: task ${id} has ended (succeeded), which is final; nothing was changed\n`,
+  });
+  expect(await client.getTask({ params: { id } })).toMatchObject({ task: { policy: "silent" } });
+});
+
+test("maintenance says what it would do, and does it only when told to", async () => {
+  const id = await external({ heartbeatMs: 1_000 });
+  const longAgo = Date.now() - 3_600_000;
+  resident.sql(
+    `update tasks set last_event_at = ${longAgo}, missing_since = ${longAgo} where task_id = '${id}'`,
+  );
+  const old = await finished({ status: "succeeded" });
+  resident.sql(`update tasks set cleanup_after = 1 where task_id = '${old}'`);
+  const before = await json<Task[]>("tasks");
+  const preview = await many.holdfast("tasks", "maintenance");
+  expect(preview).toMatchObject({ code: 0, stderr: "holdfast: nothing was changed; --apply does it\n" });
+  expect(preview.stdout).toMatch(new RegExp(`^${id} +tell +it has ended: lost \\(.*60 min\\)$`, "m"));
+  expect(preview.stdout).toMatch(new RegExp(`^${old} +forget +it ended long ago`, "m"));
+  expect(await json<Task[]>("tasks")).toEqual(before);
+
+  const applied = await json<AnswerOf<"maintainTasks">>("tasks", "maintenance", "--apply");
+  expect(applied.applied).toBe(true);
+  expect(applied.measures.map(({ taskId }) => taskId)).toEqual(expect.arrayContaining([id, old]));
+  expect(await many.holdfast("tasks", "wait", id)).toMatchObject({ code: 125, stdout: "" });
+  expect(await many.holdfast("tasks", "show", old)).toMatchObject({ code: 1 });
+});
+
+describe("wait", () => {
+  test.each([
+    [{ status: "succeeded", summary: "twelve\n\u001b[31mwords" }, 0, "twelve\nwords\n", /: succeeded after /],
+    [
+      { status: "succeeded", outcome: "blocked", summary: "which ones?" },
+      3,
+      "which ones?\n",
+      /: blocked after /,
+    ],
+    [{ status: "failed", error: "no words" }, 1, "", /: failed after .*: no words$/],
+    [{ status: "timed_out" }, 124, "", /: timed_out after /],
+    [{ status: "cancelled" }, 130, "", /: cancelled after /],
+  ] as const)("ends with how %j ended", async (body, code, stdout, remark) => {
+    const id = await finished(body);
+    const answer = await many.holdfast("tasks", "wait", id);
+    expect(answer).toMatchObject({ code, stdout });
+    expect(answer.stderr.trimEnd()).toMatch(remark);
+    expect(await json<Task>("tasks", "wait", id)).toMatchObject({ taskId: id, status: body.status });
+  });
+});

@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startGateway } from "../../../src/gateway/start.js";
+import { until } from "../../io/until.js";
+import { whyNoTerminal } from "../field.js";
+import { Resident } from "../resident.js";
+import { main } from "../stage.js";
+
+let resident: Resident;
+beforeAll(async () => (resident = await Resident.started()), 60_000);
+afterAll(() => resident[Symbol.asyncDispose]());
+
+async function atWork(label: string): Promise<string> {
+  const client = await resident.client();
+  const { task } = await client.createTask({ body: { label } });
+  await client.taskProgress({ params: { id: task.taskId }, body: { text: "half of it" } });
+  return task.taskId;
+}
+
+test.skipIf(whyNoTerminal !== null)(
+  "Ctrl-C stops waiting, and nothing else",
+  async () => {
+    const id = await atWork("typing");
+    const { code, stdout } = await resident.atTerminal(
+      ["tasks", "wait", id],
+      ["typing: half of it", "\u0003"],
+    );
+    expect(code).toBe(130);
+    expect(stdout).toContain(`not waiting any more; ${id} goes on`);
+    const client = await resident.client();
+    expect(await client.getTask({ params: { id } })).toMatchObject({ task: { status: "running" } });
+  },
+  30_000,
+);
+
+test.skipIf(whyNoTerminal !== null).each([
+  ["is killed, and the command starts the next", "SIGKILL"],
+  ["is stopped, and somebody starts the next", "SIGTERM"],
+] as const)(
+  "a gateway that %s is waited for, and what happened meanwhile is shown",
+  async (_, signal) => {
+    const id = await atWork("counting");
+    const { pid } = await resident.status();
+    const { code, stdout } = await resident.atTerminal(
+      ["tasks", "wait", id],
+      // oxlint-disable-next-line no-restricted-properties -- its own gateway
+      ["counting: half of it", async () => process.kill(pid, signal)],
+      [
+        "waiting for the next one",
+        async () => {
+          if (signal === "SIGTERM") await startGateway(resident.home, main);
+          await until("there is another gateway", async () =>
+            resident.status().then(
+              (status) => status.ready && status.pid !== pid,
+              () => false,
+            ),
+          );
+          const client = await resident.client();
+          await client.taskProgress({ params: { id }, body: { text: "nearly all" } });
+        },
+      ],
+      [
+        "counting: nearly all",
+        async () => {
+          const client = await resident.client();
+          await client.finishTask({ params: { id }, body: { status: "succeeded", summary: "twelve" } });
+        },
+      ],
+    );
+    expect(code).toBe(0);
+    // The line of progress is gone when the result comes.
+    expect(stdout).toMatch(
+      /\u001b\[2K(?:\u001b\[\d+m)?holdfast: task_\w+ \(counting\): succeeded after [^\n]*\ntwelve\n$/,
+    );
+  },
+  60_000,
+);
