@@ -175,7 +175,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const stops = new Stops({ supervisor, store, whereabouts });
   const taskDesk = {
-    ...{ store, supervisor, stops, acp, background, tasks, sights, channels: config.channels },
+    ...{ store, supervisor, stops, acp, background, tail, tasks, sights, channels: config.channels },
     send: () => notifier.wake(),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
@@ -252,10 +252,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, {
-    ...taskDesk,
-    tail,
-  });
+  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
   const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,

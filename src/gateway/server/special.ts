@@ -98,7 +98,7 @@ async function followAcp(
 ): Promise<void> {
   const { after } = parse(contract.acpWatch.query, Object.fromEntries(url.searchParams), "the query");
   const { sessionId } = await visibleAcp(desk, requester, id);
-  await follow(
+  await sendLines(
     desk.sights,
     response,
     { requester, gone },
