@@ -237,9 +237,9 @@ test("a program that said its version and does not end does not work", () => {
     skipped: 0,
     ended: false,
   } as const;
-  const said = { running: false, failure: null, output: [piece] };
-  expect(toldBy(said)).toEqual({ version: "1.2.3", failure: null });
-  expect(toldBy({ ...said, running: true })).toEqual({ version: null, failure: "overall-timeout" });
+  const ended = { running: false, failure: null, output: [piece] };
+  expect(toldBy(ended)).toEqual({ version: "1.2.3", failure: null });
+  expect(toldBy({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
 });
 
 describe("for a session", () => {
