@@ -97,7 +97,7 @@ export interface StartupOrphans {
 }
 
 /** Reads and searches are let through, everything else is asked about. */
-const DEFAULT_RULES: readonly PermissionRule[] = [
+export const DEFAULT_RULES: readonly PermissionRule[] = [
   { effect: "allow", kind: "read" },
   { effect: "allow", kind: "search" },
   { effect: "ask" },
@@ -191,7 +191,7 @@ export class AcpController implements AsyncDisposable {
       ? sessions.open(request.key, options)
       : sessions.openFor(requester, request.key, options));
     const known = await store.getAcpSession(row.id);
-    if (known !== null) return this.#again(row, known, command);
+    if (known !== null) return this.#again(row, known, command, request);
     const at = this.#clock.wall();
     const session: AcpSession = {
       sessionId: row.id,
@@ -219,7 +219,8 @@ export class AcpController implements AsyncDisposable {
       closedAt: null,
     };
     // Another gateway of the same store was asked for it, too, and was faster.
-    if (!(await store.insertAcpSession(session))) return this.#again(row, await this.#get(row.id), command);
+    if (!(await store.insertAcpSession(session)))
+      return this.#again(row, await this.#get(row.id), command, request);
     this.#commands.set(row.id, command);
     const held = await this.#hold(session);
     try {
@@ -464,9 +465,16 @@ export class AcpController implements AsyncDisposable {
     return row !== undefined && row.state !== "down";
   }
 
-  async #again(row: SessionRow, known: AcpSession, command: AgentCommand): Promise<Ensured> {
+  async #again(
+    row: SessionRow,
+    known: AcpSession,
+    command: AgentCommand,
+    { rules = known.rules }: EnsureRequest,
+  ): Promise<Ensured> {
     if (known.command !== displayCommand(command.argv))
       throw new SessionTaken(row.key, `its agent is another: ${known.command}`);
+    if (JSON.stringify(known.rules) !== JSON.stringify(rules))
+      throw new SessionTaken(row.key, "an open session has it, with other permissions");
     const held = await this.#holding(row.id);
     if (!this.#commands.has(row.id)) this.#commands.set(row.id, command);
     await held.up();

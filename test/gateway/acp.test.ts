@@ -115,6 +115,23 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
 });
 
+test("a session that is there is not taken for one with other permissions than were asked for", async () => {
+  const { client } = stage;
+  const body = { argv: shellAgent(), cwd, key: "careless", permissions: "approve-all" } as const;
+  const { session } = await client.acpSpawn({ body });
+  expect(await refusal(client.acpSpawn({ body: { ...body, permissions: "deny-all" } }))).toMatchObject({
+    code: "SESSION_TAKEN",
+    message: expect.stringContaining("with other permissions") as string,
+  });
+  const { permissions: _, ...unsaid } = body;
+  for (const same of [body, unsaid])
+    expect(await client.acpSpawn({ body: same })).toMatchObject({
+      created: false,
+      session: { sessionId: session.sessionId },
+    });
+  await client.acpClose({ params: { id: "careless" } });
+});
+
 test("bad requests are refused before anything is recorded or started", async () => {
   const { client } = stage;
   const before = (await client.acpList({ query: { all: "1" } })).sessions.length;

@@ -1,4 +1,4 @@
-import type { AcpController } from "../../acp/controller.js";
+import { DEFAULT_RULES, type AcpController } from "../../acp/controller.js";
 import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newSessionId } from "../../sessions/ids.js";
@@ -7,6 +7,7 @@ import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record
 import type { AcpStore } from "../../store/acp-store.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
+import type { PERMISSION_PRESETS } from "../contract/acp.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
@@ -26,13 +27,9 @@ export interface AcpDesk {
   readonly getRun: (runId: string) => Promise<RunRecord | null>;
 }
 
-const PRESETS: Readonly<Record<string, readonly PermissionRule[]>> = {
+const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
   "approve-all": [{ effect: "allow" }],
-  "approve-reads": [
-    { effect: "allow", kind: "read" },
-    { effect: "allow", kind: "search" },
-    { effect: "ask" },
-  ],
+  "approve-reads": DEFAULT_RULES,
   "deny-all": [{ effect: "reject" }],
 };
 
@@ -133,7 +130,7 @@ async function spawn(
 ): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
   const { agent, argv, agentId, cwd, environment, mode, permissions, reap, parentSessionKey } = body;
   const requester = await starter(desk, body, asking);
-  const rules = body.rules ?? PRESETS[permissions ?? "approve-reads"] ?? [];
+  const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
   return desk.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
     ...(agent === undefined ? {} : { agent }),
@@ -141,7 +138,7 @@ async function spawn(
     cwd,
     ...(environment === undefined ? {} : { environment }),
     mode,
-    rules,
+    ...(rules === undefined ? {} : { rules }),
     reap,
     requester,
     session: {
