@@ -117,15 +117,18 @@ export class HeldSession {
 
   /** An earlier process's agent, found alive. */
   async takeUp(run: Run): Promise<void> {
-    const { store, kept, supervisor } = this.#parts;
+    const { store, kept, onProblem } = this.#parts;
     const { state, sessionId } = kept.row;
-    if (state !== "ready") {
-      // It was being started, and what it knows of us is not known; or it was being ended.
-      await supervisor.stop(run.runId, { actor: `acp: it was ${state} when its gateway ended` });
-      return this.found();
-    }
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
     const agent = await this.#seat.resume(run, running);
+    if (state === "closing") {
+      const failed = (cause: unknown): void => onProblem(`the ACP session ${sessionId} is not closed`, cause);
+      this.close({ actor: "gateway restarted" }).catch(failed);
+      return;
+    }
+    // What it knows of us is not known.
+    if (state !== "ready")
+      agent.adapter.connection.close("closed", "it was being started when its gateway ended");
     this.#kicked = true;
     const turn = this.#sent();
     if (turn === null || turn.requestId === null) return this.#occupy(() => this.#auditLast(agent));
