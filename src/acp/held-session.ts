@@ -285,7 +285,20 @@ export class HeldSession {
     if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent.run, last);
   }
 
-  async #close({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
+  /** The agent ends, whatever does not answer: the store, too. */
+  async #close(request: CloseRequest): Promise<void> {
+    const { clock, limits } = this.#parts;
+    const enough = clock.after(limits.cancelMs + 2 * limits.closeMs, () => {
+      this.#seat.agent?.adapter.close(request.actor).catch(() => undefined);
+    });
+    try {
+      await this.#closeInOrder(request);
+    } finally {
+      enough.cancel();
+    }
+  }
+
+  async #closeInOrder({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
     const { kept, supervisor, clock, limits } = this.#parts;
     if (kept.row.state === "closed") return;
     await kept.commit(() => ({ session: { state: "closing" } }));
