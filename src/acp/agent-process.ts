@@ -86,6 +86,11 @@ export class AgentProcess {
     );
   }
 
+  /** It can be asked; not when it is on its way out, either. */
+  get serves(): boolean {
+    return !this.stuck && !this.adapter.connection.isClosed && this.run.state === "running";
+  }
+
   /** Recorded before it exists: whichever process comes next finds it, or that it never was. */
   async start(command: AgentCommand, { sessionKey, agentId }: AgentOwner): Promise<void> {
     const { supervisor, kept, limits } = this.#parts;

@@ -43,7 +43,7 @@ export class AgentSeat {
   /** An agent that waits for a prompt, started if there is none. */
   async ready(): Promise<AgentProcess> {
     const agent = this.#agent;
-    if (agent !== null && !agent.stuck && agent.run.state === "running") return agent;
+    if (agent?.serves === true) return agent;
     this.#starting ??= this.#start(agent).finally(() => (this.#starting = null));
     return this.#starting;
   }
@@ -90,7 +90,7 @@ export class AgentSeat {
   async #start(former: AgentProcess | null): Promise<AgentProcess> {
     const { kept, owner, clock } = this.#parts;
     if (former !== null) {
-      await former.adapter.close("acp: it did not stop when it was told to");
+      await former.adapter.close("acp: another takes its place");
       await this.gone(former);
     }
     const command = await this.#parts.command();

@@ -130,15 +130,18 @@ export class HeldSession {
 
   /** An earlier process's agent, found alive. */
   async takeUp(run: Run): Promise<void> {
-    const { store, kept, supervisor } = this.#parts;
+    const { store, kept, onProblem } = this.#parts;
     const { state, sessionId } = kept.row;
-    if (state !== "ready") {
-      // It was being started, and what it knows of us is not known; or it was being ended.
-      await supervisor.stop(run.runId, { actor: `acp: it was ${state} when its gateway ended` });
-      return this.found();
-    }
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
     const agent = await this.#seat.resume(run, running);
+    if (state === "closing") {
+      const failed = (cause: unknown): void => onProblem(`the ACP session ${sessionId} is not closed`, cause);
+      this.close({ actor: "gateway restarted" }).catch(failed);
+      return;
+    }
+    // What it knows of us is not known.
+    if (state !== "ready")
+      agent.adapter.connection.close("closed", "it was being started when its gateway ended");
     this.#kicked = true;
     const turn = this.#sent();
     if (turn === null || turn.requestId === null) return this.#occupy(() => this.#auditLast(agent));
@@ -316,7 +319,20 @@ export class HeldSession {
     if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent.run, last);
   }
 
-  async #close({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
+  /** The agent ends, whatever does not answer: the store, too. */
+  async #close(request: CloseRequest): Promise<void> {
+    const { clock, limits } = this.#parts;
+    const enough = clock.after(limits.cancelMs + 2 * limits.closeMs, () => {
+      this.#seat.agent?.adapter.close(request.actor).catch(() => undefined);
+    });
+    try {
+      await this.#closeInOrder(request);
+    } finally {
+      enough.cancel();
+    }
+  }
+
+  async #closeInOrder({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
     const { kept, supervisor, clock, limits } = this.#parts;
     if (kept.row.state === "closed") return;
     await kept.commit(() => ({ session: { state: "closing" } }));
