@@ -15,7 +15,6 @@ import { whoLives } from "./turn-tree.js";
 export interface HeldParts extends SeatParts {
   /** Closed for good: its tokens, its row. */
   readonly onClosed: (actor: string) => Promise<void>;
-  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 export interface CancelRequest {

@@ -29,6 +29,8 @@ export class Controlled {
   readonly supervisor: Supervisor;
   readonly store: Store;
   readonly acp: AcpController;
+  /** What the log says of lines that are no frames. */
+  readonly malformed: string[] = [];
 
   constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController) {
     this.home = home;
@@ -47,7 +49,8 @@ export class Controlled {
     const { storePath } = await openStateDirectory(place);
     const store = await openStore(storePath, instanceId);
     const onProblem = (message: string, cause: unknown): void => {
-      throw new Error(message, { cause });
+      if (!message.includes("is no frame")) throw new Error(message, { cause });
+      controlled.malformed.push(message);
     };
     const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
     const a2aPolicy = { enabled: false, allow: [] };
