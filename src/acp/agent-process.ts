@@ -34,6 +34,7 @@ export interface AgentParts {
   readonly clock: Clock;
   readonly kept: KeptSession;
   readonly limits: AcpLimits;
+  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** Whose process it is. */
@@ -52,7 +53,7 @@ export class AgentProcess {
 
   constructor(parts: AgentParts) {
     this.#parts = parts;
-    const { kept, clock, limits } = parts;
+    const { kept, clock, limits, onProblem } = parts;
     this.questions = new Questions({
       kept,
       clock,
@@ -66,6 +67,11 @@ export class AgentProcess {
       questions: this.questions,
       alive: () => this.#adapter?.run.state === "running",
       accepted: () => this.#adapter?.run.stdinAccepted ?? 0,
+      onMalformed: (why, shown) =>
+        onProblem(
+          `the agent of the ACP session ${kept.row.sessionId} wrote a line that is no frame (${why}): ${shown}`,
+          null,
+        ),
     });
   }
 

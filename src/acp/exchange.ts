@@ -59,7 +59,12 @@ export interface ExchangeParts {
   readonly alive: () => boolean;
   /** How much of its stdin cannot be lost any more. */
   readonly accepted: () => number;
+  /** A line that is no frame: of the first ones, each. */
+  readonly onMalformed: (why: string, shown: string) => void;
 }
+
+/** Whoever writes more of them writes the same again. */
+const MALFORMED_NOTED = 10;
 
 /**
  * What is said between us and one agent process, and kept: everything that comes with the offset after it, everything
@@ -71,6 +76,7 @@ export class Exchange implements Handlers {
   conversation = new Conversation("");
   turn: RunningTurn | null = null;
   #bytesBetween = 0;
+  #malformed = 0;
 
   constructor(parts: ExchangeParts) {
     this.#parts = parts;
@@ -125,6 +131,10 @@ export class Exchange implements Handlers {
   /** It was ended while it waited, and never sent. */
   drop(turn: RunningTurn): void {
     this.#over(turn);
+  }
+
+  malformed(why: string, shown: string): void {
+    if (this.#malformed++ < MALFORMED_NOTED) this.#parts.onMalformed(why, shown);
   }
 
   async updates(batch: readonly Update[]): Promise<void> {

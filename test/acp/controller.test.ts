@@ -25,6 +25,8 @@ test.each([
   const [session] = await house.store.listAcpSessions({});
   expect(session).toMatchObject({ state: "closed" });
   await house.gone(session!.sessionId);
+  // As many as it takes to see what it writes.
+  expect(house.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
 });
 
 test.each([
