@@ -25,6 +25,8 @@ export interface QueueParts {
 export class PromptQueue {
   readonly #parts: QueueParts;
   readonly #timeouts = new Map<string, number>();
+  /** Up to this one none waits any more: a session of many turns is not gone through for each. */
+  #passed = 0;
 
   constructor(parts: QueueParts) {
     this.#parts = parts;
@@ -52,7 +54,9 @@ export class PromptQueue {
 
   async next(): Promise<AcpTurn | null> {
     const [next] = await this.#waiting(1);
-    return next ?? null;
+    if (next === undefined) return null;
+    this.#passed = next.ordinal - 1;
+    return next;
   }
 
   /** Null: it has none. Asked once, when it is sent. */
@@ -84,6 +88,7 @@ export class PromptQueue {
   #waiting(limit?: number): Promise<readonly AcpTurn[]> {
     const { store, kept } = this.#parts;
     const { sessionId } = kept.row;
-    return store.listAcpTurns({ sessionId, states: ["queued"], ...(limit === undefined ? {} : { limit }) });
+    const queued = { sessionId, states: ["queued"], after: this.#passed } as const;
+    return store.listAcpTurns({ ...queued, ...(limit === undefined ? {} : { limit }) });
   }
 }

@@ -45,6 +45,8 @@ export interface AcpSessionFilter {
 export interface AcpTurnFilter {
   readonly sessionId: string;
   readonly states?: readonly AcpTurnState[];
+  /** Only those of a higher ordinal. */
+  readonly after?: number;
   readonly newestFirst?: boolean;
   readonly limit?: number;
 }

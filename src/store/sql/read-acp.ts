@@ -43,13 +43,14 @@ export async function getAcpTurn(db: Kysely<Schema>, turnId: string): Promise<Ac
 }
 
 export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
-  const { sessionId, states, newestFirst = false, limit } = filter;
+  const { sessionId, states, after, newestFirst = false, limit } = filter;
   let query = db
     .selectFrom("acp_turns")
     .selectAll()
     .where("session_id", "=", sessionId)
     .orderBy("ordinal", newestFirst ? "desc" : "asc");
   if (states !== undefined) query = query.where("state", "in", states);
+  if (after !== undefined) query = query.where("ordinal", ">", after);
   if (limit !== undefined) query = query.limit(limit);
   return (await query.execute()).map(toAcpTurn);
 }
