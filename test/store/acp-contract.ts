@@ -56,6 +56,9 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       for (const turnId of ["turn_b", "turn_a"])
         await store.commitAcp(id, "in_1", { newTurn: newAcpTurn(turnId) });
       const turns = await store.listAcpTurns({ sessionId: id });
+      expect(await store.listAcpTurns({ sessionId: id, after: turns[0]?.place ?? 0 })).toEqual(
+        turns.slice(1),
+      );
       expect(turns.map(({ turnId, ordinal, state }) => [turnId, ordinal, state])).toEqual([
         ["turn_b", 1, "queued"],
         ["turn_a", 2, "queued"],
