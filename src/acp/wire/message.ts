@@ -64,7 +64,7 @@ function isDeep(value: object): boolean {
     if (depth === DEEPEST) return true;
     const below: object[] = [];
     for (const each of level)
-      for (const child of Array.isArray(each) ? (each as unknown[]) : Object.values(each))
+      for (const child of Object.values(each) as unknown[])
         if (typeof child === "object" && child !== null) below.push(child);
     level = below;
   }

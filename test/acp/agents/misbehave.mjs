@@ -123,7 +123,7 @@ for await (const line of lines) {
     }
     if (mode === "asks-and-does-not-read") {
       setInterval(() => {}, 1000);
-      process.once("SIGUSR1", () => say(permission(1)));
+      process.once("SIGUSR1", () => void say(permission(1)));
       lines.pause();
     }
     if (mode !== "never-new") await say({ id, result: { sessionId: "s" } });
