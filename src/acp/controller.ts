@@ -27,6 +27,8 @@ import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
 import type { AgentCommand } from "./agent-process.js";
+import { type AskedOffer, offerFrom, offerNews, offerOf, offersAnything } from "./client/offer.js";
+import { AGENT_LABEL, openTerminalsOf, TERMINAL_BACKEND } from "./client/terminals.js";
 import { HeldSession, type CancelRequest, type CloseRequest } from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
@@ -54,6 +56,8 @@ export interface EnsureRequest {
   readonly mode?: AcpMode;
   readonly rules?: readonly PermissionRule[];
   readonly reap?: ReapPolicy;
+  /** Beside what the catalogue says of the agent. */
+  readonly client?: AskedOffer | undefined;
   /** The session on whose behalf: the new one is its child. */
   readonly requester?: SessionRow | null;
   readonly session?: SessionOptions;
@@ -138,8 +142,10 @@ export class AcpController implements AsyncDisposable {
       this.#begun.resolve();
     }
     const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_STATES });
-    for (const { runId, backendId } of runs) {
-      if (backendId !== "acp" || (await this.#belongs(runId))) continue;
+    for (const { runId, backendId, labels } of runs) {
+      const agentRunId = backendId === TERMINAL_BACKEND ? (labels[AGENT_LABEL] ?? "") : runId;
+      if (backendId !== "acp" && agentRunId === runId) continue;
+      if (await this.#belongs(agentRunId)) continue;
       await supervisor.stop(runId, { actor: "acp: its session is closed" });
       counts.reaped++;
     }
@@ -224,7 +230,7 @@ export class AcpController implements AsyncDisposable {
     // Another gateway of the same store was asked for it, too, and was faster.
     if (!(await store.insertAcpSession(session))) return this.#again(row, await this.#get(row.id), command);
     this.#commands.set(row.id, command);
-    const held = await this.#hold(session);
+    const held = await this.#hold(await this.#offering(session, request));
     try {
       await held.up();
     } catch (error) {
@@ -233,6 +239,16 @@ export class AcpController implements AsyncDisposable {
       throw error;
     }
     return { row, session: held.kept.row, created: true };
+  }
+
+  /** Said before anything else: so it is found again. */
+  async #offering(session: AcpSession, { agent, client }: EnsureRequest): Promise<AcpSession> {
+    const offer = offerFrom(this.#parts.agents.get(agent ?? "")?.acp?.client, client);
+    if (!offersAnything(offer)) return session;
+    const { sessionId, gatewayInstanceId } = session;
+    const updates = [offerNews(offer, this.#clock.wall())];
+    await this.#parts.store.commitAcp(sessionId, gatewayInstanceId, { updates });
+    return this.#get(sessionId);
   }
 
   /** What would be started; rejects when it is not known. */
@@ -273,7 +289,14 @@ export class AcpController implements AsyncDisposable {
     if (record === null || record.state === "exited") return nobody("its agent's process has ended");
     const run = this.#parts.supervisor.run(runId);
     if (run === null) return nobody(`${record.ownerInstanceId} holds its agent's process, not this gateway`);
-    const processes = await run.members();
+    const processes = [...(await run.members())];
+    for (const { runId: terminal } of await openTerminalsOf(this.#parts.supervisor, runId))
+      processes.push(
+        ...((await this.#parts.supervisor
+          .run(terminal)
+          ?.members()
+          .catch(() => [])) ?? []),
+      );
     const verified = processes.some(({ identity }) => isSame(identity, record.root));
     const why = verified
       ? "its agent's process is the recorded one, below its anchor"
@@ -355,6 +378,7 @@ export class AcpController implements AsyncDisposable {
     const { sessionId } = session;
     const row = await sessions.get(sessionId);
     if (row === null) throw new NotFound(`session ${sessionId}`);
+    const offer = offerOf(await store.listAcpUpdates({ sessionId, limit: 1 }));
     const already = this.#held.get(sessionId);
     if (already !== undefined) return already;
     if (this.#left) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
@@ -368,7 +392,9 @@ export class AcpController implements AsyncDisposable {
       limits: this.#limits,
       kept,
       owner: { sessionKey: row.key, agentId: row.agentId },
+      offer,
       command: () => this.#command(kept.row),
+      execRules: async () => (await sessions.get(sessionId))?.execRules ?? row.execRules,
       onClosed: async (actor) => {
         this.#commands.delete(sessionId);
         await sessions.close(sessionId, actor);

@@ -231,7 +231,7 @@ export class HeldSession {
     }
     if (this.#left) return;
     if (turn.requestId !== null) this.#seat.contextLost = false;
-    await auditTurn(this.#parts, agent.run, turn);
+    await auditTurn(this.#parts, agent, turn);
     turn.audited.resolve();
   }
 
@@ -268,7 +268,7 @@ export class HeldSession {
   /** The former process may have died before it had seen to what the last turn left. */
   async #auditLast(agent: AgentProcess): Promise<void> {
     const last = await this.#last();
-    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent.run, last);
+    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent, last);
   }
 
   async #close({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
@@ -303,7 +303,7 @@ export class HeldSession {
     closing.then(end, end);
     while (!over) {
       await this.#parts.clock.pause(LOOK_MS, closing);
-      const survivors = this.#seat.agent?.run.survivors ?? [];
+      const survivors = this.#seat.agent?.survivors ?? [];
       if (survivors.length > 0) return survivors;
     }
     return new Promise(() => undefined);

@@ -1,6 +1,6 @@
-import type { TurnAudit } from "../store/acp-record.js";
-import type { Run } from "../supervisor/api.js";
+import type { LeftProcess, TurnAudit } from "../store/acp-record.js";
 import type { Clock } from "../supervisor/clock.js";
+import type { AgentProcess } from "./agent-process.js";
 import type { RunningTurn } from "./exchange.js";
 import type { KeptSession } from "./kept-session.js";
 import type { AcpLimits } from "./limits.js";
@@ -15,15 +15,21 @@ export interface AuditParts {
 /** Born in the turn and alive: reported; ended where that was asked for, or is the session's policy. */
 export async function auditTurn(
   { kept, clock, limits }: AuditParts,
-  run: Run,
+  { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
   if (before === null || run.state !== "running") return;
   const { reap } = kept.row;
   const reaped = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
   try {
-    const left = await bornSince(run, before);
-    const survivors = reaped ? await endBornSince(run, before, clock, limits.toolGraceMs) : left;
+    const left = [...(await bornSince(run, before)), ...(await terminals.left(turnId))];
+    let survivors: readonly LeftProcess[] = left;
+    if (reaped) {
+      const stopped = terminals.stop(turnId);
+      const tools = await endBornSince(run, before, clock, limits.toolGraceMs);
+      await stopped;
+      survivors = [...tools, ...(await terminals.left(turnId))];
+    }
     const at = clock.wall();
     const audit: TurnAudit = { at, left, reaped, survivors };
     await kept.commit(() => ({

@@ -4,6 +4,7 @@ import type {
   AcpTurn,
   AcpTurnState,
   AcpUpdate,
+  AcpUpdateType,
   NewAcpTurn,
   NewAcpUpdate,
   PermissionDecided,
@@ -53,6 +54,7 @@ export interface AcpUpdateFilter {
   readonly sessionId: string;
   readonly after?: number;
   readonly turnId?: string;
+  readonly type?: AcpUpdateType;
   readonly limit?: number;
 }
 

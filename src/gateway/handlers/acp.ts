@@ -139,6 +139,7 @@ async function spawn(
     mode,
     rules,
     reap,
+    client: body.client,
     requester,
     session: {
       ...(agentId === undefined ? {} : { agentId }),
@@ -161,6 +162,8 @@ async function starter(
       "parentSessionKey",
       "a session can only be its own children's parent; nothing was started",
     );
+  if (body.client !== undefined)
+    throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
   const argv = acp.argvFor(body);
   const env = body.environment ?? (process.env as Record<string, string>);
   await mustBeAllowed(gate, asking, { argv, cwd: body.cwd, env });

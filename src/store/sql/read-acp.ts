@@ -56,7 +56,7 @@ export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): P
 
 export async function listAcpUpdates(
   db: Kysely<Schema>,
-  { sessionId, after = 0, turnId, limit }: AcpUpdateFilter,
+  { sessionId, after = 0, turnId, type, limit }: AcpUpdateFilter,
 ): Promise<readonly AcpUpdate[]> {
   let query = db
     .selectFrom("acp_updates")
@@ -65,6 +65,7 @@ export async function listAcpUpdates(
     .where("seq", ">", after)
     .orderBy("seq");
   if (turnId !== undefined) query = query.where("turn_id", "=", turnId);
+  if (type !== undefined) query = query.where("type", "=", type);
   if (limit !== undefined) query = query.limit(limit);
   return (await query.execute()).map(toAcpUpdate);
 }
