@@ -309,9 +309,9 @@ export class AcpController implements AsyncDisposable {
     return this.#held.get(sessionId)?.stderr ?? "";
   }
 
-  /** Whether the run is the agent of a session that is held here. */
+  /** Whether the run is the agent of a session that is held here, or belongs to one. */
   holds(runId: string): boolean {
-    return [...this.#held.values()].some(({ kept }) => kept.row.runId === runId);
+    return [...this.#held.values()].some((held) => held.holds(runId));
   }
 
   /** Resolves when no turn runs and none waits, or when `enough` aborts. */

@@ -68,6 +68,11 @@ export class HeldSession {
     return this.#seat.agent?.questions ?? null;
   }
 
+  /** Whether the run is its agent, or one of that agent's terminals. */
+  holds(runId: string): boolean {
+    return this.kept.row.runId === runId || this.#seat.agent?.terminals.has(runId) === true;
+  }
+
   /** There is an agent that waits for a prompt. */
   async up(): Promise<void> {
     this.#mustBeOpen();

@@ -3,6 +3,7 @@ import { defaults } from "../../defaults.js";
 import type { LeftProcess } from "../../store/acp-record.js";
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
+import { runIdFrom } from "../../supervisor/ids.js";
 import { excerpt } from "../wire/excerpt.js";
 import { NOT_THERE, REFUSED, Refusal } from "./refusal.js";
 import { newestText } from "./terminal-text.js";
@@ -43,8 +44,8 @@ export const AGENT_LABEL = "acp.agent";
 const SESSION_LABEL = "acp.session";
 const TURN_LABEL = "acp.turn";
 const OUTPUT_LABEL = "acp.output";
-/** A spool is kept in pieces: what is less is not worth counting. */
-const SMALLEST_SPOOL = 64 * 1024;
+/** A spool forgets by pieces: so much is kept that what may be asked for always is. */
+const spoolBytes = (outputBytes: number): number => 2 * Math.max(outputBytes, 64 * 1024);
 
 export function terminalIdOf(runId: string): string {
   return runId.replace(/^run_/, "term_");
@@ -79,13 +80,18 @@ export class Terminals {
         this.#open.set(terminalIdOf(record.runId), terminalOf(record));
   }
 
-  /** Asked again with the same id, it is the same one. */
+  /** Whether the run is one of them. */
+  has(runId: string): boolean {
+    return this.#open.has(terminalIdOf(runId));
+  }
+
+  /** Asked again with the same seed, it is the same one. */
   async create(
-    runId: string,
+    seed: string,
     wish: TerminalWish,
     owner: TerminalOwner,
   ): Promise<{ readonly terminalId: string }> {
-    const starting = this.#create(runId, wish, owner);
+    const starting = this.#create(seed, wish, owner);
     this.#starting.add(starting);
     try {
       return await starting;
@@ -94,14 +100,17 @@ export class Terminals {
     }
   }
 
-  async #create(runId: string, wish: TerminalWish, owner: TerminalOwner) {
-    const terminalId = terminalIdOf(runId);
-    const before = await this.#supervisor.getRun(runId);
-    if (before === null) await this.#spawn(runId, wish, owner);
-    else if (before.exit?.reason === "spawn-error")
-      throw new Refusal(REFUSED, before.exit.detail ?? "it could not be started");
-    this.#open.set(terminalId, { runId, turnId: owner.turnId, outputBytes: wish.outputBytes });
-    return { terminalId };
+  async #create(seed: string, wish: TerminalWish, owner: TerminalOwner) {
+    for (let attempt = 1; ; attempt++) {
+      const runId = runIdFrom(`${seed} ${attempt}`);
+      const before = await this.#supervisor.getRun(runId);
+      // No instruction of it ran: a gateway died on the way, or it failed, and does so again.
+      if (before?.exit?.reason === "spawn-error") continue;
+      if (before === null) await this.#spawn(runId, wish, owner);
+      const terminalId = terminalIdOf(runId);
+      this.#open.set(terminalId, { runId, turnId: owner.turnId, outputBytes: wish.outputBytes });
+      return { terminalId };
+    }
   }
 
   async #spawn(runId: string, wish: TerminalWish, owner: TerminalOwner): Promise<void> {
@@ -132,7 +141,7 @@ export class Terminals {
         onEscape: "sweep",
         merge: true,
         stdin: "null",
-        stdout: { policy: "keep-newest", boundBytes: Math.max(outputBytes, SMALLEST_SPOOL) },
+        stdout: { policy: "keep-newest", boundBytes: spoolBytes(outputBytes) },
         graceMs: this.#graceMs,
       },
     );
@@ -225,7 +234,7 @@ export class Terminals {
     outputBytes: number,
   ): Promise<{ readonly bytes: Buffer; readonly cut: boolean }> {
     let chunks: Uint8Array[] = [];
-    const enough = 2 * Math.max(outputBytes, SMALLEST_SPOOL);
+    const enough = 2 * spoolBytes(outputBytes);
     let cut = false;
     for (let offset = 0, length = 0; length < enough;) {
       const chunk = await this.#supervisor.readOutput(runId, "stdout", { offset });

@@ -79,7 +79,7 @@ export const wishes = {
       kind: "execute",
       title: displayCommand([...env.map(({ name, value }) => `${name}=${value}`), ...argv]),
       exec: { argv, cwd: wish.cwd, env: { ...(own?.inherit ?? process.env), ...wish.env } },
-      fulfil: (turnId) => parts.terminals.create(runIdFrom(seed), wish, { ...owner, turnId }),
+      fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
     };
   },
 } as const;

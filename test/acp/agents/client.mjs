@@ -9,6 +9,8 @@ const { AGENT_LOG: log } = process.env;
 const note = (line) => log !== undefined && appendFileSync(log, `${line}\n`);
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const waiting = new Map();
+/** Of an output so long only its size is said. */
+const LONG = 100_000;
 let nextId = 1;
 let last = "none";
 let prompted = null;
@@ -26,7 +28,8 @@ async function ask(method, params) {
   say({ id, method, params: { sessionId: "client-1", ...params, ...more } });
   const { result, error } = await answered;
   last = result?.terminalId ?? last;
-  text(JSON.stringify(error === undefined ? result : error));
+  const { output = "" } = result ?? {};
+  text(JSON.stringify(output.length > LONG ? { bytes: Buffer.byteLength(output) } : (error ?? result)));
 }
 
 function end(stopReason) {

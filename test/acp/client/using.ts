@@ -23,7 +23,7 @@ export async function use(house: Controlled, session: string, ...steps: readonly
   return answersOf(await house.turn(session, JSON.stringify(steps)));
 }
 
-export function answersOf({ text }: AcpTurn): Record<string, unknown>[] {
+export function answersOf({ text }: Pick<AcpTurn, "text">): Record<string, unknown>[] {
   const lines = text.split("\n").filter((line) => line !== "");
   return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
 }
