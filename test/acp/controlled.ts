@@ -153,9 +153,13 @@ export class Controlled {
     await this.store[Symbol.asyncDispose]();
   }
 
-  async restart(limits: Partial<AcpLimits> = {}): Promise<Controlled> {
+  async restart(
+    limits: Partial<AcpLimits> = {},
+    meanwhile: () => void = () => undefined,
+  ): Promise<Controlled> {
     await this.leave();
     await this.supervisor.close({ leaveRuns: true });
+    meanwhile();
     return Controlled.open(limits, { home: this.home });
   }
 

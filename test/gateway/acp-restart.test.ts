@@ -16,10 +16,11 @@ import { processesOf } from "../supervisor/real-supervisor.js";
 import { gone, until } from "./real-gateway.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");
-const TURNS = process.env["HOLDFAST_SOAK"] === "1" ? 40 : 3;
+const SOAK = process.env["HOLDFAST_SOAK"] === "1";
+const TURNS = SOAK ? 40 : 3;
 const UPDATES = 3_000;
 /** Of what an agent has done for it, and how often the gateway is killed meanwhile. */
-const ROUNDS = TURNS;
+const ROUNDS = SOAK ? 12 : 3;
 
 interface Live {
   readonly client: GatewayClient;

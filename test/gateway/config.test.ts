@@ -90,7 +90,7 @@ describe("a config file", () => {
     [
       "a root of an agent's files that is nowhere",
       '[agents.mine.acp]\nargv = ["x"]\nclient = { roots = ["shared"] }',
-      "c.toml, line 3: agents.mine.acp.client.roots.0 must be an absolute path",
+      "c.toml, line 3: agents.mine.acp.client.roots.1 must be an absolute path",
     ],
     [
       "an output that nobody can read",

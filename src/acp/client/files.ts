@@ -25,13 +25,17 @@ export function readText(place: Place, { line, limit }: Lines): Promise<{ readon
   });
 }
 
+/** Asked before anybody is, and before it is kept. */
+export function mustFit(place: Place, content: string): void {
+  if (Buffer.byteLength(content) > defaults.acpFileBytes) throw tooLarge(place);
+}
+
 /**
  * All of it or nothing: beside it first, then in its place. `id` names what is beside it; so one that was interrupted
  * leaves nothing behind when it is done again.
  */
 export function writeText(place: Place, content: string, id: string): Promise<Record<string, never>> {
   return inWords(place.path, async () => {
-    if (Buffer.byteLength(content) > defaults.acpFileBytes) throw tooLarge(place);
     await using directory = await enter(place, { make: true });
     const target = directory.path(place.name);
     const beside = directory.path(`.holdfast-${id}`);

@@ -148,7 +148,7 @@ export class ClientRequests {
     }
     const permission = judge();
     const { decision } = permission;
-    if (decision === null) return this.#ask(question, method, seed, judge);
+    if (decision === null) return this.#ask(question, method, seed, permission.turnId, judge);
     const outcome = await outcomeOf(() => {
       allowedBy(decision);
       return wish.fulfil(permission.turnId ?? "");
@@ -169,8 +169,14 @@ export class ClientRequests {
     return () => stricter(questions.judge(id, asked), byExec, this.#parts.clock.wall());
   }
 
-  #ask({ id, params, end }: Question, method: WishMethod, seed: string, judge: () => AcpPermission) {
-    const waiting = { runId: this.#runId, rpcId: id, method, params, seed, turnId: judge().turnId };
+  #ask(
+    { id, params, end }: Question,
+    method: WishMethod,
+    seed: string,
+    turnId: string | null,
+    judge: () => AcpPermission,
+  ): Promise<void> {
+    const waiting = { runId: this.#runId, rpcId: id, method, params, seed, turnId };
     this.#waiting.set(id, waiting);
     const note = this.#note(waiting, { waiting: { ...waiting, params: storable(method, params) } });
     return this.#parts.questions.keep(id, end, judge, [note]);

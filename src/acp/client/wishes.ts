@@ -6,7 +6,7 @@ import type { KeptSession } from "../kept-session.js";
 import { displayCommand, redactArguments } from "../../supervisor/redact.js";
 import { runIdFrom } from "../../supervisor/ids.js";
 import type { AgentCommand } from "../agent-process.js";
-import { readText, writeText } from "./files.js";
+import { mustFit, readText, writeText } from "./files.js";
 import type { ClientOffer } from "./offer.js";
 import { locate } from "./place.js";
 import { INVALID_PARAMS, Refusal } from "./refusal.js";
@@ -54,6 +54,7 @@ export const wishes = {
   "fs/write_text_file": async (params: unknown, { offer, kept }: WishParts, seed: string): Promise<Wish> => {
     const { path, content } = parse(write, params);
     const place = await locate(path, [kept.row.cwd, ...offer.roots]);
+    mustFit(place, content);
     const id = runIdFrom(seed).slice("run_".length);
     return { kind: "edit", title: place.path, fulfil: () => writeText(place, content, id) };
   },

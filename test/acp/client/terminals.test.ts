@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { newestText } from "../../../src/acp/client/terminal-text.js";
 import { until } from "../../until.js";
 import { Controlled } from "../controlled.js";
-import { living, NASTY, NASTY_THEN_DONE } from "../real/nasty-tree.js";
+import { living, NASTY } from "../real/nasty-tree.js";
 import { ALLOW, answersOf, use, user, type Step } from "./using.js";
 
 const CREATE = "terminal/create";
@@ -157,21 +157,32 @@ test("what a turn leaves in a terminal is named, ended when asked to, and the te
   await house.gone(session);
 });
 
-test.each(["close", "death"])("terminals end with their agent's %s, until proven empty", async (how) => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true });
-  await use(house, session, [CREATE, shell(NASTY_THEN_DONE.replace("true", "sleep 3106"))]);
-  await until("all of the tree lives", () => living() === "Fbnste");
-  if (how === "close") await house.acp.closeSession(session, { actor: "test" });
-  else {
-    // oxlint-disable-next-line no-restricted-properties -- the agent this test started, asked for its own number
-    process.kill(await house.pid(session), "SIGKILL");
-    await house.until(session, async () => (await house.session(session)).state === "down");
-  }
-  expect(living()).toBe("");
-  await house.gone(session);
-  if (how === "death") await house.acp.closeSession(session, { actor: "test" });
-});
+test.each(["close", "death", "death while no gateway is there"])(
+  "terminals end with their agent's %s, until proven empty",
+  async (how) => {
+    const house = await Controlled.open();
+    const session = await user(house, { terminals: true });
+    await use(house, session, [CREATE, shell(NASTY)]);
+    await until("all of the tree lives", () => living() === "Fbnste");
+    const pid = await house.pid(session);
+    const dies = (): void => {
+      // oxlint-disable-next-line no-restricted-properties -- the agent this test started, asked for its own number
+      process.kill(pid, "SIGKILL");
+    };
+    if (how === "close") {
+      await house.acp.closeSession(session, { actor: "test" });
+      expect(living()).toBe("");
+      await house.gone(session);
+      return;
+    }
+    if (how === "death") dies();
+    const now = how === "death" ? house : await house.restart({}, dies);
+    await now.until(session, async () => (await now.session(session)).state === "down");
+    expect(living()).toBe("");
+    await now.gone(session);
+    await now.acp.closeSession(session, { actor: "test" });
+  },
+);
 
 test("commands are judged by the rules on tools and those on programs, and the stricter says", async () => {
   const house = await Controlled.open();
