@@ -77,13 +77,13 @@ test("where only the answer is shown, the question is said beside it", async () 
 
 test("an agent is offered the gateway's files and terminals by options, and show says which", async () => {
   const command = clientAgent.map((word) => `'${word}'`).join(" ");
-  const steps = JSON.stringify([
+  const uses = JSON.stringify([
     ["terminal/create", {}],
     ["fs/read_text_file", { path: "/etc/hostname" }],
   ]);
   const spawned = await acp(
     ...["spawn", "--agent-command", command, "--name", "uses", "--format", "quiet", "--cwd", "/tmp"],
-    ...["--client-files", "read", "--client-root", "/usr/share", "--client-terminals", steps],
+    ...["--client-files", "read", "--client-root", "/usr/share", "--client-terminals", uses],
   );
   expect(spawned).toMatchObject({ code: 0 });
   const [bad, outside] = answersOf({ text: spawned.stdout });
