@@ -275,6 +275,29 @@ test("a wait that was open when the gateway left is answered by the next, once; 
   await third.gone(session);
 });
 
+test("a gateway that died between a command's start and the answer has started it, and the next one answers", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  const { store } = house;
+  const commitAcp = store.commitAcp.bind(store);
+  // Nothing comes of the answer, as if this were the last moment.
+  store.commitAcp = (id, gateway, change) =>
+    change.session?.sending?.text.includes("terminalId") === true
+      ? new Promise(() => undefined)
+      : commitAcp(id, gateway, change);
+  const turn = await house.ask(session, JSON.stringify([[CREATE, shell("echo once; sleep 3106")]]));
+  await until("it runs", () => living() === "F");
+  const second = await house.restart();
+  const [answer] = answersOf(await second.ended(turn));
+  const runs = await terminalsOf(second, session);
+  expect(runs.map(({ runId }) => runId.replace("run_", "term_"))).toEqual([answer?.["terminalId"]]);
+  const [output] = await use(second, session, [OUTPUT, last]);
+  expect(output).toEqual({ output: "once\n", truncated: false, exitStatus: null });
+  await second.acp.closeSession(session, { actor: "test" });
+  expect(living()).toBe("");
+  await second.gone(session);
+});
+
 test("so many terminals and no more, until one is released", async () => {
   const house = await Controlled.open();
   const session = await user(house, { terminals: true }, { rules: ALLOW });
