@@ -238,6 +238,12 @@ export const defaults = {
   /** How long a prompt may be: what a request to the gateway holds. */
   acpPromptChars: 1_000_000,
   acpRawUpdateBytes: 64 * 1024,
+  /** Of a file that an agent reads or writes through us: JSON may need six times as much, and a frame has 32 MiB. */
+  acpFileBytes: 4 * 1024 * 1024,
+  /** Terminals of one agent that it has not released: more than a person or a model keeps apart. */
+  acpTerminals: 16,
+  /** Of a terminal's output, at most and when the agent does not say: a model reads far less. */
+  acpTerminalBytes: 1024 * 1024,
 } as const;
 
 /**

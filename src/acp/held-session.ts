@@ -74,6 +74,11 @@ export class HeldSession {
     return this.#seat.agent?.questions ?? null;
   }
 
+  /** Whether the run is its agent, or one of that agent's terminals. */
+  holds(runId: string): boolean {
+    return this.kept.row.runId === runId || this.#seat.agent?.terminals.has(runId) === true;
+  }
+
   /** There is an agent that waits for a prompt. */
   async up(): Promise<void> {
     this.#mustBeOpen();
@@ -278,7 +283,7 @@ export class HeldSession {
     if (this.#left) return;
     this.#unwakeableAt = null;
     if (turn.requestId !== null) this.#seat.contextLost = false;
-    await auditTurn(this.#parts, agent.run, turn).finally(() => turn.audited.resolve());
+    await auditTurn(this.#parts, agent, turn).finally(() => turn.audited.resolve());
   }
 
   /** What the agent answers itself, an error too, is kept when it comes. */
@@ -316,7 +321,7 @@ export class HeldSession {
   /** The former process may have died before it had seen to what the last turn left. */
   async #auditLast(agent: AgentProcess): Promise<void> {
     const last = await this.#last();
-    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent.run, last);
+    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent, last);
   }
 
   /** The agent ends, whatever does not answer: the store, too. */
@@ -364,7 +369,7 @@ export class HeldSession {
     closing.then(end, end);
     while (!over) {
       await this.#parts.clock.pause(LOOK_MS, closing);
-      const survivors = this.#seat.agent?.run.survivors ?? [];
+      const survivors = this.#seat.agent?.survivors ?? [];
       if (survivors.length > 0) return survivors;
     }
     return new Promise(() => undefined);

@@ -1,6 +1,7 @@
 import type {
   AcpPermission,
   AcpTurn,
+  NewAcpUpdate,
   PermissionChoice,
   PermissionDecided,
   PermissionVerdict,
@@ -34,7 +35,11 @@ export interface QuestionsParts {
   readonly connection: () => Connection;
   /** Null: there is none under way. */
   readonly turn: () => AskingTurn | null;
+  /** What was asked of us ourselves is carried out now, and answered with what came of it. Null: it was not. */
+  readonly carryOut: (permission: AcpPermission, decision: PermissionDecided) => Promise<void> | null;
 }
+
+type News = Required<Pick<AcpChange, "updates" | "events">>;
 
 const INVALID_PARAMS = -32_602;
 
@@ -84,16 +89,23 @@ export class Questions {
       await this.#unlessClosed(connection().answer(id, { error }));
       return;
     }
+    await this.keep(id, end, () => this.judge(id, asked));
+  }
+
+  /** Kept with the offset after it, and with what else is to be known of it; then decided, now or later. */
+  async keep(
+    id: RpcId,
+    end: number,
+    judge: () => AcpPermission,
+    more: readonly NewAcpUpdate[] = [],
+  ): Promise<void> {
     let permission: AcpPermission | null = null;
-    await kept.commit(
+    await this.#parts.kept.commit(
       () => {
         // Only now: a cancel that comes before this is written must find it cancelled, one that comes after, open.
-        permission = this.#judge(id, asked);
-        return {
-          session: { end },
-          newPermission: permission,
-          ...this.#news(permission, permission.decision),
-        };
+        permission = judge();
+        const { updates, events } = this.news(permission, permission.decision);
+        return { session: { end }, newPermission: permission, updates: [...updates, ...more], events };
       },
       () => {
         if (permission !== null) this.#open.set(id, permission);
@@ -105,7 +117,13 @@ export class Questions {
     else await this.#answer(open, open.decision);
   }
 
-  #judge(id: RpcId, asked: PermissionQuestion): AcpPermission {
+  /** Of the turn that is under way. */
+  get turnId(): string | null {
+    return this.#parts.turn()?.turnId ?? null;
+  }
+
+  /** By the session's rules; with no decision: somebody is to be asked. */
+  judge(id: RpcId, asked: PermissionQuestion): AcpPermission {
     const { kept, clock, waitMs } = this.#parts;
     const turn = this.#parts.turn();
     const known = turn?.tool(asked.toolCallId) ?? null;
@@ -146,7 +164,7 @@ export class Questions {
     const given = verdict === "allow" && option === null ? "cancelled" : verdict;
     const decision = { verdict: given, optionId: option, actor, at: this.#parts.clock.wall() };
     const decided = await this.#parts.kept.commit(
-      () => ({ decide: [{ id, decision }], ...this.#news(permission, decision) }),
+      () => ({ decide: [{ id, decision }], ...this.news(permission, decision) }),
       () => {
         this.#open.set(permission.rpcId, { ...permission, decision });
         this.#forgetTimer(id);
@@ -162,10 +180,9 @@ export class Questions {
       if (decision === null) await this.decide(id, "cancelled", actor);
   }
 
-  /** Marks the question that this frame answers. */
-  answeredBy(frame: string): readonly string[] {
-    const { id, method } = JSON.parse(frame) as { id?: RpcId; method?: string };
-    const permission = method === undefined && id !== undefined ? this.#open.get(id) : undefined;
+  /** The question that is answered with the answer to this request. */
+  answering(id: RpcId): readonly string[] {
+    const permission = this.#open.get(id);
     return permission === undefined ? [] : [permission.id];
   }
 
@@ -179,12 +196,12 @@ export class Questions {
     const all = this.unanswered;
     const pending = all.filter(({ decision }) => decision === null);
     const decision = { verdict: "expired", optionId: null, actor, at: this.#parts.clock.wall() } as const;
-    const news = pending.map((permission) => this.#news(permission, decision));
+    const news = pending.map((permission) => this.news(permission, decision));
     return {
       decide: pending.map(({ id }) => ({ id, decision })),
       answered: all.map(({ id }) => id),
-      updates: news.flatMap(({ updates = [] }) => updates),
-      events: news.flatMap(({ events = [] }) => events),
+      updates: news.flatMap(({ updates }) => updates),
+      events: news.flatMap(({ events }) => events),
     };
   }
 
@@ -193,12 +210,13 @@ export class Questions {
     this.#open.clear();
   }
 
-  #news(permission: AcpPermission, decision: PermissionDecided | null): AcpChange {
+  /** What is to be said of it. */
+  news(permission: AcpPermission, decision: PermissionDecided | null): News {
     const { runId } = this.#parts.kept.row;
     const at = this.#parts.clock.wall();
     const data = { ...permission, decision };
     const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
-    if (decision === null || runId === null) return { updates };
+    if (decision === null || runId === null) return { updates, events: [] };
     const event: NewRunEvent = {
       runId,
       at,
@@ -217,10 +235,13 @@ export class Questions {
   }
 
   /** What fails here is answered by the next process, or by nobody when the agent is gone. */
-  async #answer({ rpcId }: AcpPermission, { optionId }: PermissionDecided): Promise<void> {
+  async #answer(permission: AcpPermission, decision: PermissionDecided): Promise<void> {
+    const carriedOut = this.#parts.carryOut(permission, decision);
+    if (carriedOut !== null) return carriedOut;
+    const { optionId } = decision;
     const outcome =
       optionId === null ? { outcome: "cancelled" as const } : { outcome: "selected" as const, optionId };
-    await this.#unlessClosed(this.#parts.connection().answer(rpcId, { result: { outcome } }));
+    await this.#unlessClosed(this.#parts.connection().answer(permission.rpcId, { result: { outcome } }));
   }
 
   async #unlessClosed(written: Promise<unknown>): Promise<void> {

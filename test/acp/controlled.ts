@@ -197,9 +197,13 @@ export class Controlled {
     await this.store[Symbol.asyncDispose]();
   }
 
-  async restart(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
+  async restart(
+    limits: Partial<AcpLimits> = {},
+    { meanwhile, ...options }: OpenOptions & { readonly meanwhile?: () => void } = {},
+  ): Promise<Controlled> {
     await this.leave();
     await this.supervisor.close({ leaveRuns: true });
+    meanwhile?.();
     return Controlled.open(limits, { ...options, home: this.home });
   }
 

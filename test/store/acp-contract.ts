@@ -112,6 +112,10 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       );
       expect(await store.listAcpUpdates({ sessionId: id, after: 249, limit: 1 })).toEqual([all[249]]);
       expect(await store.listAcpUpdates({ sessionId: id, turnId: "turn_2" })).toEqual([]);
+      expect(await store.listAcpUpdates({ sessionId: id, type: "update" })).toEqual(
+        all.filter(({ type }) => type === "update"),
+      );
+      expect(await store.listAcpUpdates({ sessionId: id, type: "client" })).toEqual([]);
       expect((await store.getAcpSession(id))?.seq).toBe(251);
     });
 

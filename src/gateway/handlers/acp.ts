@@ -140,6 +140,7 @@ async function spawn(
     mode,
     ...(rules === undefined ? {} : { rules }),
     reap,
+    client: body.client,
     requester,
     session: {
       ...(agentId === undefined ? {} : { agentId }),
@@ -162,6 +163,8 @@ async function starter(
       "parentSessionKey",
       "a session can only be its own children's parent; nothing was started",
     );
+  if (body.client !== undefined)
+    throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
   const { argv, env: entrys } = acp.commandFor(body);
   await mustBeAllowed(gate, asking, {
     argv,
