@@ -74,6 +74,7 @@ export class AgentProcess {
       kept,
       clock,
       waitMs: limits.permissionMs,
+      most: limits.questions,
       connection,
       turn: () => this.#askingTurn(),
       carryOut: (permission, decision) => this.client.decided(permission, decision),

@@ -32,6 +32,8 @@ export interface QuestionsParts {
   readonly kept: KeptSession;
   readonly clock: Clock;
   readonly waitMs: number;
+  /** In one turn. */
+  readonly most: number;
   readonly connection: () => Connection;
   /** Null: there is none under way. */
   readonly turn: () => AskingTurn | null;
@@ -57,6 +59,8 @@ export class Questions {
   /** Not answered yet. */
   readonly #open = new Map<RpcId, AcpPermission>();
   readonly #timers = new Map<string, Timer>();
+
+  #count: { readonly turnId: string | null; readonly asked: number } = { turnId: null, asked: 0 };
 
   constructor(parts: QuestionsParts) {
     this.#parts = parts;
@@ -99,6 +103,7 @@ export class Questions {
     judge: () => AcpPermission,
     more: readonly NewAcpUpdate[] = [],
   ): Promise<void> {
+    if (this.#tooMany()) return;
     let permission: AcpPermission | null = null;
     await this.#parts.kept.commit(
       () => {
@@ -115,6 +120,16 @@ export class Questions {
     if (open === undefined) return;
     if (open.decision === null) this.#expireLater(open);
     else await this.#answer(open, open.decision);
+  }
+
+  /** The agent is left, and what it asked unanswered. */
+  #tooMany(): boolean {
+    const { most, connection } = this.#parts;
+    const { turnId } = this;
+    this.#count = { turnId, asked: turnId === this.#count.turnId ? this.#count.asked + 1 : 1 };
+    if (this.#count.asked <= most) return false;
+    connection().close("protocol-error", `it asked for permission more than ${most} times in one turn`);
+    return true;
   }
 
   /** Of the turn that is under way. */

@@ -33,6 +33,7 @@ test.each([
   ["never-prompt", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["half-frames", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["asks-forever", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
+  ["asks-forever", { questions: 100 }, undefined, "interrupted", "more than 100 times"],
   ["flood", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["ignores-cancel", { noFramesMs: SOON }, undefined, "interrupted", "no-frames"],
   ["giant-frame", {}, undefined, "interrupted", "frame-too-large"],
