@@ -15,7 +15,6 @@ import { newPermissionId } from "./ids.js";
 import type { KeptSession } from "./kept-session.js";
 import { type PermissionQuestion, readPermission } from "./permission-request.js";
 import { decidePermission, type pick } from "./permission.js";
-import { wordOf } from "./turn.js";
 import type { Connection } from "./wire/connection.js";
 import { excerpt } from "./wire/excerpt.js";
 import type { Question } from "./wire/handlers.js";
@@ -154,7 +153,7 @@ export class Questions {
       turnId: turn?.turnId ?? null,
       rpcId: id,
       toolCallId: asked.toolCallId,
-      kind: wordOf(tool.kind),
+      kind: tool.kind,
       title: tool.title === null ? null : shortened(tool.title),
       options,
       rule: judged.rule,
