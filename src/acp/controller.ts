@@ -34,7 +34,7 @@ import { displayCommand, redactArguments } from "../supervisor/redact.js";
 import { ACP_BACKEND, type AgentCommand } from "./agent-process.js";
 import { type AskedOffer, offerFrom, offerNews, offerOf, offersAnything } from "./client/offer.js";
 import { AGENT_LABEL, openTerminalsOf, TERMINAL_BACKEND } from "./client/terminals.js";
-import { HeldSession, type CancelRequest, type CloseRequest } from "./held-session.js";
+import { HeldSession, type CancelRequest, type CloseRequest, type HeldParts } from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
 import { acpLimits, type AcpLimits } from "./limits.js";
@@ -54,6 +54,8 @@ export interface AcpControllerParts {
   readonly onProblem: (message: string, cause: unknown) => void;
   /** Its agent has answered a turn, and had what went with it. */
   readonly onDelivered?: (sessionId: string) => void;
+  /** Left out: a message that wakes an agent becomes a turn, and that is all. */
+  readonly waking?: HeldParts["waking"];
 }
 
 export interface EnsureRequest {
@@ -483,6 +485,7 @@ export class AcpController implements AsyncDisposable {
       kept,
       messages: store,
       sessions,
+      waking: this.#parts.waking ?? ((_message, _turnId, begin) => begin()),
       owner: { sessionKey: row.key, agentId: row.agentId },
       offer,
       command: () => this.#command(kept.row),

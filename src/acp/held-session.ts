@@ -1,11 +1,13 @@
 import type { Survivor } from "../anchor/host.js";
 import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../errors.js";
 import type { AcpTurn } from "../store/acp-record.js";
+import type { SessionMessage } from "../store/message-record.js";
 import type { Run } from "../supervisor/api.js";
 import type { AgentProcess } from "./agent-process.js";
 import { AgentSeat, type SeatParts } from "./agent-seat.js";
 import type { RunningTurn } from "./exchange.js";
 import { sayGoodbye } from "./goodbye.js";
+import { turnOfMessage } from "./ids.js";
 import { Inbox, type InboxParts } from "./inbox.js";
 import type { KeptSession } from "./kept-session.js";
 import { problemOf } from "./problem.js";
@@ -16,6 +18,8 @@ import { whoLives } from "./turn-tree.js";
 export interface HeldParts extends SeatParts, InboxParts {
   /** Closed for good: its tokens, its row. */
   readonly onClosed: (actor: string) => Promise<void>;
+  /** Asked before a message becomes a turn, which `begin` makes of it. */
+  readonly waking: (message: SessionMessage, turnId: string, begin: () => Promise<void>) => Promise<void>;
 }
 
 export interface CancelRequest {
@@ -249,7 +253,10 @@ export class HeldSession {
     }
     const { actor: askedBy } = message;
     const text = await this.#inbox.frame(message);
-    const turnId = await this.#queue.add({ text, askedBy, message });
+    const turnId = turnOfMessage(message.id);
+    await this.#parts.waking(message, turnId, async () => {
+      await this.#queue.add({ text, askedBy, message, turnId });
+    });
     return this.#parts.store.getAcpTurn(turnId);
   }
 

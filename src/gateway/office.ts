@@ -54,6 +54,7 @@ import { Screens } from "./screens.js";
 import { Settling } from "./settling.js";
 import { acknowledgeRead } from "./work/acknowledge.js";
 import { Background } from "./work/background.js";
+import { wakeFor } from "./work/message-turn.js";
 import { TaskTail } from "./work/task-tail.js";
 
 export interface OfficeParts {
@@ -154,6 +155,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     sessions,
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
+    waking: (message, turnId, begin) => wakeFor({ background, sessions }, message, turnId, begin),
     // Lost or failed, it is found at the next round.
     onDelivered: (sessionId) => void acknowledgeRead(store, sessionId).catch(() => undefined),
   });
