@@ -17,10 +17,11 @@ const word = (text) => ({
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, method, params } = JSON.parse(line);
   if (method === "session/prompt") {
+    const [words, characters = 0] = params.prompt[0].text.split(" ").map(Number);
     let written;
-    for (let words = Number(params.prompt[0].text), at = 0; at < words; at++) {
-      written = say(word(`word ${at} `));
-      if (at % 256 === 255) await written;
+    for (let at = 0; at < words; at++) {
+      written = say(word(`word ${at} `.padEnd(characters)));
+      if (at % 256 === 255 || characters > 0) await written;
     }
     await written;
     await say({ id, result: { stopReason: "end_turn" } });

@@ -1,5 +1,7 @@
 // Through the gateway against speaking to the same agent directly: a turn of one update, from the prompt to its end; a
-// flood of updates, each kept in the store before the next is let go of, and what the gateway's memory grows by.
+// flood of updates, each kept in the store before the next is let go of. And what of it is the gateway's: the CPU, which
+// is told from that of its neighbours, and its memory at its highest, after floods of small and of large updates, and
+// when all of them have been read back by a caller that wants the largest pages.
 // Usage: node bench/acp.mjs [turns] [updates]
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -13,6 +15,10 @@ import { quantile, row, sideBySide } from "./measure.mjs";
 
 const turns = Number(process.argv[2] ?? 200);
 const updates = Number(process.argv[3] ?? 50_000);
+const WARM = 20;
+const ROUNDS = 3;
+const LARGE = 64;
+const MIB = 1024 * 1024;
 const argv = [process.execPath, fileURLToPath(new URL("acp-agent.mjs", import.meta.url))];
 
 /** The least a client can do: write a line, parse what comes until the answer. */
@@ -40,6 +46,13 @@ function peak(pid) {
   return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
 }
 
+const TICK_MS = 10;
+/** CPU time, that of processes it has started and waited for included, ms. */
+function cpu(pid) {
+  const facts = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1).split(" ");
+  return facts.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks) * TICK_MS, 0);
+}
+
 async function timed(work) {
   const began = performance.now();
   await work();
@@ -56,21 +69,42 @@ try {
   await client.acpSpawn({ body: { argv, cwd: home, key: "bench" } });
   const params = { id: "bench" };
   const prompt = (words) => client.acpPrompt({ params, body: { text: `${words}` } });
+  const spent = { turns: 0, updates: 0 };
+  const counted = async (what, work) => {
+    const before = cpu(status.pid);
+    await work();
+    spent[what] += cpu(status.pid) - before;
+  };
+  for (let warm = 0; warm < WARM; warm++) await prompt(1);
   const { ours, theirs } = await sideBySide(
     turns,
-    () => prompt(1),
+    () => counted("turns", () => prompt(1)),
     () => bare.prompt(1),
   );
-  const before = peak(status.pid);
+  const memory = [peak(status.pid)];
   const rates = { ours: [], theirs: [] };
-  for (let round = 0; round < 3; round++) {
-    rates.ours.push(updates / ((await timed(() => prompt(updates))) / 1000));
+  for (let round = 0; round < ROUNDS; round++) {
+    rates.ours.push(updates / ((await timed(() => counted("updates", () => prompt(updates)))) / 1000));
     rates.theirs.push(updates / ((await timed(() => bare.prompt(updates))) / 1000));
   }
+  memory.push(peak(status.pid));
+  await prompt(`${LARGE} ${MIB}`);
+  memory.push(peak(status.pid));
+  let read = 0;
+  for (let after = 0, page; page === undefined || page.updates.length > 0; after = page.after) {
+    page = await client.acpWatch({ params, query: { after, limit: 1_000 } });
+    read += page.updates.length;
+  }
+  memory.push(peak(status.pid));
   const middle = (values) => quantile(values, 0.5);
+  const [rest, ...later] = memory.map((size) => size.toFixed(0));
   console.log(
     JSON.stringify([
       row("ACP turn of one update, ms", ours, theirs),
+      {
+        measured: "of it, the gateway's CPU, ms",
+        "holdfast p50/p99": (spent.turns / turns).toFixed(2),
+      },
       {
         measured: `ACP updates/s, ${updates} in a turn`,
         "holdfast p50/p99": middle(rates.ours).toFixed(0),
@@ -78,8 +112,13 @@ try {
         "ratio p50": (middle(rates.ours) / middle(rates.theirs)).toFixed(2),
       },
       {
-        measured: "gateway's memory, peak before and in the flood, MB",
-        "holdfast p50/p99": `${before.toFixed(0)} → ${peak(status.pid).toFixed(0)}`,
+        measured: "the gateway's CPU for an update, µs",
+        "holdfast p50/p99": ((1000 * spent.updates) / (ROUNDS * updates)).toFixed(1),
+      },
+      {
+        measured: `gateway's memory at its peak, MB: before; after ${ROUNDS} × ${updates} updates; and ${LARGE} of a MiB; and ${read} read back`,
+        "holdfast p50/p99": `${rest} → ${later.join(" → ")}`,
+        "ratio p50": (memory.at(-1) / memory[0]).toFixed(2),
       },
     ]),
   );

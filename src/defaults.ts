@@ -248,6 +248,8 @@ export const defaults = {
   /** Of what an agent asks leave for, judged by its rules and kept to be shown: longer than anybody reads before a yes. And of its answers. */
   acpAskedChars: 16 * 1024,
   acpAskedOptions: 32,
+  /** In one turn: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
+  acpQuestions: 10_000,
   /** A cancel is answered within 306 ms by those that answer it; this is one that tidies up first, on a loaded machine. */
   acpCancelMs: 10_000,
   /** Tools that are told to leave have this long. */
@@ -257,6 +259,12 @@ export const defaults = {
   /** How long a prompt may be: what a request to the gateway holds. */
   acpPromptChars: 1_000_000,
   acpRawUpdateBytes: 64 * 1024,
+  /** Of a file that an agent reads or writes through us: JSON may need six times as much, and a frame has 32 MiB. */
+  acpFileBytes: 4 * 1024 * 1024,
+  /** Terminals of one agent that it has not released: more than a person or a model keeps apart. */
+  acpTerminals: 16,
+  /** Of a terminal's output, at most and when the agent does not say: a model reads far less. */
+  acpTerminalBytes: 1024 * 1024,
   /** Of a task's history, beside how it began and ended: what a person reads through. */
   taskEventsKept: 100,
   /** What a task is called, its progress: a line of a table each. What came of it: a page, and what a chat takes as one message. */

@@ -94,6 +94,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "StdinFull",
       "StoreAway",
       "SupervisorClosed",
+      "TaskRefused",
       "TooLarge",
       "TooManyApprovals",
       "TooManyRequests",

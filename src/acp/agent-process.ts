@@ -1,13 +1,18 @@
+import type { Survivor } from "../anchor/host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { defaults } from "../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../errors.js";
 import type { AcpTurn } from "../store/acp-record.js";
 import type { AcpStore } from "../store/acp-store.js";
+import type { ExecRule } from "../store/session-record.js";
 import type { OutputChunk, Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { newRunId } from "../supervisor/ids.js";
 import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
 import { beginSession } from "./begin-session.js";
+import { capabilitiesOf, type ClientOffer, offersAnything } from "./client/offer.js";
+import { ClientRequests } from "./client/requests.js";
+import { Terminals } from "./client/terminals.js";
 import { Conversation } from "./conversation.js";
 import { Exchange } from "./exchange.js";
 import type { KeptSession } from "./kept-session.js";
@@ -34,6 +39,13 @@ export interface AgentParts {
   readonly clock: Clock;
   readonly kept: KeptSession;
   readonly limits: AcpLimits;
+  readonly onProblem: (message: string, cause: unknown) => void;
+  readonly owner: AgentOwner;
+  /** What it may use of ours. */
+  readonly offer: ClientOffer;
+  /** How to start the agent now; null: that is not known any more. */
+  readonly command: () => Promise<AgentCommand | null>;
+  readonly execRules: () => Promise<readonly ExecRule[]>;
 }
 
 /** Whose process it is. */
@@ -46,26 +58,41 @@ export interface AgentOwner {
 export class AgentProcess {
   readonly #parts: AgentParts;
   readonly questions: Questions;
+  readonly client: ClientRequests;
+  readonly terminals: Terminals;
   readonly exchange: Exchange;
   #adapter: Adapter | null = null;
   #connection: Connection | null = null;
 
   constructor(parts: AgentParts) {
     this.#parts = parts;
-    const { kept, clock, limits } = parts;
+    const { kept, clock, limits, supervisor, onProblem } = parts;
+    const connection = (): Connection => this.#connection ?? this.adapter.connection;
+    const alive = (): boolean => this.#adapter?.run.state === "running";
+    this.terminals = new Terminals(supervisor, limits.graceMs);
     this.questions = new Questions({
       kept,
       clock,
       waitMs: limits.permissionMs,
-      connection: () => this.#connection ?? this.adapter.connection,
+      most: limits.questions,
+      connection,
       turn: () => this.#askingTurn(),
+      carryOut: (permission, decision) => this.client.decided(permission, decision),
     });
+    const { questions, terminals } = this;
+    this.client = new ClientRequests({ ...parts, questions, terminals, connection, alive });
     this.exchange = new Exchange({
       kept,
       clock,
-      questions: this.questions,
-      alive: () => this.#adapter?.run.state === "running",
+      questions,
+      client: this.client,
+      alive,
       accepted: () => this.#adapter?.run.stdinAccepted ?? 0,
+      onMalformed: (why, shown) =>
+        onProblem(
+          `the agent of the ACP session ${kept.row.sessionId} wrote a line that is no frame (${why}): ${shown}`,
+          null,
+        ),
     });
   }
 
@@ -78,6 +105,11 @@ export class AgentProcess {
     return this.adapter.run;
   }
 
+  /** Of it, or of one of its terminals. */
+  get survivors(): readonly Survivor[] {
+    return [...this.run.survivors, ...this.terminals.survivors];
+  }
+
   /** It was told to stop and never said that it has: another prompt would meet the one before. */
   get stuck(): boolean {
     return (
@@ -86,9 +118,15 @@ export class AgentProcess {
     );
   }
 
+  /** It can be asked; not when it is on its way out, either. */
+  get serves(): boolean {
+    return !this.stuck && !this.adapter.connection.isClosed && this.run.state === "running";
+  }
+
   /** Recorded before it exists: whichever process comes next finds it, or that it never was. */
-  async start(command: AgentCommand, { sessionKey, agentId }: AgentOwner): Promise<void> {
-    const { supervisor, kept, limits } = this.#parts;
+  async start(command: AgentCommand): Promise<void> {
+    const { supervisor, kept, limits, owner } = this.#parts;
+    const { sessionKey, agentId } = owner;
     const { cwd, sessionId } = kept.row;
     const runId = newRunId();
     const tmp = tmpdirOf(runId);
@@ -128,12 +166,14 @@ export class AgentProcess {
 
   /** Ready for a prompt. Rejects when it does not come to that: then it is on its way out. */
   async greet(): Promise<{ readonly contextLost: boolean }> {
-    const { kept, clock, limits } = this.#parts;
+    const { kept, clock, limits, offer } = this.#parts;
     const { connection } = this.adapter;
     const { agentSessionId: former, cwd } = kept.row;
     try {
       const info = { name: "holdfast", version: packageVersion() };
-      const capabilities = await initialize(connection, info, { deadlineMs: limits.initializeMs });
+      const clientCapabilities = capabilitiesOf(offer);
+      const deadlines = { deadlineMs: limits.initializeMs };
+      const capabilities = await initialize(connection, info, { clientCapabilities, ...deadlines });
       const { exchange } = this;
       const deadlineMs = limits.newSessionMs;
       return await beginSession({ connection, exchange, capabilities, cwd, deadlineMs, former });
@@ -154,6 +194,7 @@ export class AgentProcess {
     this.#adapter = resumeAdapter(run, parts, { state, startAt: end, tmpdir: tmp ?? "" });
     this.#connection = this.#adapter.connection;
     this.questions.restore(open);
+    this.client.resume();
   }
 
   /** One that has ended while nobody listened: what it still said is kept. */
@@ -174,8 +215,8 @@ export class AgentProcess {
   }
 
   async #restore(running: AcpTurn | null) {
-    const { store, kept } = this.#parts;
-    const { sessionId, agentSessionId, sending, pending } = kept.row;
+    const { store, kept, offer } = this.#parts;
+    const { sessionId, agentSessionId, sending, pending, runId } = kept.row;
     const open = await store.listAcpPermissions({ sessionId, answered: false });
     this.exchange.conversation = new Conversation(agentSessionId ?? "");
     if (running !== null) {
@@ -183,7 +224,16 @@ export class AgentProcess {
       const said = updates.filter(({ type }) => type === "update");
       this.exchange.restore(running, said);
     }
-    const questions = open.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" }));
+    if (offersAnything(offer)) {
+      const log = await store.listAcpUpdates({ sessionId, type: "client" });
+      await this.client.restore(log, runId ?? "");
+    }
+    const { waiting } = this.client;
+    const asked = open.filter(({ rpcId }) => !waiting.some((each) => each.rpcId === rpcId));
+    const questions = [
+      ...asked.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" })),
+      ...waiting.map(({ rpcId, method }) => ({ id: rpcId, method })),
+    ];
     return { open, state: { pending, questions, outgoing: sending } };
   }
 

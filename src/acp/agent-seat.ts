@@ -3,14 +3,11 @@ import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { Run } from "../supervisor/api.js";
 import type { AdapterEnd } from "./adapter.js";
-import { type AgentCommand, type AgentOwner, type AgentParts, AgentProcess } from "./agent-process.js";
+import { type AgentParts, AgentProcess } from "./agent-process.js";
 import { removeTmpdir } from "./own-tmpdir.js";
 import { problemOf } from "./problem.js";
 
 export interface SeatParts extends AgentParts {
-  readonly owner: AgentOwner;
-  /** How to start the agent now; null: that is not known any more. */
-  readonly command: () => Promise<AgentCommand | null>;
   /** Its agent is another supervisor's now, or the next process's. */
   readonly onLeft: () => void;
   readonly onProblem: (message: string, cause: unknown) => void;
@@ -43,7 +40,7 @@ export class AgentSeat {
   /** An agent that waits for a prompt, started if there is none. */
   async ready(): Promise<AgentProcess> {
     const agent = this.#agent;
-    if (agent !== null && !agent.stuck && agent.run.state === "running") return agent;
+    if (agent?.serves === true) return agent;
     this.#starting ??= this.#start(agent).finally(() => (this.#starting = null));
     return this.#starting;
   }
@@ -88,16 +85,16 @@ export class AgentSeat {
   }
 
   async #start(former: AgentProcess | null): Promise<AgentProcess> {
-    const { kept, owner, clock } = this.#parts;
+    const { kept, clock } = this.#parts;
     if (former !== null) {
-      await former.adapter.close("acp: it did not stop when it was told to");
+      await former.adapter.close("acp: another takes its place");
       await this.gone(former);
     }
     const command = await this.#parts.command();
     if (command === null) throw new AcpNotRestartable(kept.row.sessionId);
     const agent = new AgentProcess(this.#parts);
     try {
-      await agent.start(command, owner);
+      await agent.start(command);
     } catch (error) {
       const problem = problemOf(error);
       await kept.commit(() => ({ session: { state: this.#state("down"), tmpdir: null, problem } }));
@@ -152,6 +149,8 @@ export class AgentSeat {
     problem: KeptProblem,
     ofSession: KeptProblem | null = problem,
   ): Promise<void> {
+    // Before it is written down: whoever finds it written need not look for them.
+    await agent.terminals.end("acp: its agent has ended");
     const { turn } = agent.exchange;
     const change = (): AcpChange => ({
       session: {

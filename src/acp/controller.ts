@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
+import type { LiveProcesses } from "../anchor/live-trees.js";
 import type { AgentEntry } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
 import {
@@ -31,7 +32,9 @@ import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
 import { ACP_BACKEND, type AgentCommand } from "./agent-process.js";
-import { HeldSession, type CancelRequest, type CloseRequest } from "./held-session.js";
+import { type AskedOffer, offerFrom, offerNews, offerOf, offersAnything } from "./client/offer.js";
+import { AGENT_LABEL, openTerminalsOf, TERMINAL_BACKEND } from "./client/terminals.js";
+import { HeldSession, type CancelRequest, type CloseRequest, type HeldParts } from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
 import { acpLimits, type AcpLimits } from "./limits.js";
@@ -51,6 +54,8 @@ export interface AcpControllerParts {
   readonly onProblem: (message: string, cause: unknown) => void;
   /** Its agent has answered a turn, and had what went with it. */
   readonly onDelivered?: (sessionId: string) => void;
+  /** Left out: a message that wakes an agent becomes a turn, and that is all. */
+  readonly waking?: HeldParts["waking"];
 }
 
 export interface EnsureRequest {
@@ -64,6 +69,8 @@ export interface EnsureRequest {
   readonly mode?: AcpMode;
   readonly rules?: readonly PermissionRule[];
   readonly reap?: ReapPolicy;
+  /** Beside what the catalogue says of the agent. */
+  readonly client?: AskedOffer | undefined;
   /** The session on whose behalf: the new one is its child. */
   readonly requester?: SessionRow | null;
   readonly session?: SessionOptions;
@@ -99,7 +106,7 @@ export interface StartupOrphans {
 }
 
 /** Reads and searches are let through, everything else is asked about. */
-const DEFAULT_RULES: readonly PermissionRule[] = [
+export const DEFAULT_RULES: readonly PermissionRule[] = [
   { effect: "allow", kind: "read" },
   { effect: "allow", kind: "search" },
   { effect: "ask" },
@@ -139,8 +146,10 @@ export class AcpController implements AsyncDisposable {
       this.#begun.resolve();
     }
     const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_STATES });
-    for (const { runId, backendId } of runs) {
-      if (backendId !== ACP_BACKEND || (await this.#belongs(runId))) continue;
+    for (const { runId, backendId, labels } of runs) {
+      const agentRunId = backendId === TERMINAL_BACKEND ? (labels[AGENT_LABEL] ?? "") : runId;
+      if (backendId !== ACP_BACKEND && agentRunId === runId) continue;
+      if (await this.#belongs(agentRunId)) continue;
       await supervisor.stop(runId, { actor: "acp: its session is closed" });
       counts.reaped++;
     }
@@ -193,7 +202,7 @@ export class AcpController implements AsyncDisposable {
       ? sessions.open(request.key, options)
       : sessions.openFor(requester, request.key, options));
     const known = await store.getAcpSession(row.id);
-    if (known !== null) return this.#again(row, known, command);
+    if (known !== null) return this.#again(row, known, command, request);
     const at = this.#clock.wall();
     const session: AcpSession = {
       sessionId: row.id,
@@ -221,9 +230,10 @@ export class AcpController implements AsyncDisposable {
       closedAt: null,
     };
     // Another gateway of the same store was asked for it, too, and was faster.
-    if (!(await store.insertAcpSession(session))) return this.#again(row, await this.#get(row.id), command);
+    if (!(await store.insertAcpSession(session)))
+      return this.#again(row, await this.#get(row.id), command, request);
     this.#commands.set(row.id, command);
-    const held = await this.#hold(session);
+    const held = await this.#hold(await this.#offering(session, request));
     try {
       await held.up();
     } catch (error) {
@@ -232,6 +242,16 @@ export class AcpController implements AsyncDisposable {
       throw error;
     }
     return { row, session: held.kept.row, created: true };
+  }
+
+  /** Said before anything else: so it is found again. */
+  async #offering(session: AcpSession, { agent, client }: EnsureRequest): Promise<AcpSession> {
+    const offer = offerFrom(this.#parts.agents.get(agent ?? "")?.acp?.client, client);
+    if (!offersAnything(offer)) return session;
+    const { sessionId, gatewayInstanceId } = session;
+    const updates = [offerNews(offer, this.#clock.wall())];
+    await this.#parts.store.commitAcp(sessionId, gatewayInstanceId, { updates });
+    return this.#get(sessionId);
   }
 
   /** Queued: one is in flight at a time. Resolves when it is kept, not when it has ended. */
@@ -302,13 +322,25 @@ export class AcpController implements AsyncDisposable {
     if (record === null || record.state === "exited") return nobody("its agent's process has ended");
     const run = this.#parts.supervisor.run(runId);
     if (run === null) return nobody(`${record.ownerInstanceId} holds its agent's process, not this gateway`);
-    const processes = await run.members().catch(() => null);
+    const processes = await this.#livingOf(run);
     if (processes === null) return nobody("its processes cannot be seen now");
     const verified = processes.some(({ identity }) => isSame(identity, record.root));
     const why = verified
       ? "its agent's process is the recorded one, below its anchor"
       : "its agent's own process is gone; the rest is its run's to end";
     return { runId, verified, why, processes };
+  }
+
+  /** Of the agent and of the terminals it has. Null: they cannot be seen now. */
+  async #livingOf(agent: Run): Promise<LiveProcesses | null> {
+    const { supervisor } = this.#parts;
+    const processes = await agent.members().catch(() => null);
+    if (processes === null) return null;
+    const terminals = await openTerminalsOf(supervisor, agent.runId);
+    const runs = terminals.flatMap(({ runId }) => supervisor.run(runId) ?? []);
+    // One that ends just now has nobody.
+    const others = await Promise.all(runs.map((run) => run.members().catch(() => [])));
+    return [processes, ...others].flat();
   }
 
   /** Of a session's agent, if one runs here. */
@@ -321,9 +353,9 @@ export class AcpController implements AsyncDisposable {
     return this.#held.get(sessionId)?.doing(turnId) ?? "";
   }
 
-  /** Whether the run is the agent of a session that is held here. */
+  /** Whether the run is the agent of a session that is held here, or belongs to one. */
   holds(runId: string): boolean {
-    return [...this.#held.values()].some(({ kept }) => kept.row.runId === runId);
+    return [...this.#held.values()].some((held) => held.holds(runId));
   }
 
   /** Resolves when no turn runs and none waits, or when `enough` aborts. */
@@ -435,6 +467,7 @@ export class AcpController implements AsyncDisposable {
     const { sessionId } = session;
     const row = await sessions.get(sessionId);
     if (row === null) throw new NotFound(`session ${sessionId}`);
+    const offer = offerOf(await store.listAcpUpdates({ sessionId, limit: 1 }));
     const already = this.#held.get(sessionId);
     if (already !== undefined) return already;
     if (this.#left) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
@@ -452,8 +485,11 @@ export class AcpController implements AsyncDisposable {
       kept,
       messages: store,
       sessions,
+      waking: this.#parts.waking ?? ((_message, _turnId, begin) => begin()),
       owner: { sessionKey: row.key, agentId: row.agentId },
+      offer,
       command: () => this.#command(kept.row),
+      execRules: async () => (await sessions.get(sessionId))?.execRules ?? row.execRules,
       onClosed: async (actor) => {
         this.#commands.delete(sessionId);
         await sessions.close(sessionId, actor);
@@ -474,9 +510,16 @@ export class AcpController implements AsyncDisposable {
     return row !== undefined && row.state !== "down";
   }
 
-  async #again(row: SessionRow, known: AcpSession, command: AgentCommand): Promise<Ensured> {
+  async #again(
+    row: SessionRow,
+    known: AcpSession,
+    command: AgentCommand,
+    { rules = known.rules }: EnsureRequest,
+  ): Promise<Ensured> {
     if (known.command !== displayCommand(command.argv))
       throw new SessionTaken(row.key, `its agent is another: ${known.command}`);
+    if (JSON.stringify(known.rules) !== JSON.stringify(rules))
+      throw new SessionTaken(row.key, "an open session has it, with other permissions");
     const held = await this.#holding(row.id);
     if (!this.#commands.has(row.id)) this.#commands.set(row.id, command);
     await held.up();

@@ -12,13 +12,14 @@ import type { AcpChange, SessionPatch } from "../store/acp-store.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock } from "../supervisor/clock.js";
 import { type Deferred, deferred } from "../supervisor/deferred.js";
+import type { ClientRequests } from "./client/requests.js";
 import { Conversation } from "./conversation.js";
 import type { KeptSession } from "./kept-session.js";
 import type { Questions } from "./questions.js";
 import type { Turn } from "./turn.js";
 import { excerpt } from "./wire/excerpt.js";
 import type { Handlers } from "./wire/handlers.js";
-import { isObject, type Outcome } from "./wire/message.js";
+import { isObject, type Outcome, type RpcId } from "./wire/message.js";
 import type { OutgoingFrame } from "./wire/outgoing.js";
 import type { PendingRequest } from "./wire/pending.js";
 import type { Update } from "./wire/updates.js";
@@ -55,11 +56,17 @@ export interface ExchangeParts {
   readonly kept: KeptSession;
   readonly clock: Clock;
   readonly questions: Questions;
+  readonly client: ClientRequests;
   /** Whether the agent's own process is known to live: what it says after its death is not trusted. */
   readonly alive: () => boolean;
   /** How much of its stdin cannot be lost any more. */
   readonly accepted: () => number;
+  /** A line that is no frame: of the first ones, each. */
+  readonly onMalformed: (why: string, shown: string) => void;
 }
+
+/** Whoever writes more of them writes the same again. */
+const MALFORMED_NOTED = 10;
 
 /**
  * What is said between us and one agent process, and kept: everything that comes with the offset after it, everything
@@ -71,10 +78,14 @@ export class Exchange implements Handlers {
   conversation = new Conversation("");
   turn: RunningTurn | null = null;
   #bytesBetween = 0;
+  #malformed = 0;
 
   constructor(parts: ExchangeParts) {
     this.#parts = parts;
-    this.questions = { "session/request_permission": (question) => parts.questions.asked(question) };
+    this.questions = {
+      "session/request_permission": (question) => parts.questions.asked(question),
+      ...parts.client.methods,
+    };
   }
 
   /** Not sent yet: that is when it counts. */
@@ -127,6 +138,10 @@ export class Exchange implements Handlers {
     this.#over(turn);
   }
 
+  malformed(why: string, shown: string): void {
+    if (this.#malformed++ < MALFORMED_NOTED) this.#parts.onMalformed(why, shown);
+  }
+
   async updates(batch: readonly Update[]): Promise<void> {
     const at = this.#parts.clock.wall();
     const updates = batch.flatMap((update) => this.#kept(update, this.conversation.take(update), at));
@@ -145,14 +160,15 @@ export class Exchange implements Handlers {
   }
 
   async sending(frame: OutgoingFrame, request: PendingRequest | null): Promise<void> {
-    const { kept, clock, questions } = this.#parts;
-    const answered = request === null ? questions.answeredBy(frame.text) : [];
+    const { kept, clock, questions, client } = this.#parts;
+    const id = request === null ? answerIn(frame) : undefined;
+    const answered = id === undefined ? [] : questions.answering(id);
     const isPrompt = request?.method === "session/prompt";
     const written = await kept.commit(
       () => {
         const pending = request === null ? kept.row.pending : [...kept.row.pending, request];
         const session: SessionPatch = { sending: frame, pending };
-        if (!isPrompt) return { session, answered };
+        if (!isPrompt) return joined({ session, answered }, id === undefined ? {} : client.answering(id));
         const { turn } = this;
         if (turn === null || turn.ended) return null;
         const { turnId, before, contextLost, askedBy, carries } = turn;
@@ -309,11 +325,18 @@ function learned({ method }: PendingRequest, outcome: Outcome): SessionPatch {
   return method === "session/new" && typeof sessionId === "string" ? { agentSessionId: sessionId } : {};
 }
 
+/** What it answers; undefined: it is no answer. */
+function answerIn({ text }: OutgoingFrame): RpcId | undefined {
+  const { id, method } = JSON.parse(text) as { id?: RpcId; method?: string };
+  return method === undefined ? id : undefined;
+}
+
 /** Both in one transaction. */
 function joined(one: AcpChange, other: AcpChange): AcpChange {
   return {
     ...one,
     ...other,
+    session: { ...one.session, ...other.session },
     turns: [...(one.turns ?? []), ...(other.turns ?? [])],
     updates: [...(one.updates ?? []), ...(other.updates ?? [])],
     events: [...(one.events ?? []), ...(other.events ?? [])],

@@ -1,11 +1,13 @@
 import type { Survivor } from "../anchor/host.js";
 import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../errors.js";
 import type { AcpTurn } from "../store/acp-record.js";
+import type { SessionMessage } from "../store/message-record.js";
 import type { Run } from "../supervisor/api.js";
 import type { AgentProcess } from "./agent-process.js";
 import { AgentSeat, type SeatParts } from "./agent-seat.js";
 import type { RunningTurn } from "./exchange.js";
 import { sayGoodbye } from "./goodbye.js";
+import { turnOfMessage } from "./ids.js";
 import { Inbox, type InboxParts } from "./inbox.js";
 import type { KeptSession } from "./kept-session.js";
 import { problemOf } from "./problem.js";
@@ -16,6 +18,8 @@ import { whoLives } from "./turn-tree.js";
 export interface HeldParts extends SeatParts, InboxParts {
   /** Closed for good: its tokens, its row. */
   readonly onClosed: (actor: string) => Promise<void>;
+  /** Asked before a message becomes a turn, which `begin` makes of it. */
+  readonly waking: (message: SessionMessage, turnId: string, begin: () => Promise<void>) => Promise<void>;
 }
 
 export interface CancelRequest {
@@ -84,6 +88,11 @@ export class HeldSession {
     return tool?.title ?? step?.content ?? tools.at(-1)?.title ?? "";
   }
 
+  /** Whether the run is its agent, or one of that agent's terminals. */
+  holds(runId: string): boolean {
+    return this.kept.row.runId === runId || this.#seat.agent?.terminals.has(runId) === true;
+  }
+
   /** There is an agent that waits for a prompt. */
   async up(): Promise<void> {
     this.#mustBeOpen();
@@ -140,15 +149,18 @@ export class HeldSession {
 
   /** An earlier process's agent, found alive. */
   async takeUp(run: Run): Promise<void> {
-    const { store, kept, supervisor } = this.#parts;
+    const { store, kept, onProblem } = this.#parts;
     const { state, sessionId } = kept.row;
-    if (state !== "ready") {
-      // It was being started, and what it knows of us is not known; or it was being ended.
-      await supervisor.stop(run.runId, { actor: `acp: it was ${state} when its gateway ended` });
-      return this.found();
-    }
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
     const agent = await this.#seat.resume(run, running);
+    if (state === "closing") {
+      const failed = (cause: unknown): void => onProblem(`the ACP session ${sessionId} is not closed`, cause);
+      this.close({ actor: "gateway restarted" }).catch(failed);
+      return;
+    }
+    // What it knows of us is not known.
+    if (state !== "ready")
+      agent.adapter.connection.close("closed", "it was being started when its gateway ended");
     this.#kicked = true;
     const turn = this.#sent();
     if (turn === null || turn.requestId === null) return this.#occupy(() => this.#auditLast(agent));
@@ -241,7 +253,10 @@ export class HeldSession {
     }
     const { actor: askedBy } = message;
     const text = await this.#inbox.frame(message);
-    const turnId = await this.#queue.add({ text, askedBy, message });
+    const turnId = turnOfMessage(message.id);
+    await this.#parts.waking(message, turnId, async () => {
+      await this.#queue.add({ text, askedBy, message, turnId });
+    });
     return this.#parts.store.getAcpTurn(turnId);
   }
 
@@ -285,7 +300,7 @@ export class HeldSession {
     if (this.#left) return;
     this.#unwakeableAt = null;
     if (turn.requestId !== null) this.#seat.contextLost = false;
-    await auditTurn(this.#parts, agent.run, turn).finally(() => turn.audited.resolve());
+    await auditTurn(this.#parts, agent, turn).finally(() => turn.audited.resolve());
   }
 
   /** What the agent answers itself, an error too, is kept when it comes. */
@@ -323,10 +338,23 @@ export class HeldSession {
   /** The former process may have died before it had seen to what the last turn left. */
   async #auditLast(agent: AgentProcess): Promise<void> {
     const last = await this.#last();
-    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent.run, last);
+    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#parts, agent, last);
   }
 
-  async #close({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
+  /** The agent ends, whatever does not answer: the store, too. */
+  async #close(request: CloseRequest): Promise<void> {
+    const { clock, limits } = this.#parts;
+    const enough = clock.after(limits.cancelMs + 2 * limits.closeMs, () => {
+      this.#seat.agent?.adapter.close(request.actor).catch(() => undefined);
+    });
+    try {
+      await this.#closeInOrder(request);
+    } finally {
+      enough.cancel();
+    }
+  }
+
+  async #closeInOrder({ actor, discardPersistentState: discard = false }: CloseRequest): Promise<void> {
     const { kept, supervisor, clock, limits } = this.#parts;
     if (kept.row.state === "closed") return;
     await kept.commit(() => ({ session: { state: "closing" } }));
@@ -358,7 +386,7 @@ export class HeldSession {
     closing.then(end, end);
     while (!over) {
       await this.#parts.clock.pause(LOOK_MS, closing);
-      const survivors = this.#seat.agent?.run.survivors ?? [];
+      const survivors = this.#seat.agent?.survivors ?? [];
       if (survivors.length > 0) return survivors;
     }
     return new Promise(() => undefined);

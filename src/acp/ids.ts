@@ -6,6 +6,11 @@ export function newTurnId(): string {
   return `turn_${randomCharacters(CHARACTERS)}`;
 }
 
+/** The same whenever it is asked for: a message has one turn. */
+export function turnOfMessage(messageId: string): string {
+  return `turn_${messageId.slice("msg_".length)}`;
+}
+
 export function newPermissionId(): string {
   return `prm_${randomCharacters(CHARACTERS)}`;
 }

@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 
-/** How long everything may take. */
+/** How long everything may take, and how much of it there may be. */
 export interface AcpLimits {
   readonly initializeMs: number;
   readonly newSessionMs: number;
@@ -12,6 +12,8 @@ export interface AcpLimits {
   readonly graceMs: number;
   readonly toolGraceMs: number;
   readonly permissionMs: number;
+  /** Of one turn. */
+  readonly questions: number;
 }
 
 export const acpLimits: AcpLimits = {
@@ -24,4 +26,5 @@ export const acpLimits: AcpLimits = {
   graceMs: defaults.graceMs,
   toolGraceMs: defaults.acpToolGraceMs,
   permissionMs: defaults.approvalMs,
+  questions: defaults.acpQuestions,
 };

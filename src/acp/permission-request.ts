@@ -5,7 +5,7 @@ import type { AskedTool } from "./permission.js";
 import { wordOf } from "./turn.js";
 import { isObject } from "./wire/message.js";
 
-/** What an agent asks permission for. Title and kind are whole: rules look at them. */
+/** What an agent asks permission for. Its title is whole: rules look at it. */
 export interface PermissionQuestion extends AskedTool {
   readonly sessionId: string;
   readonly toolCallId: string;
@@ -23,7 +23,7 @@ export function readPermission(params: unknown): PermissionQuestion | null {
     sessionId,
     toolCallId: firstOf(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
-    kind: typeof kind === "string" ? kind : null,
+    kind: wordOf(kind),
     options: options.slice(0, defaults.acpAskedOptions).flatMap(readOption),
   };
 }

@@ -93,6 +93,7 @@ export class PromptQueue {
   #waiting(limit?: number): Promise<readonly AcpTurn[]> {
     const { store, kept } = this.#parts;
     const { sessionId } = kept.row;
-    return store.listAcpTurns({ sessionId, states: ["queued"], ...(limit === undefined ? {} : { limit }) });
+    const queued = { sessionId, states: ["queued"] } as const;
+    return store.listAcpTurns({ ...queued, ...(limit === undefined ? {} : { limit }) });
   }
 }

@@ -1,6 +1,7 @@
 import type {
   AcpPermission,
   AcpTurn,
+  NewAcpUpdate,
   PermissionChoice,
   PermissionDecided,
   PermissionVerdict,
@@ -14,7 +15,6 @@ import { newPermissionId } from "./ids.js";
 import type { KeptSession } from "./kept-session.js";
 import { type PermissionQuestion, readPermission } from "./permission-request.js";
 import { decidePermission, type pick } from "./permission.js";
-import { wordOf } from "./turn.js";
 import type { Connection } from "./wire/connection.js";
 import { excerpt } from "./wire/excerpt.js";
 import type { Question } from "./wire/handlers.js";
@@ -31,10 +31,16 @@ export interface QuestionsParts {
   readonly kept: KeptSession;
   readonly clock: Clock;
   readonly waitMs: number;
+  /** In one turn. */
+  readonly most: number;
   readonly connection: () => Connection;
   /** Null: there is none under way. */
   readonly turn: () => AskingTurn | null;
+  /** What was asked of us ourselves is carried out now, and answered with what came of it. Null: it was not. */
+  readonly carryOut: (permission: AcpPermission, decision: PermissionDecided) => Promise<void> | null;
 }
+
+type News = Required<Pick<AcpChange, "updates" | "events">>;
 
 const INVALID_PARAMS = -32_602;
 
@@ -52,6 +58,8 @@ export class Questions {
   /** Not answered yet. */
   readonly #open = new Map<RpcId, AcpPermission>();
   readonly #timers = new Map<string, Timer>();
+
+  #count: { readonly turnId: string | null; readonly asked: number } = { turnId: null, asked: 0 };
 
   constructor(parts: QuestionsParts) {
     this.#parts = parts;
@@ -84,16 +92,24 @@ export class Questions {
       await this.#unlessClosed(connection().answer(id, { error }));
       return;
     }
+    await this.keep(id, end, () => this.judge(id, asked));
+  }
+
+  /** Kept with the offset after it, and with what else is to be known of it; then decided, now or later. */
+  async keep(
+    id: RpcId,
+    end: number,
+    judge: () => AcpPermission,
+    more: readonly NewAcpUpdate[] = [],
+  ): Promise<void> {
+    if (this.#tooMany()) return;
     let permission: AcpPermission | null = null;
-    await kept.commit(
+    await this.#parts.kept.commit(
       () => {
         // Only now: a cancel that comes before this is written must find it cancelled, one that comes after, open.
-        permission = this.#judge(id, asked);
-        return {
-          session: { end },
-          newPermission: permission,
-          ...this.#news(permission, permission.decision),
-        };
+        permission = judge();
+        const { updates, events } = this.news(permission, permission.decision);
+        return { session: { end }, newPermission: permission, updates: [...updates, ...more], events };
       },
       () => {
         if (permission !== null) this.#open.set(id, permission);
@@ -105,7 +121,23 @@ export class Questions {
     else await this.#answer(open, open.decision);
   }
 
-  #judge(id: RpcId, asked: PermissionQuestion): AcpPermission {
+  /** The agent is left, and what it asked unanswered. */
+  #tooMany(): boolean {
+    const { most, connection } = this.#parts;
+    const { turnId } = this;
+    this.#count = { turnId, asked: turnId === this.#count.turnId ? this.#count.asked + 1 : 1 };
+    if (this.#count.asked <= most) return false;
+    connection().close("protocol-error", `it asked for permission more than ${most} times in one turn`);
+    return true;
+  }
+
+  /** Of the turn that is under way. */
+  get turnId(): string | null {
+    return this.#parts.turn()?.turnId ?? null;
+  }
+
+  /** By the session's rules; with no decision: somebody is to be asked. */
+  judge(id: RpcId, asked: PermissionQuestion): AcpPermission {
     const { kept, clock, waitMs } = this.#parts;
     const turn = this.#parts.turn();
     const known = turn?.tool(asked.toolCallId) ?? null;
@@ -121,7 +153,7 @@ export class Questions {
       turnId: turn?.turnId ?? null,
       rpcId: id,
       toolCallId: asked.toolCallId,
-      kind: wordOf(tool.kind),
+      kind: tool.kind,
       title: tool.title === null ? null : shortened(tool.title),
       options,
       rule: judged.rule,
@@ -146,7 +178,7 @@ export class Questions {
     const given = verdict === "allow" && option === null ? "cancelled" : verdict;
     const decision = { verdict: given, optionId: option, actor, at: this.#parts.clock.wall() };
     const decided = await this.#parts.kept.commit(
-      () => ({ decide: [{ id, decision }], ...this.#news(permission, decision) }),
+      () => ({ decide: [{ id, decision }], ...this.news(permission, decision) }),
       () => {
         this.#open.set(permission.rpcId, { ...permission, decision });
         this.#forgetTimer(id);
@@ -162,10 +194,9 @@ export class Questions {
       if (decision === null) await this.decide(id, "cancelled", actor);
   }
 
-  /** Marks the question that this frame answers. */
-  answeredBy(frame: string): readonly string[] {
-    const { id, method } = JSON.parse(frame) as { id?: RpcId; method?: string };
-    const permission = method === undefined && id !== undefined ? this.#open.get(id) : undefined;
+  /** The question that is answered with the answer to this request. */
+  answering(id: RpcId): readonly string[] {
+    const permission = this.#open.get(id);
     return permission === undefined ? [] : [permission.id];
   }
 
@@ -179,12 +210,12 @@ export class Questions {
     const all = this.unanswered;
     const pending = all.filter(({ decision }) => decision === null);
     const decision = { verdict: "expired", optionId: null, actor, at: this.#parts.clock.wall() } as const;
-    const news = pending.map((permission) => this.#news(permission, decision));
+    const news = pending.map((permission) => this.news(permission, decision));
     return {
       decide: pending.map(({ id }) => ({ id, decision })),
       answered: all.map(({ id }) => id),
-      updates: news.flatMap(({ updates = [] }) => updates),
-      events: news.flatMap(({ events = [] }) => events),
+      updates: news.flatMap(({ updates }) => updates),
+      events: news.flatMap(({ events }) => events),
     };
   }
 
@@ -193,12 +224,13 @@ export class Questions {
     this.#open.clear();
   }
 
-  #news(permission: AcpPermission, decision: PermissionDecided | null): AcpChange {
+  /** What is to be said of it. */
+  news(permission: AcpPermission, decision: PermissionDecided | null): News {
     const { runId } = this.#parts.kept.row;
     const at = this.#parts.clock.wall();
     const data = { ...permission, decision };
     const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
-    if (decision === null || runId === null) return { updates };
+    if (decision === null || runId === null) return { updates, events: [] };
     const event: NewRunEvent = {
       runId,
       at,
@@ -217,10 +249,13 @@ export class Questions {
   }
 
   /** What fails here is answered by the next process, or by nobody when the agent is gone. */
-  async #answer({ rpcId }: AcpPermission, { optionId }: PermissionDecided): Promise<void> {
+  async #answer(permission: AcpPermission, decision: PermissionDecided): Promise<void> {
+    const carriedOut = this.#parts.carryOut(permission, decision);
+    if (carriedOut !== null) return carriedOut;
+    const { optionId } = decision;
     const outcome =
       optionId === null ? { outcome: "cancelled" as const } : { outcome: "selected" as const, optionId };
-    await this.#unlessClosed(this.#parts.connection().answer(rpcId, { result: { outcome } }));
+    await this.#unlessClosed(this.#parts.connection().answer(permission.rpcId, { result: { outcome } }));
   }
 
   async #unlessClosed(written: Promise<unknown>): Promise<void> {

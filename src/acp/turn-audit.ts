@@ -1,6 +1,6 @@
 import type { LeftProcess, TurnAudit } from "../store/acp-record.js";
-import type { Run } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
+import type { AgentProcess } from "./agent-process.js";
 import type { RunningTurn } from "./exchange.js";
 import type { KeptSession } from "./kept-session.js";
 import type { AcpLimits } from "./limits.js";
@@ -18,7 +18,7 @@ export interface AuditParts {
  */
 export async function auditTurn(
   { kept, clock, limits }: AuditParts,
-  run: Run,
+  { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
   // With the agent everybody ends, and its run says how.
@@ -29,9 +29,16 @@ export async function auditTurn(
   let survivors: readonly LeftProcess[] = [];
   let [reaped, unknown]: [boolean, string | null] = [false, null];
   try {
+    const inTerminals = await terminals.left(turnId);
+    survivors = left = inTerminals;
+    if (asked) await terminals.stop(turnId);
     if (before === null) throw new Error("its agent's processes could not be seen when it began");
-    survivors = left = await bornSince(run, before);
-    if (asked) survivors = await endBornSince(run, before, clock, limits.toolGraceMs);
+    survivors = left = [...(await bornSince(run, before)), ...inTerminals];
+    if (asked)
+      survivors = [
+        ...(await endBornSince(run, before, clock, limits.toolGraceMs)),
+        ...(await terminals.left(turnId)),
+      ];
     reaped = asked;
   } catch (error) {
     unknown = error instanceof Error ? error.message : String(error);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { clientOfferSchema } from "../acp/client/offer.js";
 import { watchdogProfiles } from "../defaults.js";
 
 /** Stand for themselves in a command line, or after an `=` at the end of a word: `--prompt={prompt}`. */
@@ -63,7 +64,11 @@ const cli = z
 
 /** What a table of the config is called. */
 export const id = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
-const acp = z.strictObject({ argv });
+const acp = z.strictObject({
+  argv,
+  /** What it may use of ours: nothing, unless it says so here or whoever opens the session does. */
+  client: clientOfferSchema.optional(),
+});
 
 const fields = {
   name: z.string().min(1).max(100).optional(),
@@ -91,6 +96,7 @@ export const agentTablesSchema = z.record(id, z.strictObject(fields).refine(hasF
 export const agentKeys = {
   "": Object.keys(fields),
   acp: Object.keys(acp.shape),
+  "acp.client": Object.keys(clientOfferSchema.shape),
   cli: Object.keys(cli.shape),
   "cli.watchdog": ["fresh", "resume"],
   "cli.watchdog.fresh": Object.keys(watchdog.shape),

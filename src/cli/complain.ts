@@ -16,6 +16,7 @@ const BY_CODE: Readonly<Record<string, number>> = {
   SESSION_TAKEN: exitCodes.refused,
   SESSION_CLOSED: exitCodes.refused,
   SESSION_BUSY: exitCodes.refused,
+  TASK_REFUSED: exitCodes.refused,
   INBOX_FULL: exitCodes.refused,
   TASK_REFUSED: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,

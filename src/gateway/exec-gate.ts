@@ -1,10 +1,7 @@
-import { resolve } from "node:path";
 import { ExecDenied } from "../errors.js";
 import type { Approvals } from "../sessions/approvals.js";
-import { decideExec } from "../sessions/exec-rules.js";
-import { resolveExecutable } from "../sessions/resolve-executable.js";
+import { judgeExec } from "../sessions/judge-exec.js";
 import type { Sessions } from "../sessions/sessions.js";
-import { injects } from "../supervisor/injection-variables.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { ExecIdentity, ExecQuestion } from "./handlers/handlers.js";
 import type { Asking } from "./server/app.js";
@@ -54,20 +51,10 @@ export function judgedEnvironment(
 async function allowed(
   approvals: Approvals,
   session: SessionRow,
-  { argv, cwd, env }: ExecQuestion,
+  question: ExecQuestion,
   gone: AbortSignal,
 ): Promise<void> {
-  // Rules judge a program by its file and its words: what makes it run other code cannot be judged by them.
-  const injected = Object.keys(env).find((name) => injects(name) && env[name] !== process.env[name]);
-  if (injected !== undefined)
-    throw new ExecDenied(`${injected} makes programs load code they were not asked to`);
-  const where = resolve(cwd ?? process.cwd());
-  const executable = await resolveExecutable(argv[0] ?? "", { path: env["PATH"], cwd: where });
-  // What nobody can name cannot be judged. If it is simply not there, the run would fail anyway.
-  if (executable === null)
-    throw new ExecDenied(`${argv[0] ?? ""} is nothing that can be executed, or cannot be told from here`);
-  const request = { executable, argv, cwd: where };
-  const { effect, rule } = decideExec(session.execRules, request);
+  const { effect, rule, request } = await judgeExec(session.execRules, question);
   if (effect === "allow") return;
   if (effect === "deny") throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
   const { verdict, actor } = await approvals.ask(session, { ...request, rule }, { signal: gone });

@@ -54,6 +54,7 @@ import { Screens } from "./screens.js";
 import { Settling } from "./settling.js";
 import { acknowledgeRead } from "./work/acknowledge.js";
 import { Background } from "./work/background.js";
+import { wakeFor } from "./work/message-turn.js";
 import { TaskTail } from "./work/task-tail.js";
 
 export interface OfficeParts {
@@ -154,6 +155,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     sessions,
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
+    waking: (message, turnId, begin) => wakeFor({ background, sessions }, message, turnId, begin),
     // Lost or failed, it is found at the next round.
     onDelivered: (sessionId) => void acknowledgeRead(store, sessionId).catch(() => undefined),
   });
@@ -175,7 +177,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const stops = new Stops({ supervisor, store, whereabouts });
   const taskDesk = {
-    ...{ store, supervisor, stops, acp, background, tasks, sights, channels: config.channels },
+    ...{ store, supervisor, stops, acp, background, tail, tasks, sights, channels: config.channels },
     send: () => notifier.wake(),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
@@ -252,10 +254,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, {
-    ...taskDesk,
-    tail,
-  });
+  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
   const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,

@@ -18,6 +18,9 @@ export type AcpMode = (typeof ACP_MODES)[number];
 export const REAP_POLICIES = ["asked", "cancel", "always"] as const;
 export type ReapPolicy = (typeof REAP_POLICIES)[number];
 
+/** What an agent may do with files through us. */
+export const CLIENT_FILES = ["none", "read", "read-write"] as const;
+
 /**
  *     starting ──▶ ready ──▶ closing ──▶ closed
  *        │  ▲        │          ▲
@@ -178,6 +181,7 @@ export const ACP_UPDATE_TYPES = [
   "audit",
   "late-answer",
   "context-lost",
+  "client",
 ] as const;
 export type AcpUpdateType = (typeof ACP_UPDATE_TYPES)[number];
 

@@ -4,6 +4,7 @@ import type {
   AcpTurn,
   AcpTurnState,
   AcpUpdate,
+  AcpUpdateType,
   NewAcpTurn,
   NewAcpUpdate,
   PermissionDecided,
@@ -62,6 +63,7 @@ export interface AcpUpdateFilter {
   readonly sessionId: string;
   readonly after?: number;
   readonly turnId?: string;
+  readonly type?: AcpUpdateType;
   readonly limit?: number;
   /** No further update is begun once there are so many bytes. The first is there, however large. */
   readonly maxBytes?: number;

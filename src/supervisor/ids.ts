@@ -1,4 +1,4 @@
-import { randomFillSync } from "node:crypto";
+import { createHash, randomFillSync } from "node:crypto";
 
 /** Crockford's alphabet: no i, l, o, u, so an id survives being read aloud. */
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
@@ -30,6 +30,12 @@ export function newInstanceId(): string {
 
 export function newRunId(): string {
   return `run_${randomCharacters(RUN_CHARACTERS)}`;
+}
+
+/** The same for the same: who does something again finds what came of it. */
+export function runIdFrom(seed: string): string {
+  const digest = createHash("sha256").update(seed).digest().subarray(0, RUN_CHARACTERS);
+  return `run_${[...digest].map((byte) => ALPHABET[byte & 31]).join("")}`;
 }
 
 export function isRunId(text: string): boolean {

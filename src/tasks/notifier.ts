@@ -38,6 +38,8 @@ export const usualLimits: NotifierLimits = {
 
 /** Something may be due and not to be had: another is at it. Not asked for again in a loop. */
 const LEAST_PAUSE_MS = 100;
+/** While most are under way, those that end meanwhile are replaced together: a claim costs as much for one as for many. */
+const TOGETHER_MS = 5;
 /** A store that is away. */
 const AGAIN_MS = 1_000;
 /** Attempts that are under way when it is stopped have this long; then they count as failed. */
@@ -85,6 +87,7 @@ export class Notifier {
     await this.#asked("what a former gateway was sending", () => store.releaseOutbox(owner));
     while (!this.#stopping.signal.aborted) {
       this.#hint = deferred<void>();
+      if (2 * this.#underWay.size > this.#limits.atOnce) await this.#clock.pause(TOGETHER_MS);
       const pauseMs = await this.#round();
       if (pauseMs > 0) await this.#clock.pause(pauseMs, this.#hint.promise);
     }

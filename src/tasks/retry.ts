@@ -31,8 +31,11 @@ export function nextAttempt(
 ): NextAttempt | null {
   if (failure.permanent) return null;
   const rung = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
-  const pause = Math.min(retryMs * 2 ** rung, retryMostMs);
-  const inMs = Math.max(pause + (pause - spread(pause)) / 2, failure.retryAfterMs ?? 0);
-  const spentMs = failure.spentMs + failure.tookMs + inMs;
-  return spentMs > inAllMs ? null : { inMs, spentMs };
+  const usual = Math.min(retryMs * 2 ** rung, retryMostMs);
+  const pause = usual + (usual - spread(usual)) / 2;
+  const left = inAllMs - failure.spentMs - failure.tookMs;
+  if (pause > left) return null;
+  // Who asks for more than there is, is asked a last time.
+  const inMs = Math.max(pause, Math.min(failure.retryAfterMs ?? 0, left));
+  return { inMs, spentMs: failure.spentMs + failure.tookMs + inMs };
 }

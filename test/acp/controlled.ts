@@ -57,6 +57,8 @@ export class Controlled {
   readonly acp: AcpController;
   readonly sessions: Sessions;
   readonly history: History;
+  /** What the log says of lines that are no frames. */
+  readonly malformed: string[] = [];
 
   constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController, sessions: Sessions) {
     this.home = home;
@@ -88,7 +90,8 @@ export class Controlled {
     const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {
       if (heard !== undefined) return heard(message);
-      throw new Error(message, { cause });
+      if (!message.includes("is no frame")) throw new Error(message, { cause });
+      controlled.malformed.push(message);
     };
     const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
     const a2aPolicy = { enabled: false, allow: [] };
@@ -194,9 +197,13 @@ export class Controlled {
     await this.store[Symbol.asyncDispose]();
   }
 
-  async restart(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
+  async restart(
+    limits: Partial<AcpLimits> = {},
+    { meanwhile, ...options }: OpenOptions & { readonly meanwhile?: () => void } = {},
+  ): Promise<Controlled> {
     await this.leave();
     await this.supervisor.close({ leaveRuns: true });
+    meanwhile?.();
     return Controlled.open(limits, { ...options, home: this.home });
   }
 

@@ -25,12 +25,15 @@ test.each([
   const [session] = await house.store.listAcpSessions({});
   expect(session).toMatchObject({ state: "closed" });
   await house.gone(session!.sessionId);
+  // As many as it takes to see what it writes.
+  expect(house.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
 });
 
 test.each([
   ["never-prompt", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["half-frames", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["asks-forever", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
+  ["asks-forever", { questions: 100 }, undefined, "interrupted", "more than 100 times"],
   ["flood", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["ignores-cancel", { noFramesMs: SOON }, undefined, "interrupted", "no-frames"],
   ["giant-frame", {}, undefined, "interrupted", "frame-too-large"],

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { newTurnId } from "../../src/acp/ids.js";
+import { StateUnusable } from "../../src/errors.js";
 import type { Store } from "../../src/store/store.js";
 import { deferred } from "../../src/supervisor/deferred.js";
 import { Controlled, shellAgent, withMethods } from "./controlled.js";
@@ -145,4 +146,33 @@ test("a prompt that is asked twice at once is one, and another session's is none
   const other = await house.spawn(shellAgent(), { key: "two" });
   await expect(house.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
   for (const each of [session, other]) await house.acp.closeSession(each, { actor: "test" });
+});
+
+test("closing ends the agent also when nothing can be written; it is on record when it can be again", async () => {
+  let broken = false;
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      commitAcp: async (...change) => {
+        if (broken) throw new StateUnusable("store", "no space is left");
+        return store.commitAcp(...change);
+      },
+    });
+  const limits = { cancelMs: 200, closeMs: 200 };
+  const problems: string[] = [];
+  const onProblem = (message: string): void => void problems.push(message);
+  const house = await Controlled.open(limits, { through, onProblem });
+  const session = await house.spawn(shellAgent());
+  const turn = await house.ask(session, "echo on; sleep 3106");
+  await house.said(turn, "on");
+  const { runId } = await house.session(session);
+  const run = house.supervisor.run(runId ?? "") ?? expect.fail("no agent");
+  broken = true;
+  const closed = house.acp.closeSession(session, { actor: "test" });
+  expect(await run.wait()).toMatchObject({ emptiness: "proven" });
+  expect(await house.session(session)).toMatchObject({ state: "ready" });
+  broken = false;
+  expect(await closed).toMatchObject({ session: { state: "closed" } });
+  expect(await house.ended(turn)).toMatchObject({ state: "ended" });
+  expect(problems).toEqual([`the ACP session ${session} could not be written; trying again`]);
+  await house.gone(session);
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Terminals } from "../../src/acp/client/terminals.js";
 import { KeptSession } from "../../src/acp/kept-session.js";
 import { auditTurn } from "../../src/acp/turn-audit.js";
 import { whoLives } from "../../src/acp/turn-tree.js";
@@ -39,7 +40,8 @@ async function audited(run: Partial<Run>, before: readonly string[] | null, reap
     Object.getOwnPropertyDescriptors(run),
   );
   const parts = { kept, clock: hostClock, limits: acpLimits };
-  await auditTurn(parts, whole as Run, { turnId: "turn_1", before, cancel });
+  const terminals = { left: async () => [], stop: async () => undefined } as unknown as Terminals;
+  await auditTurn(parts, { run: whole as Run, terminals }, { turnId: "turn_1", before, cancel });
   const [update] = await world.store.listAcpUpdates({ sessionId: row.id });
   const { audit } = (await world.store.getAcpTurn("turn_1")) ?? expect.fail("there is no turn");
   expect(update?.data ?? null).toEqual(audit);

@@ -7,7 +7,7 @@ import { shellAgent } from "../acp/controlled.js";
 import { gateway, kill, place } from "./killed-gateway.js";
 import { until } from "./real-gateway.js";
 
-const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 60 : 5;
+const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 60 : 3;
 
 function heard(home: string): string[] {
   const lines = readFileSync(join(home, "log"), "utf8").split("\n");
@@ -28,6 +28,7 @@ test(
     await spawnEcho(client, home);
     const params = { id: "one" };
     for (let round = 0; round < ROUNDS; round++) {
+      await client.sendMessage({ params, body: { text: `notice ${round}`, deliver: "next-turn" } });
       for (const part of ["a", "b"]) await client.sendMessage({ params, body: { text: `${round}${part}` } });
       await sleep(Math.random() * 60);
       kill(pid);
@@ -37,10 +38,18 @@ test(
       const { messages } = await client.sessionStatus({ params });
       return messages.pending === 0;
     });
+    const all = heard(home);
+    const notices = all.flatMap((prompt) => prompt.match(/^> notice \d+$/gm) ?? []);
+    expect(notices).toEqual(Array.from({ length: ROUNDS }, (_, at) => `> notice ${at}`));
     const texts = Array.from({ length: ROUNDS }, (_, at) => [`${at}a`, `${at}b`]).flat();
-    expect(heard(home)).toEqual(texts.map((text) => `Message from the operator:\n> ${text}`));
+    expect(all.map((prompt) => prompt.split("\n\n").at(-1))).toEqual(
+      texts.map((text) => `Message from the operator:\n> ${text}`),
+    );
     const { messages, turns, session } = await client.sessionHistory({ params });
-    expect(messages.map(({ turnId }) => turnId)).toEqual(turns.map(({ turnId }) => turnId));
+    const woken = messages.filter(({ deliver }) => deliver === "wake");
+    expect(woken.map(({ turnId, seq }) => [turnId, seq])).toEqual(
+      turns.map(({ turnId, place: seq }) => [turnId, seq]),
+    );
     expect(messages.every(({ deliveredAt }) => deliveredAt !== null)).toBe(true);
     expect(turns.every(({ outcome }) => outcome === "completed")).toBe(true);
     expect(session.closedAt).toBeNull();

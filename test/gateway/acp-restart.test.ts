@@ -1,16 +1,21 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { answersOf, clientAgent } from "../acp/client/using.js";
 import { shellAgent } from "../acp/controlled.js";
 import { misbehaving } from "../acp/driven.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { gateway, kill, left, place } from "./killed-gateway.js";
 import { gone, until } from "./real-gateway.js";
 
-const TURNS = process.env["HOLDFAST_SOAK"] === "1" ? 40 : 3;
+const SOAK = process.env["HOLDFAST_SOAK"] === "1";
+const TURNS = SOAK ? 40 : 3;
 const UPDATES = 3_000;
+/** Of what an agent has done for it, and how often the gateway is killed meanwhile. */
+const ROUNDS = SOAK ? 12 : 3;
 
 async function allUpdates(client: GatewayClient, id: string): Promise<AnswerOf<"acpWatch">["updates"]> {
   const all = [];
@@ -63,6 +68,78 @@ test(
     await client.acpClose({ params });
     expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
     expect(await processesOf(session.runId ?? "")).toEqual([]);
+  },
+);
+
+test(
+  "a gateway killed while it reads, writes and runs for an agent, and while a command is waited for: each is done and answered once",
+  { timeout: 120_000 },
+  async () => {
+    const home = await place();
+    const log = join(home, "agent.log");
+    const [go, file] = [join(home, "go"), join(home, "file")];
+    let { client, pid } = await gateway(home);
+    const last = { terminalId: "last" };
+    const rounds = Array.from({ length: ROUNDS }, (_, at) => [
+      ["terminal/create", { command: "sh", args: ["-c", `echo ${at}; sleep 0.05`] }],
+      ["fs/write_text_file", { path: file, content: `${at}` }],
+      ["terminal/wait_for_exit", last],
+      ["terminal/output", last],
+      ["fs/read_text_file", { path: file }],
+      ["terminal/release", last],
+    ]).flat();
+    const waited = { command: "sh", args: ["-c", `while [ ! -e ${go} ]; do sleep 0.05; done`] };
+    const steps = [...rounds, ["terminal/create", waited], ["terminal/wait_for_exit", last]];
+    const { session } = await client.acpSpawn({
+      body: {
+        argv: [...clientAgent],
+        cwd: home,
+        key: "one",
+        environment: { PATH: process.env["PATH"] ?? "", AGENT_LOG: log },
+        permissions: "approve-all",
+        client: { files: "read-write", terminals: true },
+        prompt: JSON.stringify(steps),
+      },
+    });
+    const answers = (): string[] => readFileSync(log, "utf8").match(/^answered .*$/gm) ?? [];
+    for (let kills = 0; kills < ROUNDS - 1; kills++) {
+      await sleep(Math.random() * 300);
+      kill(pid);
+      ({ client, pid } = await gateway(home));
+    }
+    await until("the last command is waited for", async () => {
+      const { updates } = await client.acpWatch({ params: { id: "one" }, query: { limit: 1_000 } });
+      const created = answers().length === steps.length - 1;
+      return created && JSON.stringify(updates.at(-1)?.data).includes("terminal/wait_for_exit");
+    });
+    kill(pid);
+    ({ client, pid } = await gateway(home));
+    writeFileSync(go, "");
+    let [turn] = (await client.acpHistory({ params: { id: "one" } })).turns;
+    while (turn?.state !== "ended") {
+      await sleep(20);
+      [turn] = (await client.acpHistory({ params: { id: "one" } })).turns;
+    }
+    expect(turn).toMatchObject({ outcome: "completed" });
+    expect(answers()).toEqual(steps.map((_, at) => `answered ask-${at + 1}`));
+    const said = answersOf(turn);
+    const ended = { exitCode: 0, signal: null };
+    for (let at = 0; at < ROUNDS; at++)
+      expect(said.slice(at * 6 + 1, at * 6 + 6)).toEqual([
+        {},
+        ended,
+        { output: `${at}\n`, truncated: false, exitStatus: ended },
+        { content: `${at}` },
+        {},
+      ]);
+    expect(said.at(-1)).toEqual(ended);
+    const { runs } = await client.listRuns({ query: { all: "1" } });
+    // One that a kill met before its first instruction is made again.
+    const ran = runs.filter(({ exit }) => exit?.reason !== "spawn-error");
+    expect(ran.filter(({ backendId }) => backendId === "acp-terminal")).toHaveLength(ROUNDS + 1);
+    expect((await client.acpShow({ params: { id: "one" } })).session.runId).toBe(session.runId);
+    await client.acpClose({ params: { id: "one" } });
+    for (const { runId } of runs) expect(await gone(client, runId)).toMatchObject({ emptiness: "proven" });
   },
 );
 

@@ -1,12 +1,20 @@
 import { expect, test } from "vitest";
+import { parseConfig } from "../../src/gateway/config.js";
 import { followLines } from "../../src/gateway/follow-lines.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { answersOf, clientAgent } from "../acp/client/using.js";
 import { shellAgent } from "../acp/controlled.js";
 import { misbehaving } from "../acp/driven.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { gone, oneGateway, refusal } from "./real-gateway.js";
 
-const stage = oneGateway();
+const config = parseConfig(
+  `[agents.mine.acp]
+   argv = ${JSON.stringify(clientAgent)}
+   client = { files = "read", roots = ["/usr/share"] }`,
+  "",
+);
+const stage = oneGateway({ config });
 const cwd = process.cwd();
 type Update = AnswerOf<"acpWatch">["updates"][number];
 
@@ -113,6 +121,45 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   // A session that is closed takes its agent with it.
   expect(await client.closeSession({ params: { id: session.sessionId } })).toEqual({ closed: true });
   expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+});
+
+test("a session that is there is not taken for one with other permissions than were asked for", async () => {
+  const { client } = stage;
+  const body = { argv: shellAgent(), cwd, key: "careless", permissions: "approve-all" } as const;
+  const { session } = await client.acpSpawn({ body });
+  expect(await refusal(client.acpSpawn({ body: { ...body, permissions: "deny-all" } }))).toMatchObject({
+    code: "SESSION_TAKEN",
+    message: expect.stringContaining("with other permissions") as string,
+  });
+  const { permissions: _, ...unsaid } = body;
+  for (const same of [body, unsaid])
+    expect(await client.acpSpawn({ body: same })).toMatchObject({
+      created: false,
+      session: { sessionId: session.sessionId },
+    });
+  await client.acpClose({ params: { id: "careless" } });
+});
+
+test("an agent is offered what the catalogue says, or the operator instead; a session cannot say", async () => {
+  const { client } = stage;
+  const methods = ["fs/read_text_file", "fs/write_text_file", "terminal/create"];
+  const prompt = JSON.stringify(methods.map((method) => [method, {}]));
+  const offered = async (key: string) => (await client.acpShow({ params: { id: key } })).client;
+  const asked = { agent: "mine", cwd, prompt, wait: true };
+  const [plain, told] = await Promise.all([
+    client.acpSpawn({ body: { ...asked, key: "plain" } }),
+    client.acpSpawn({ body: { ...asked, key: "told", client: { files: "none", terminals: true } } }),
+  ]);
+  const codes = ({ turn }: typeof plain) => answersOf(turn ?? { text: "" }).map(({ code }) => code);
+  expect(codes(plain)).toEqual([-32_602, -32_601, -32_601]);
+  expect(codes(told)).toEqual([-32_601, -32_601, -32_602]);
+  expect(await offered("plain")).toEqual({ files: "read", roots: ["/usr/share"], terminals: false });
+  expect(await offered("told")).toEqual({ files: "none", roots: ["/usr/share"], terminals: true });
+  for (const id of ["plain", "told"]) await client.acpClose({ params: { id } });
+
+  const { token } = await client.openSession({ body: { key: "asker", execRules: [{ effect: "allow" }] } });
+  const body = { agent: "mine", cwd, client: { terminals: true } };
+  expect(await refusal(stage.as(token).acpSpawn({ body }))).toMatchObject({ code: "BAD_INPUT" });
 });
 
 test("bad requests are refused before anything is recorded or started", async () => {

@@ -5,6 +5,7 @@ import { CLI_OUTPUTS } from "../../src/agents/entry.js";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { toldBy } from "../../src/gateway/handlers/agents.js";
 import { openGateway, type Gateway } from "../../src/gateway/gateway.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
@@ -225,6 +226,20 @@ test("list shows where the commands lie and executes nothing; check runs them, w
     [["acp"], "not-found"],
     [["cli"], "not-found"],
   ]);
+});
+
+test("a program that said its version and does not end does not work", () => {
+  const piece = {
+    stream: "stdout",
+    offset: 0,
+    nextOffset: 6,
+    text: "1.2.3\n",
+    skipped: 0,
+    ended: false,
+  } as const;
+  const ended = { running: false, failure: null, output: [piece] };
+  expect(toldBy(ended)).toEqual({ version: "1.2.3", failure: null });
+  expect(toldBy({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
 });
 
 describe("for a session", () => {

@@ -49,7 +49,7 @@ describe("a config file", () => {
     const { agents } = parseConfig(
       `[agents.mine]
        name = "Mine"
-       acp = { argv = ["./mine", "--acp"] }
+       acp = { argv = ["./mine", "--acp"], client = { files = "read", terminals = true } }
        env = { MODE = "quiet" }
 
        [agents.codex.cli]
@@ -57,7 +57,11 @@ describe("a config file", () => {
       "c.toml",
     );
     expect(agents).toMatchObject({
-      mine: { name: "Mine", acp: { argv: ["./mine", "--acp"] }, versionArgs: ["--version"] },
+      mine: {
+        name: "Mine",
+        acp: { argv: ["./mine", "--acp"], client: { files: "read", terminals: true } },
+        versionArgs: ["--version"],
+      },
       codex: { cli: { argv: ["my-codex", "--prompt={prompt}"], output: "text" }, env: {} },
     });
   });
@@ -82,6 +86,11 @@ describe("a config file", () => {
       "a key of an agent's command that is none",
       '[agents.mine.cli]\nargv = ["x"]\nresume = ["y"]',
       "c.toml, line 3: agents.mine.cli.resume is no setting",
+    ],
+    [
+      "a root of an agent's files that is nowhere",
+      '[agents.mine.acp]\nargv = ["x"]\nclient = { roots = ["shared"] }',
+      "c.toml, line 3: agents.mine.acp.client.roots.1 must be an absolute path",
     ],
     [
       "an output that nobody can read",

@@ -159,7 +159,26 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
     background: true,
     yieldMs: 10,
     maxChars: 1,
+    notify: "silent",
+    origin: { channel: "x" },
   },
+  createTask: {
+    label: "x",
+    text: "x",
+    key: "k",
+    kind: "x",
+    agentId: "a",
+    parent: "task_0",
+    heartbeatMs: 1_000,
+    queued: true,
+    notify: "silent",
+    origin: { channel: "x" },
+  },
+  taskProgress: { text: "x", queued: true },
+  finishTask: { status: "succeeded", outcome: "succeeded", summary: "x", error: "x" },
+  notifyTask: { policy: "silent" },
+  cancelTask: { reason: "x" },
+  maintainTasks: { apply: false },
   acpSpawn: {
     argv: ["true"],
     cwd: "/",
@@ -173,8 +192,18 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
     prompt: "x",
     timeoutMs: 1_000,
     wait: true,
+    background: true,
+    notify: "silent",
+    origin: { channel: "x" },
   },
-  acpPrompt: { text: "x", timeoutMs: 1_000, wait: true },
+  acpPrompt: {
+    text: "x",
+    timeoutMs: 1_000,
+    wait: true,
+    background: true,
+    notify: "silent",
+    origin: { channel: "x" },
+  },
   acpCancel: { turnId: "t", reapTools: true },
   acpClose: { discardPersistentState: true },
   acpAnswer: { verdict: "allow" },
@@ -208,11 +237,13 @@ const fields: Partial<Record<keyof typeof contract, Record<string, unknown>>> = 
     foreground: { bufferBytes: 1 },
     onEscape: "fail",
     agentId: "a",
+    notify: "silent",
+    origin: { channel: "x" },
   },
 };
 
 test("every route with a body is in the table", () => {
-  const bare = ["heartbeat", "clear", "adoptProcess"];
+  const bare = ["heartbeat", "clear", "adoptProcess", "retryTask", "dismissTask"];
   expect(new Set([...Object.keys(fields), ...bare])).toEqual(new Set(posts.map(({ verb }) => verb)));
 });
 

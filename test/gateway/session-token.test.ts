@@ -70,6 +70,9 @@ const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown
   ["resize", (client, runId) => client.resize({ params: { runId }, body: { rows: 9, cols: 9 } })],
   ["heartbeat", (client, runId) => client.heartbeat({ params: { runId } })],
   ["kill", (client, runId) => client.kill({ params: { runId } })],
+  ["ready", (client, runId) => client.ready({ params: { runId } })],
+  ["adoptRun", (client, runId) => client.adoptRun({ params: { runId } })],
+  ["agentResult", (client, runId) => client.agentResult({ params: { runId } })],
   ["remove", (client, runId) => client.remove({ params: { runId } })],
 ];
 

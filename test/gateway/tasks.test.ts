@@ -256,6 +256,30 @@ describe("a session's background work", () => {
     await told(id, "parent_missing");
   });
 
+  test("that it asks for by a message is told like a turn; what others say to its child is talk", async () => {
+    const parent = await boss("boss-9");
+    const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };
+    await parent.client.acpSpawn({ body: child });
+    const params = { id: "child-9" };
+    await stage.client.sendMessage({ params, body: { text: "hello" } });
+    const { message } = await parent.client.sendMessage({ params, body: { text: "and what now?" } });
+    await until("its end is told", async () => {
+      const { tasks } = await parent.client.listTasks({ query: { delivery: "session_queued" } });
+      return tasks.length > 0;
+    });
+    const { tasks } = await stage.client.listTasks({ query: { session: "child-9" } });
+    expect(tasks).toMatchObject([
+      {
+        runtime: "acp",
+        label: "and what now?",
+        ownerSessionId: parent.id,
+        status: "succeeded",
+        turnId: `turn_${message.id.slice(4)}`,
+        summary: "Message from session boss-9 (no agent):\n> and what now?",
+      },
+    ]);
+  });
+
   test("by an agent's command is a task of its own session, with the agent's answer as its result", async () => {
     const parent = await boss("boss-4");
     const gate = join(place, "agent-gate");

@@ -56,6 +56,9 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       for (const turnId of ["turn_b", "turn_a"])
         await store.commitAcp(id, "in_1", { newTurn: newAcpTurn(turnId) });
       const turns = await store.listAcpTurns({ sessionId: id });
+      expect(await store.listAcpTurns({ sessionId: id, after: turns[0]?.place ?? 0 })).toEqual(
+        turns.slice(1),
+      );
       expect(turns.map(({ turnId, ordinal, state }) => [turnId, ordinal, state])).toEqual([
         ["turn_b", 1, "queued"],
         ["turn_a", 2, "queued"],
@@ -109,6 +112,10 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       );
       expect(await store.listAcpUpdates({ sessionId: id, after: 249, limit: 1 })).toEqual([all[249]]);
       expect(await store.listAcpUpdates({ sessionId: id, turnId: "turn_2" })).toEqual([]);
+      expect(await store.listAcpUpdates({ sessionId: id, type: "update" })).toEqual(
+        all.filter(({ type }) => type === "update"),
+      );
+      expect(await store.listAcpUpdates({ sessionId: id, type: "client" })).toEqual([]);
       expect((await store.getAcpSession(id))?.seq).toBe(251);
     });
 

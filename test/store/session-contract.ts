@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
 import { LEASE_MS, newRun } from "./samples.js";
+import { newTask } from "./task-samples.js";
 import { AT, newApproval, newSession } from "./session-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
 
@@ -102,12 +103,17 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await ids({ key: "k" })).toEqual([young.id, old.id]);
     });
 
-    test("a tombstone stays while a run or a session that stays refers to it", async () => {
+    test("a tombstone stays while a run, a task or a session that stays refers to it", async () => {
       const parent = newSession({ lineage: [] });
       const child = newSession({ lineage: [parent.id] });
       const withRun = newSession({ key: "with run", lineage: [] });
       const open = newSession({ lineage: [] });
-      for (const each of [parent, child, withRun, open]) await store.createSession(each);
+      const asked = newSession({ lineage: [] });
+      const did = newSession({ lineage: [] });
+      for (const each of [parent, child, withRun, open, asked, did]) await store.createSession(each);
+      await store.insertTask(newTask({ ownerSessionId: asked.id, childSessionId: did.id }), []);
+      await store.closeSession(asked.id, "a", AT + 1);
+      await store.closeSession(did.id, "a", AT + 1);
       await store.insertRun(newRun({ sessionKey: "with run", sessionId: withRun.id }), LEASE_MS);
       await store.closeSession(parent.id, "a", AT + 1);
       await store.closeSession(withRun.id, "a", AT + 1);
@@ -116,7 +122,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.forgetSessions(AT + 10)).toBe(0);
       expect(await other.forgetSessions(AT + 12)).toBe(2);
       const left = (await store.listSessions({})).map(({ id }) => id);
-      expect(new Set(left)).toEqual(new Set([withRun.id, open.id]));
+      expect(new Set(left)).toEqual(new Set([withRun.id, open.id, asked.id, did.id]));
     });
 
     test("a token acts for its session until it is revoked", async () => {

@@ -116,7 +116,10 @@ test("pauses double from 15 s to 5 min, a little longer each, for 30 min in all"
   expect(longer.reduce((sum, ms) => sum + ms)).toBeLessThanOrEqual(defaults.deliveryInAllMs);
   const asked = { spentMs: 0, tookMs: 5, permanent: false, retryAfterMs: 40_000 };
   expect(nextAttempt(asked, usualLimits, (ms) => ms)).toEqual({ inMs: 40_000, spentMs: 40_005 });
-  expect(nextAttempt({ ...asked, retryAfterMs: 86_400_000 }, usualLimits, (ms) => ms)).toBeNull();
+  // A last time, however much it asks for.
+  const last = nextAttempt({ ...asked, retryAfterMs: 86_400_000 }, usualLimits, (ms) => ms);
+  expect(last).toEqual({ inMs: defaults.deliveryInAllMs - 5, spentMs: defaults.deliveryInAllMs });
+  expect(nextAttempt({ ...asked, spentMs: defaults.deliveryInAllMs }, usualLimits, (ms) => ms)).toBeNull();
   expect(nextAttempt({ ...asked, permanent: true }, usualLimits, (ms) => ms)).toBeNull();
 });
 

@@ -104,6 +104,10 @@ export class Connection implements AsyncDisposable {
     return this.#closed.promise;
   }
 
+  get isClosed(): boolean {
+    return this.#error !== null;
+  }
+
   get state(): WireState {
     return {
       pending: this.#pending.list,

@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import { tooComplex } from "./shape.js";
 
 export type RpcId = string | number | null;
 
@@ -19,12 +20,11 @@ export type Message =
 /** Ids are kept until they are answered. Nobody's are longer than a few dozen characters. */
 const LONGEST_ID = 1_000;
 
-/** Deeper than any message means to be. What writes it out again would not come to an end much further down. */
-const DEEPEST = 500;
-
 /** A message, or why the line is none. */
 export function parseMessage(line: Buffer): Message | string {
   if (!isUtf8(line)) return "not UTF-8";
+  const why = tooComplex(line);
+  if (why !== null) return why;
   let value: unknown;
   try {
     value = JSON.parse(line.toString());
@@ -33,7 +33,6 @@ export function parseMessage(line: Buffer): Message | string {
   }
   if (Array.isArray(value)) return "a batch";
   if (!isObject(value) || value["jsonrpc"] !== "2.0") return "not JSON-RPC 2.0";
-  if (line.length > 2 * DEEPEST && isDeep(value)) return "nested too deeply";
   const { id, method, params } = value;
   if (id !== undefined && !isId(id)) return "an id that is no id";
   if (typeof method === "string")
@@ -55,20 +54,6 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 function isId(value: unknown): value is RpcId {
   if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
   return value === null || (typeof value === "string" && value.length <= LONGEST_ID);
-}
-
-/** Level by level: what it looks for is too deep to be followed. */
-function isDeep(value: object): boolean {
-  let level: object[] = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth === DEEPEST) return true;
-    const below: object[] = [];
-    for (const each of level)
-      for (const child of Array.isArray(each) ? (each as unknown[]) : Object.values(each))
-        if (typeof child === "object" && child !== null) below.push(child);
-    level = below;
-  }
-  return false;
 }
 
 /** Agents differ in what they put into an error; one that is badly made is an error all the same. */

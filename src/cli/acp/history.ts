@@ -1,3 +1,4 @@
+import { isatty } from "node:tty";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
@@ -9,6 +10,7 @@ import { auditRemark, type Turn } from "./ending.js";
 import { pickSession } from "./pick-session.js";
 import { toolLine } from "./tool-line.js";
 
+/** Where there is no terminal to be as wide as. */
 const WIDTH = 200;
 
 /** What was asked and answered, oldest first. */
@@ -32,7 +34,7 @@ export function turnText(turn: Turn, palette: Palette, number: number): string {
   const parts = [
     palette.dim(head),
     palette.bold(asked),
-    ...toolCalls.map((call) => toolLine(call, WIDTH, palette)),
+    ...toolCalls.map((call) => toolLine(call, isatty(1) ? process.stdout.columns : WIDTH, palette)),
     ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),
     ...(problem === null ? [] : [palette.red(`! ${sanitizeLine(problem.message)}`)]),
     ...(left === null ? [] : [palette.yellow(`! ${sanitizeLine(left[0])}`)]),

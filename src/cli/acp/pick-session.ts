@@ -29,12 +29,16 @@ export function pickOf(wanted: string, sessions: readonly Session[], own = wante
     sessions.find(({ sessionId, key }) => sessionId === wanted || key === wanted);
   return (
     exact ??
-    only(wanted, "the name", (key) => key.endsWith(`/${wanted}`)) ??
-    only(wanted, "the beginning", (name) => name.startsWith(wanted) || name.startsWith(`ses_${wanted}`))
+    only(wanted, "the name", ({ key }) => key.endsWith(`/${wanted}`)) ??
+    only(
+      wanted,
+      "the beginning",
+      ({ sessionId, key }) => key.startsWith(wanted) || beginsId(wanted, sessionId),
+    )
   );
 
-  function only(text: string, what: string, fits: (name: string) => boolean): Session | null {
-    const found = sessions.filter(({ sessionId, key }) => fits(key) || fits(sessionId));
+  function only(text: string, what: string, fits: (session: Session) => boolean): Session | null {
+    const found = sessions.filter(fits);
     if (found.length < 2) return found[0] ?? null;
     const named = found.slice(0, NAMED).map(({ sessionId, key }) => `${key} (${sessionId})`);
     const more = found.length > NAMED ? ", …" : "";
@@ -44,3 +48,12 @@ export function pickOf(wanted: string, sessions: readonly Session[], own = wante
     );
   }
 }
+
+/** Not by what all ids begin with. */
+function beginsId(wanted: string, sessionId: string): boolean {
+  return (
+    (sessionId.startsWith(wanted) && !PREFIX.startsWith(wanted)) || sessionId.startsWith(PREFIX + wanted)
+  );
+}
+
+const PREFIX = "ses_";

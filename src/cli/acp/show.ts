@@ -22,7 +22,7 @@ export async function showSession(wanted: string, json: boolean): Promise<number
 /** Of an agent's stderr, what may still matter. */
 const LAST_LINES = 5;
 
-function text({ session, turns, permissions, tree, stderr }: Shown, now: number): string {
+function text({ session, turns, permissions, tree, stderr, client }: Shown, now: number): string {
   const { key, sessionId, state, problem, agent, command, cwd, mode, runId, rules, reap } = session;
   const facts: [string, string][] = [
     ["session", `${key} (${sessionId})`],
@@ -32,6 +32,7 @@ function text({ session, turns, permissions, tree, stderr }: Shown, now: number)
     ["mode", mode],
     ["rules", rules.map(ruleText).join(", ") || "none: everything is refused"],
     ["reaps", REAPS[reap]],
+    ["offers", offerText(client, cwd)],
     ["run", runId ?? "-"],
     ["processes", tree.processes.length === 0 ? tree.why : `${tree.processes.length}; ${tree.why}`],
     ...tree.processes.map(({ pid, command: own }): [string, string] => ["", `${pid} ${own}`]),
@@ -59,6 +60,16 @@ function ruleText({ effect, kind, title }: Shown["session"]["rules"][number]): s
   );
   return `${effect} ${what.length === 0 ? "everything" : what.join(" ")}`;
 }
+
+function offerText({ files, roots, terminals }: Shown["client"], cwd: string): string {
+  const offered = [
+    ...(files === "none" ? [] : [`to ${FILES[files]} files in ${[cwd, ...roots].join(", ")}`]),
+    ...(terminals ? ["terminals"] : []),
+  ];
+  return offered.join("; ") || "nothing";
+}
+
+const FILES = { read: "read", "read-write": "read and write" } as const;
 
 const REAPS = {
   asked: "what a turn leaves, when asked to",

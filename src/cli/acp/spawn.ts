@@ -26,6 +26,8 @@ export interface SpawnRequest extends Showing {
   readonly background: boolean;
   readonly permissions: "approve-all" | "approve-reads" | "deny-all" | null;
   readonly reap: "asked" | "cancel" | "always";
+  /** Null: as the catalogue says. */
+  readonly client: AskedOf<"acpSpawn">["body"]["client"] | null;
   readonly prompt: string | null;
   readonly timeoutMs: number | null;
 }
@@ -121,7 +123,7 @@ async function undo({ client }: Connection, { session, created, turn }: Spawned)
 type SpawnBody = AskedOf<"acpSpawn">["body"] & { readonly key: string };
 
 function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
-  const { agent, mode, permissions, reap, timeoutMs } = request;
+  const { agent, mode, permissions, reap, client, timeoutMs } = request;
   return {
     // Verbatim to a shell, as it would be typed.
     ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
@@ -131,6 +133,7 @@ function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
     mode,
     ...(permissions === null ? {} : { permissions }),
     reap,
+    ...(client === null ? {} : { client }),
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
     ...(timeoutMs === null ? {} : { timeoutMs }),
     wait: false,

@@ -75,7 +75,8 @@ export class TextView implements View {
         return this.#watching ? this.remark(["the session is closed", "dim"]) : undefined;
       case "late-answer":
       case "replay":
-        // Neither is of the turn that is shown; both are in the raw frames.
+      case "client":
+        // None is of the turn that is shown; all are in the raw frames.
         return;
     }
   }

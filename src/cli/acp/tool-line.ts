@@ -8,12 +8,13 @@ export interface Tool {
   readonly status: string;
 }
 
-const MARKS: Readonly<Record<string, readonly [mark: string, colour: "green" | "red" | "yellow" | "dim"]>> = {
-  pending: ["·", "dim"],
-  in_progress: ["…", "yellow"],
-  completed: ["✓", "green"],
-  failed: ["✗", "red"],
-};
+/** A map: the status is the agent's word, and may be `constructor`. */
+const MARKS = new Map<string, readonly [mark: string, colour: "green" | "red" | "yellow" | "dim"]>([
+  ["pending", ["·", "dim"]],
+  ["in_progress", ["…", "yellow"]],
+  ["completed", ["✓", "green"]],
+  ["failed", ["✗", "red"]],
+]);
 
 export function hasEnded({ status }: Tool): boolean {
   return status === "completed" || status === "failed";
@@ -23,7 +24,7 @@ const NARROW = 8;
 
 /** One line, however many its title has. */
 export function toolLine({ title, kind, status }: Tool, width: number, palette: Palette): string {
-  const [mark, colour] = MARKS[status] ?? ["·", "dim"];
+  const [mark, colour] = MARKS.get(status) ?? ["·", "dim"];
   const words = oneLine(`${kind === "other" ? "" : `${kind}: `}${title}`);
   const state = oneLine(status.replaceAll("_", " "));
   const room = width - widthOf(state) - 4;

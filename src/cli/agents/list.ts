@@ -17,7 +17,7 @@ export async function listAgents(json: boolean): Promise<number> {
   const running = await runningGateway();
   const { agents } = await (running?.client.listAgents({ query: { path } }) ?? configured(path));
   if (json) print(toJson(agents, 2));
-  else print(`${lines(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${agentLines(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }
 
@@ -32,12 +32,13 @@ async function configured(path: string): Promise<AnswerOf<"listAgents">> {
   return listing.listAgents({ all: agentsOf(own), own: new Set(own.map(({ id }) => id)) }, path);
 }
 
-function lines(agents: readonly Agent[], width: number | null): string[] {
+/** `width`: of the terminal, where there is one. */
+export function agentLines(agents: readonly Agent[], width: number | null): string[] {
   const rows = agents.map(({ id, name, from, acp, cli, install }) => [
     id,
     from,
-    place(acp),
-    place(cli),
+    place(acp, width !== null),
+    place(cli, width !== null),
     sanitizeLine(isThere(acp) || isThere(cli) ? name : (install ?? name)),
   ]);
   const [head, ...rest] = table(
@@ -51,6 +52,10 @@ function isThere(form: { readonly executable: string | null } | null): boolean {
   return form !== null && form.executable !== null;
 }
 
-function place(form: { readonly executable: string | null } | null): string {
-  return form === null ? "-" : sanitizeLine(form.executable ?? "not found");
+/** On a terminal, how it ends: nothing beside it would be seen otherwise. */
+const PATH_COLUMNS = 24;
+
+function place(form: { readonly executable: string | null } | null, short: boolean): string {
+  const path = form === null ? "-" : sanitizeLine(form.executable ?? "not found");
+  return short && path.length > PATH_COLUMNS ? `…${path.slice(1 - PATH_COLUMNS)}` : path;
 }

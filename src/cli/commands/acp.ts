@@ -1,9 +1,11 @@
+import { resolve } from "node:path";
 import { Option, type Command } from "commander";
 import { FORMATS, type Format } from "../acp/formats.js";
 import { sayHowToGet } from "../agents/how-to-get.js";
 import { complain } from "../complain.js";
 import { parseDuration } from "../duration.js";
 import { BadInput } from "../../errors.js";
+import { CLIENT_FILES } from "../../store/acp-record.js";
 import { atMost, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 
@@ -42,6 +44,11 @@ Without a prompt the agent is started and waits; its session's id is printed.
 A session of that name that is open is gone on with. What the agent asks leave
 for is answered by rules: without one of the three options, reading and
 searching are allowed, and you are asked about the rest.
+
+An agent uses files and commands by itself, and is offered none of the
+gateway's. With --client-files and --client-terminals it is: then what it reads,
+writes and runs through the gateway is subject to the same rules, and a command
+is a run of its own, which ends with the agent.
 ${answering}
 Examples:
   holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
@@ -67,6 +74,9 @@ interface SpawnFlags extends ShowFlags {
   readonly denyAll?: true;
   readonly reapTools?: true;
   readonly reapAlways?: true;
+  readonly clientFiles?: (typeof CLIENT_FILES)[number];
+  readonly clientRoot?: readonly string[];
+  readonly clientTerminals?: boolean;
 }
 
 export function addAcpCommand(program: Command, finish: Finish): void {
@@ -109,7 +119,16 @@ function addSpawn(acp: Command, finish: Finish): void {
     )
     .option("--deny-all", "allow nothing that it asks leave for")
     .option("--reap-tools", "end what a cancelled turn has left running")
-    .option("--reap-always", "end what any turn has left running");
+    .option("--reap-always", "end what any turn has left running")
+    .addOption(
+      new Option(
+        "--client-files <access>",
+        "let it read, or read and write, files through the gateway",
+      ).choices(CLIENT_FILES),
+    )
+    .option("--client-root <directory>", "there, too, and not only in --cwd (repeatable)", gather)
+    .option("--client-terminals", "let it run commands through the gateway, each a run of its own")
+    .option("--no-client-terminals", "not that, whatever the catalogue says");
   showing(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {
@@ -343,12 +362,27 @@ async function startSpawn(
     cwd: flags.cwd,
     background: flags.background === true,
     permissions: permissionsOf(flags),
+    client: clientOf(flags),
     reap: flags.reapAlways === true ? "always" : flags.reapTools === true ? "cancel" : "asked",
     ...shown(flags),
   });
 }
 
 const LONGEST_NAME = 200;
+
+function gather(one: string, before: readonly string[] = []): readonly string[] {
+  return [...before, resolve(one)];
+}
+
+/** Null: nothing was said of it. */
+function clientOf({ clientFiles: files, clientRoot: roots, clientTerminals: terminals }: SpawnFlags) {
+  if (files === undefined && roots === undefined && terminals === undefined) return null;
+  return {
+    ...(files === undefined ? {} : { files }),
+    ...(roots === undefined ? {} : { roots: [...roots] }),
+    ...(terminals === undefined ? {} : { terminals }),
+  };
+}
 
 function permissionsOf({ approveAll, approveReads, denyAll }: SpawnFlags) {
   if (approveAll === true) return "approve-all";

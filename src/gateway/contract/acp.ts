@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { clientOfferSchema } from "../../acp/client/offer.js";
 import { defaults } from "../../defaults.js";
 import {
   ACP_MODES,
@@ -164,6 +165,8 @@ export const acpSpawn = route({
       permissions: z.enum(PERMISSION_PRESETS).optional(),
       rules: z.array(rule).max(1_000).optional(),
       reap: z.enum(REAP_POLICIES).default("asked"),
+      /** What its agent may use of ours, instead of what the catalogue says. For the operator to say. */
+      client: clientOfferSchema.optional(),
       prompt: promptText.optional(),
       turnId,
       timeoutMs,
@@ -209,6 +212,8 @@ export const acpShow = route({
     turns: z.array(acpTurn),
     permissions: z.array(acpPermission),
     capabilities: z.unknown(),
+    /** What the agent may use of ours. */
+    client: clientOfferSchema.required(),
     /** Of the agent, the newest, secrets hidden. */
     stderr: z.string(),
     tree: z.object({

@@ -1,4 +1,5 @@
 import type { OwnedTree } from "../../acp/controller.js";
+import { offerOf } from "../../acp/client/offer.js";
 import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
@@ -53,12 +54,14 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
       const { sessionId } = session;
       const open = await store.listAcpTurns({ sessionId, states: ["running", "queued"] });
       const last = await store.listAcpTurns({ sessionId, states: ["ended"], newestFirst: true, limit: 1 });
+      const offer = offerOf(await store.listAcpUpdates({ sessionId, limit: 1 }));
       const { verified, why, processes } = await desk.verifyOwnedTree(sessionId);
       return {
         session: await shown(session),
         turns: [...open, ...last].map(turnOf),
         permissions: (await store.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
         capabilities: session.capabilities,
+        client: { ...offer, roots: [...offer.roots] },
         stderr: desk.stderrOf(sessionId),
         tree: {
           verified,

@@ -1,4 +1,4 @@
-import type { AcpController } from "../../acp/controller.js";
+import { DEFAULT_RULES, type AcpController } from "../../acp/controller.js";
 import { newTurnId } from "../../acp/ids.js";
 import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
@@ -11,6 +11,7 @@ import { keyOfTurn } from "../../tasks/key.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
+import type { PERMISSION_PRESETS } from "../contract/acp.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
@@ -35,13 +36,9 @@ export interface AcpDesk {
   readonly getRun: (runId: string) => Promise<RunRecord | null>;
 }
 
-const PRESETS: Readonly<Record<string, readonly PermissionRule[]>> = {
+const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
   "approve-all": [{ effect: "allow" }],
-  "approve-reads": [
-    { effect: "allow", kind: "read" },
-    { effect: "allow", kind: "search" },
-    { effect: "ask" },
-  ],
+  "approve-reads": DEFAULT_RULES,
   "deny-all": [{ effect: "reject" }],
 };
 
@@ -191,7 +188,7 @@ async function spawn(
 ): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
   const { agent, argv, agentId, cwd, environment, mode, permissions, reap, parentSessionKey } = body;
   const requester = await starter(desk, body, asking);
-  const rules = body.rules ?? PRESETS[permissions ?? "approve-reads"] ?? [];
+  const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
   return desk.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
     ...(agent === undefined ? {} : { agent }),
@@ -199,8 +196,9 @@ async function spawn(
     cwd,
     ...(environment === undefined ? {} : { environment }),
     mode,
-    rules,
+    ...(rules === undefined ? {} : { rules }),
     reap,
+    client: body.client,
     requester,
     session: {
       ...(agentId === undefined ? {} : { agentId }),
@@ -223,6 +221,8 @@ async function starter(
       "parentSessionKey",
       "a session can only be its own children's parent; nothing was started",
     );
+  if (body.client !== undefined)
+    throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
   const { argv, env: entrys } = acp.commandFor(body);
   await mustBeAllowed(gate, asking, {
     argv,

@@ -196,20 +196,23 @@ async function checkProgram(
     ...body,
     ...given(entry),
     timeoutMs: defaults.agentVersionMs,
+    graceMs: defaults.graceMs,
     yieldMs: defaults.agentVersionMs + AFTER_DEADLINE_MS,
     onEscape: "sweep" as const,
     maxChars: 4_096,
   };
-  const { run, failure, output } = await execFor(
-    desk.supervisor,
-    desk.callers,
-    whole,
-    asking,
-    identity,
-    desk.defaults,
-  );
-  const version = failure === null ? versionIn(output.map(({ text }) => text).join("\n")) : null;
-  return { forms, executable, version, failure, runId: run.runId };
+  const answer = await execFor(desk.supervisor, desk.callers, whole, asking, identity, desk.defaults);
+  return { forms, executable, ...toldBy(answer), runId: answer.run.runId };
+}
+
+/** One that has been told to end and has not yet is no program that works. */
+export function toldBy({
+  running,
+  failure: why,
+  output,
+}: Pick<AnswerOf<"exec">, "running" | "failure" | "output">): Pick<Check, "version" | "failure"> {
+  const failure = running ? "overall-timeout" : why;
+  return { failure, version: failure === null ? versionIn(output.map(({ text }) => text).join("\n")) : null };
 }
 
 /** The operator has vouched for what an entry sets. */

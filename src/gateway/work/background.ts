@@ -166,6 +166,8 @@ export class Background implements AsyncDisposable {
     const runId = (await store.getTask(taskId))?.runId ?? null;
     const run = runId === null ? null : supervisor.run(runId);
     if (run === null) return;
+    // Its record may say so a moment later.
+    if (run.state === "running") await this.tell(taskId, { type: "start", at: Date.now() });
     const over = new AbortController();
     const until = AbortSignal.any([over.signal, this.#left.signal]);
     // What could not be told of it on the way is no reason not to tell its end.

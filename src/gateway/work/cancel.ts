@@ -8,6 +8,9 @@ import type { Finish } from "../../tasks/transition.js";
 import type { AnswerOf } from "../contract/contract.js";
 import type { Stops } from "../commands/hand-over.js";
 import type { Background } from "./background.js";
+import type { TaskTail } from "./task-tail.js";
+
+const SOON_MS = 5_000;
 
 export interface CancelParts {
   readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
@@ -15,6 +18,7 @@ export interface CancelParts {
   readonly stops: Stops;
   readonly acp: Pick<AcpController, "isLost" | "closeSession" | "cancelTurn">;
   readonly background: Background;
+  readonly tail: TaskTail;
 }
 
 /** End whatever does a task's work. The task then says what became of that: it may have ended by itself before. */
@@ -31,6 +35,7 @@ export async function cancelTask(
     task.turnId === null ? await endRun(parts, task, actor, gone) : await endTurn(parts, task, actor);
   if (survivors === null) await background.tell(taskId, cancelled(actor));
   else await background.look(taskId);
+  if (survivors?.length === 0) await said(parts, taskId, gone);
   const now = (await store.getTask(taskId)) ?? task;
   const outcome = !isEnded(now.status)
     ? "going-on"
@@ -38,6 +43,12 @@ export async function cancelTask(
       ? "cancelled"
       : "ended-before";
   return { task: now, outcome, survivors: [...(survivors ?? [])] };
+}
+
+/** Of what was done elsewhere, the gateway there says what became of it: at once, unless it is away. */
+async function said({ tail }: CancelParts, taskId: string, gone: AbortSignal): Promise<void> {
+  const enough = AbortSignal.any([gone, AbortSignal.timeout(SOON_MS)]);
+  for await (const _ of tail.follow(taskId, 0, enough));
 }
 
 /** Null: nothing runs that could be ended, and it is enough to say so. */

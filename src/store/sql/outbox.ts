@@ -116,8 +116,7 @@ function inOrder(words: Words): RawBuilder<boolean> {
   const now = words.now();
   return sql<boolean>`case when kind = 'terminal' then not exists (
     select 1 from task_outbox as other
-    where other.task_id = task_outbox.task_id and other.kind = 'state' and other.status = 'pending'
-      and other.target_key = task_outbox.target_key
+    where other.task_id = task_outbox.task_id and other.kind = 'state' and other.target_key = task_outbox.target_key
       and other.lease_until > (select ${now}) and other.lease_until <= (select ${now}) + ${HORIZON_MS}
   ) else exists (
     select 1 from tasks where tasks.task_id = task_outbox.task_id and tasks.ended_at is null

@@ -70,13 +70,14 @@ export async function listAcpUpdates(
   return (await query.execute()).map(toAcpUpdate);
 }
 
-function updatesOf(db: Kysely<Schema>, { sessionId, after = 0, turnId, limit }: AcpUpdateFilter) {
+function updatesOf(db: Kysely<Schema>, { sessionId, after = 0, turnId, type, limit }: AcpUpdateFilter) {
   let query = db
     .selectFrom("acp_updates")
     .where("session_id", "=", sessionId)
     .where("seq", ">", after)
     .orderBy("seq");
   if (turnId !== undefined) query = query.where("turn_id", "=", turnId);
+  if (type !== undefined) query = query.where("type", "=", type);
   return limit === undefined ? query : query.limit(limit);
 }
 

@@ -57,6 +57,8 @@ export class SqlSessionStore implements SessionStore {
       with going as (
         select id, lineage from sessions
         where closed_at < ${closedBefore} and not exists (select 1 from runs where session_id = sessions.id)
+          and not exists (select 1 from tasks where owner_session_id = sessions.id)
+          and not exists (select 1 from tasks where child_session_id = sessions.id)
       ), named as (
         select ancestor.value as id from sessions, ${this.#engine.words.items("lineage")} as ancestor
         where sessions.id not in (select id from going)

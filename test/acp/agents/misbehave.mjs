@@ -50,6 +50,10 @@ const turns = {
       for (let in10ms = 0; in10ms < 200; in10ms++) await say(update(`${at++}`));
   },
   "closes-stdout": () => closeSync(1),
+  "answers-and-closes-stdout": async (id) => {
+    await done(id);
+    closeSync(1);
+  },
   "dies-mid-frame": () => {
     writeSync(1, `${JSON.stringify({ jsonrpc: "2.0", ...update("last words") })}\n{"jsonrpc":"2.0","id":`);
     process.exit(3);
@@ -119,7 +123,7 @@ for await (const line of lines) {
     }
     if (mode === "asks-and-does-not-read") {
       setInterval(() => {}, 1000);
-      process.once("SIGUSR1", () => say(permission(1)));
+      process.once("SIGUSR1", () => void say(permission(1)));
       lines.pause();
     }
     if (mode !== "never-new") await say({ id, result: { sessionId: "s" } });
@@ -128,7 +132,7 @@ for await (const line of lines) {
     void (turns[mode] ?? done)(id, params);
   }
 }
-if (mode === "stays" || mode === "closes-stdout") await new Promise(() => setInterval(() => {}, 1000));
+if (mode === "stays" || mode.endsWith("closes-stdout")) await new Promise(() => setInterval(() => {}, 1000));
 process.exit(0);
 
 /** Waits like a program that writes to a full pipe. */

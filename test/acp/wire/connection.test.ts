@@ -1,3 +1,4 @@
+import { defaults } from "../../../src/defaults.js";
 import { expect, test } from "vitest";
 import { deferred } from "../../../src/supervisor/deferred.js";
 import { initialize } from "../../../src/acp/wire/initialize.js";
@@ -132,7 +133,7 @@ test("a flood is handled in bounded batches, all of it, in order", async () => {
   wired.say(...Array.from({ length: 10_000 }, (_, at) => wired.update(`${at}`)));
   while (wired.acked < wired.offset) await settled();
   expect(wired.updates).toHaveLength(10_000);
-  expect(Math.max(...wired.batches)).toBe(256);
+  expect(Math.max(...wired.batches)).toBe(defaults.acpBatchFrames);
   expect(wired.updates.map(({ update }) => (update["content"] as { text: string }).text)).toEqual(
     Array.from({ length: 10_000 }, (_, at) => `${at}`),
   );

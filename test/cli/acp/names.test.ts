@@ -33,6 +33,9 @@ test("a beginning that several have is refused with who they are", async () => {
     expect(stderr).toContain(`"si" is the beginning of several ACP sessions: `);
     for (const key of ["site", "site-2"]) expect(stderr).toContain(`${key} (${ids[key]})`);
   }
+  // What every id begins with is the beginning of none.
+  expect((await acp("show", "s")).stderr).not.toContain("docs");
+  expect(await acp("show", "ses_")).toMatchObject({ code: 1, stdout: "" });
 });
 
 test("an open session of that name is gone on with, one of another agent is refused", async () => {

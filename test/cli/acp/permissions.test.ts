@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from "vitest";
 import { oneHouse } from "../many.js";
+import { answersOf, clientAgent } from "../../acp/client/using.js";
 import { sees } from "../stage.js";
 import { openRecital, steps } from "./recital.js";
 
@@ -72,4 +73,26 @@ test("where only the answer is shown, the question is said beside it", async () 
   const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
   await acp("permissions", "allow", id);
   expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
+});
+
+test("an agent is offered the gateway's files and terminals by options, and show says which", async () => {
+  const command = clientAgent.map((word) => `'${word}'`).join(" ");
+  const uses = JSON.stringify([
+    ["terminal/create", {}],
+    ["fs/read_text_file", { path: "/etc/hostname" }],
+  ]);
+  const spawned = await acp(
+    ...["spawn", "--agent-command", command, "--name", "uses", "--format", "quiet", "--cwd", "/tmp"],
+    ...["--client-files", "read", "--client-root", "/usr/share", "--client-terminals", uses],
+  );
+  expect(spawned).toMatchObject({ code: 0 });
+  const [bad, outside] = answersOf({ text: spawned.stdout });
+  expect(bad).toMatchObject({ code: -32_602 });
+  expect(outside).toMatchObject({ code: -32_001, message: expect.stringContaining("outside") as string });
+  expect((await acp("show", "uses")).stdout).toContain(
+    "offers     to read files in /tmp, /usr/share; terminals\n",
+  );
+  expect((await acp("show", "asks")).stdout).toContain("offers     nothing\n");
+  await acp("close", "uses");
+  expect(await acp("spawn", "--agent-command", command, "--client-files", "all")).toMatchObject({ code: 2 });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { until } from "../../until.js";
+import { until } from "../../gateway/real-gateway.js";
 import { oneHouse } from "../many.js";
 import { openRecital, steps } from "./recital.js";
 

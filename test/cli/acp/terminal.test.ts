@@ -99,6 +99,9 @@ test("a tool is one line on the narrowest terminal, too", async () => {
   const runId = await terminalOf(18, {}, "prompt", session, prompt);
   await ended(runId);
   expect(await screen(runId)).toEqual(["✓ read: 漢字 and…", "✗ read: b and so…"]);
+  const history = await terminalOf(18, {}, "history", "--limit", "1", session);
+  await ended(history);
+  expect((await screen(history)).slice(-2)).toEqual(["✓ read: 漢字 and …", "✗ read: b…  failed"]);
 });
 
 test("there are colours, and none where nobody wants them", async () => {

@@ -8,10 +8,12 @@ import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import type { ReadStore } from "../../../src/store/store.js";
 import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
 import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
+import { ending, newTask, taskEvent } from "../task-samples.js";
 import { newApproval, newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
@@ -142,6 +144,28 @@ test("sessions and their approvals are read as the store has them", async () => 
   expect(await reader.listSessions({ open: true })).toEqual([row]);
   expect(await reader.getApproval(approval.id)).toEqual({ ...approval, decision: null });
   expect(await reader.listApprovals({ pending: true })).toEqual([{ ...approval, decision: null }]);
+});
+
+test("tasks, their history and their messages are read as the store has them", async () => {
+  const { taskId, key } = newTask();
+  let written: unknown[] = [];
+  const all = async (store: ReadStore): Promise<unknown[]> => [
+    await store.getTask(taskId),
+    await store.getTaskByKey(key ?? ""),
+    await store.findTasks(taskId, 2),
+    await store.listTasks({ sessionId: "ses_parent", limit: 9 }),
+    await store.listTaskEvents(taskId),
+    await store.listOutbox({ taskId }),
+  ];
+  {
+    await using store = await openSqliteStore({ path });
+    await store.insertTask(newTask({ taskId, key }), [taskEvent("created")]);
+    await store.commitTask(taskId, 1, ending(taskId));
+    written = await all(store);
+  }
+  await using reader = (await openSqliteStoreForReading(path)) ?? expect.fail("no store");
+  expect(await all(reader)).toEqual(written);
+  expect(written).not.toContain(null);
 });
 
 test("what cannot be read is refused with a reason and left alone", async () => {

@@ -66,6 +66,8 @@ create table acp_turns (
 
 create unique index acp_turns_in_order on acp_turns (session_id, ordinal);
 create unique index acp_turns_in_history on acp_turns (session_id, place);
+-- A session of many turns is not gone through for the next that waits.
+create index acp_turns_waiting on acp_turns (session_id, state, place);
 -- One prompt at a time.
 create unique index acp_turns_running on acp_turns (session_id) where state = 'running';
 create index acp_turns_ended on acp_turns (ended_at) where state = 'ended';

@@ -89,5 +89,6 @@ create table task_outbox (
 create index task_outbox_due on task_outbox (due_at) where status = 'pending';
 create index task_outbox_of_task on task_outbox (task_id);
 create index task_outbox_to on task_outbox (target_key, status);
+create index task_outbox_states on task_outbox (task_id) where kind = 'state';
 create index task_outbox_sending on task_outbox (lease_owner) where lease_owner is not null;
 `;

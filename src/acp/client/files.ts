@@ -1,0 +1,114 @@
+import { isUtf8 } from "node:buffer";
+import { constants } from "node:fs";
+import { type FileHandle, lstat, open, rename, rm } from "node:fs/promises";
+import { defaults } from "../../defaults.js";
+import { errnoOf } from "../../store/errno.js";
+import { enter, inWords, type Place } from "./place.js";
+import { NOT_THERE, REFUSED, Refusal } from "./refusal.js";
+
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK } = constants;
+
+export interface Lines {
+  /** The first, counted from 1. */
+  readonly line?: number | null | undefined;
+  readonly limit?: number | null | undefined;
+}
+
+export function readText(place: Place, { line, limit }: Lines): Promise<{ readonly content: string }> {
+  return inWords(place.path, async () => {
+    await using directory = await enter(place, { make: false });
+    await using file = await openFile(place, directory.path(place.name), O_RDONLY);
+    if (file === null) throw new Refusal(NOT_THERE, `${place.path} is not there`);
+    const bytes = await allOf(place, file);
+    if (!isUtf8(bytes)) throw new Refusal(REFUSED, `${place.path} is not text: it is not UTF-8`);
+    return { content: linesOf(bytes.toString(), line ?? 1, limit ?? null) };
+  });
+}
+
+/** Asked before anybody is, and before it is kept. */
+export function mustFit(place: Place, content: string): void {
+  if (Buffer.byteLength(content) > defaults.acpFileBytes) throw tooLarge(place);
+}
+
+/**
+ * All of it or nothing: beside it first, then in its place. `id` names what is beside it; so one that was interrupted
+ * leaves nothing behind when it is done again.
+ */
+export function writeText(place: Place, content: string, id: string): Promise<Record<string, never>> {
+  return inWords(place.path, async () => {
+    await using directory = await enter(place, { make: true });
+    const target = directory.path(place.name);
+    const beside = directory.path(`.holdfast-${id}`);
+    const mode = await modeOf(place, target);
+    await rm(beside, { force: true });
+    try {
+      await using file = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666);
+      if (mode !== null) await file.chmod(mode);
+      await file.writeFile(content);
+      await file.datasync();
+      await rename(beside, target);
+    } catch (error) {
+      await rm(beside, { force: true });
+      throw error;
+    }
+    return {};
+  });
+}
+
+/** Of one that is there, and could be written to; null: it is not there. */
+async function modeOf(place: Place, target: string): Promise<number | null> {
+  await using file = await openFile(place, target, O_WRONLY);
+  return file === null ? null : (await file.stat()).mode & 0o777;
+}
+
+/** Looked at before it is opened (a device may notice), and again after: nothing but a file is ever waited for. */
+async function openFile(place: Place, path: string, how: number): Promise<FileHandle | null> {
+  try {
+    if (!(await lstat(path)).isFile()) throw noFile(place);
+    const file = await open(path, how | O_NOFOLLOW | O_NONBLOCK);
+    if ((await file.stat()).isFile()) return file;
+    await file.close();
+  } catch (error) {
+    if (errnoOf(error) === "ENOENT") return null;
+    throw error;
+  }
+  throw noFile(place);
+}
+
+/** Whatever its size is said to be. */
+async function allOf(place: Place, file: FileHandle): Promise<Buffer> {
+  const { size } = await file.stat();
+  if (size > defaults.acpFileBytes) throw tooLarge(place);
+  const parts: Buffer[] = [];
+  for (let length = 0; ;) {
+    const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.max(4_096, size - length + 1)));
+    if (bytesRead === 0) return Buffer.concat(parts);
+    parts.push(buffer.subarray(0, bytesRead));
+    length += bytesRead;
+    if (length > defaults.acpFileBytes) throw tooLarge(place);
+  }
+}
+
+function linesOf(text: string, line: number, limit: number | null): string {
+  const from = startOf(text, 0, Math.max(0, line - 1));
+  return text.slice(from, limit === null ? undefined : startOf(text, from, limit));
+}
+
+/** Where the line begins that comes so many after the one that begins there. */
+function startOf(text: string, begin: number, lines: number): number {
+  let at = begin;
+  for (let left = lines; left > 0; left--) {
+    const end = text.indexOf("\n", at);
+    if (end < 0) return text.length;
+    at = end + 1;
+  }
+  return at;
+}
+
+function noFile({ path }: Place): Refusal {
+  return new Refusal(REFUSED, `${path} is not a regular file`);
+}
+
+function tooLarge({ path }: Place): Refusal {
+  return new Refusal(REFUSED, `${path} is too large: ${defaults.acpFileBytes} bytes at most`);
+}

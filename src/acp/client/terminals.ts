@@ -1,0 +1,262 @@
+import type { Survivor } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import type { LeftProcess } from "../../store/acp-record.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
+import { runIdFrom } from "../../supervisor/ids.js";
+import { excerpt } from "../wire/excerpt.js";
+import { NOT_THERE, REFUSED, Refusal } from "./refusal.js";
+import { newestText } from "./terminal-text.js";
+
+/** What an agent wants to run. */
+export interface TerminalWish {
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly inherit?: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  readonly outputBytes: number;
+}
+
+/** Whose it is. */
+export interface TerminalOwner {
+  readonly sessionId: string;
+  readonly sessionKey: string;
+  readonly agentId: string | null;
+  /** Of the agent's process: its terminals end with it. */
+  readonly agentRunId: string;
+  readonly turnId: string;
+}
+
+export interface ExitStatus {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+interface Terminal {
+  readonly runId: string;
+  readonly turnId: string;
+  readonly outputBytes: number;
+}
+
+export const TERMINAL_BACKEND = "acp-terminal";
+/** On every terminal's run: whose it is, and what the next gateway has to know of it. */
+export const AGENT_LABEL = "acp.agent";
+const SESSION_LABEL = "acp.session";
+const TURN_LABEL = "acp.turn";
+const OUTPUT_LABEL = "acp.output";
+/** A spool forgets by pieces: so much is kept that what may be asked for always is. */
+const spoolBytes = (outputBytes: number): number => 2 * Math.max(outputBytes, 64 * 1024);
+
+export function terminalIdOf(runId: string): string {
+  return runId.replace(/^run_/, "term_");
+}
+
+/** The runs of an agent's terminals that have not ended. */
+export function openTerminalsOf(supervisor: Supervisor, agentRunId: string): Promise<readonly RunRecord[]> {
+  return supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId }, states: OPEN_STATES });
+}
+
+/** The terminals of one agent process: each is a run like any other. */
+export class Terminals {
+  readonly #supervisor: Supervisor;
+  readonly #graceMs: number;
+  readonly #open = new Map<string, Terminal>();
+  readonly #starting = new Set<Promise<unknown>>();
+  #ended = false;
+
+  constructor(supervisor: Supervisor, graceMs: number) {
+    this.#supervisor = supervisor;
+    this.#graceMs = graceMs;
+  }
+
+  get survivors(): readonly Survivor[] {
+    return [...this.#open.values()].flatMap(({ runId }) => this.#supervisor.run(runId)?.survivors ?? []);
+  }
+
+  /** Those that an earlier process has made, but for what was released. */
+  async restore(agentRunId: string, released: ReadonlySet<string>): Promise<void> {
+    for (const record of await this.#supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId } }))
+      if (!released.has(terminalIdOf(record.runId)))
+        this.#open.set(terminalIdOf(record.runId), terminalOf(record));
+  }
+
+  /** Whether the run is one of them. */
+  has(runId: string): boolean {
+    return this.#open.has(terminalIdOf(runId));
+  }
+
+  /** Asked again with the same seed, it is the same one. */
+  async create(
+    seed: string,
+    wish: TerminalWish,
+    owner: TerminalOwner,
+  ): Promise<{ readonly terminalId: string }> {
+    const starting = this.#create(seed, wish, owner);
+    this.#starting.add(starting);
+    try {
+      return await starting;
+    } finally {
+      this.#starting.delete(starting);
+    }
+  }
+
+  async #create(seed: string, wish: TerminalWish, owner: TerminalOwner) {
+    for (let attempt = 1; ; attempt++) {
+      const runId = runIdFrom(`${seed} ${attempt}`);
+      const before = await this.#supervisor.getRun(runId);
+      // No instruction of it ran: a gateway died on the way, or it failed, and does so again.
+      if (before?.exit?.reason === "spawn-error") continue;
+      if (before === null) await this.#spawn(runId, wish, owner);
+      const terminalId = terminalIdOf(runId);
+      this.#open.set(terminalId, { runId, turnId: owner.turnId, outputBytes: wish.outputBytes });
+      return { terminalId };
+    }
+  }
+
+  async #spawn(runId: string, wish: TerminalWish, owner: TerminalOwner): Promise<void> {
+    if (this.#ended) throw new Refusal(REFUSED, "the agent is being ended");
+    if (this.#open.size + this.#starting.size > defaults.acpTerminals)
+      throw new Refusal(
+        REFUSED,
+        `${defaults.acpTerminals} terminals are open: release one before another is made`,
+      );
+    const { argv, outputBytes, ...rest } = wish;
+    const { sessionId, sessionKey, agentId, agentRunId, turnId } = owner;
+    await this.#supervisor.spawn(
+      { io: "pipe", argv },
+      {
+        ...rest,
+        runId,
+        sessionId,
+        sessionKey,
+        ...(agentId === null ? {} : { agentId }),
+        backendId: TERMINAL_BACKEND,
+        labels: {
+          [SESSION_LABEL]: sessionId,
+          [AGENT_LABEL]: agentRunId,
+          [TURN_LABEL]: turnId,
+          [OUTPUT_LABEL]: String(outputBytes),
+        },
+        kind: "task",
+        onEscape: "sweep",
+        merge: true,
+        stdin: "null",
+        stdout: { policy: "keep-newest", boundBytes: spoolBytes(outputBytes) },
+        graceMs: this.#graceMs,
+      },
+    );
+  }
+
+  async output(terminalId: string) {
+    const { runId, outputBytes } = this.#get(terminalId);
+    const record = await this.#record(runId);
+    const ended = record.state === "exited";
+    const { bytes, cut } = await this.#kept(runId, outputBytes);
+    const exitStatus = ended ? statusOf(record) : null;
+    return { ...newestText(bytes, outputBytes, { cut, ended }), exitStatus };
+  }
+
+  /** When all of it is gone, not only its first process. Null: this supervisor has let go of it. */
+  async waitForExit(terminalId: string): Promise<ExitStatus | null> {
+    const { runId } = this.#get(terminalId);
+    const run = this.#supervisor.run(runId);
+    const record = await (run === null ? this.#record(runId) : run.wait().catch(() => null));
+    return record?.state === "exited" ? statusOf(record) : null;
+  }
+
+  /** Until it is proven empty. The id stays good. */
+  async kill(terminalId: string): Promise<Record<string, never>> {
+    const { runId } = this.#get(terminalId);
+    const { outcome, survivors } = await this.#supervisor.stop(runId, { actor: "acp: terminal/kill" });
+    if (outcome === "gone" || outcome === "ended-before") return {};
+    const left = survivors.length === 0 ? "" : `: ${survivors.length} processes survive their KILL`;
+    throw new Refusal(REFUSED, `it is not known to be gone${left}`);
+  }
+
+  /** Killed, and forgotten. */
+  async release(terminalId: string): Promise<Record<string, never>> {
+    const done = await this.kill(terminalId);
+    this.#open.delete(terminalId);
+    return done;
+  }
+
+  /** Those that a turn has made, and that live. */
+  async left(turnId: string): Promise<readonly LeftProcess[]> {
+    const left: LeftProcess[] = [];
+    for (const run of this.#live(turnId)) {
+      const members = await run.members().catch(() => []);
+      left.push(...members.map(({ identity, command }) => ({ ...identity, command: excerpt(command) })));
+    }
+    return left;
+  }
+
+  /** Those. Resolves when they are gone, or known to survive. */
+  async stop(turnId: string): Promise<void> {
+    const actor = "acp: its turn is over";
+    await Promise.allSettled(this.#live(turnId).map(({ runId }) => this.#supervisor.stop(runId, { actor })));
+  }
+
+  /** All of them, and none is made after that. Resolves when they are gone. */
+  async end(actor: string): Promise<void> {
+    this.#ended = true;
+    await Promise.allSettled(this.#starting);
+    await Promise.all(
+      this.#live().map(async (run) => {
+        await run.cancel({ actor }).catch(() => undefined);
+        // One that is let go of goes on elsewhere, and ends there.
+        await run.wait().catch(() => undefined);
+      }),
+    );
+  }
+
+  #live(turnId?: string): readonly Run[] {
+    return [...this.#open.values()]
+      .filter((terminal) => turnId === undefined || terminal.turnId === turnId)
+      .map(({ runId }) => this.#supervisor.run(runId))
+      .filter((run) => run !== null);
+  }
+
+  #get(terminalId: string): Terminal {
+    const terminal = this.#open.get(terminalId);
+    if (terminal === undefined) throw new Refusal(NOT_THERE, "there is no such terminal");
+    return terminal;
+  }
+
+  async #record(runId: string): Promise<RunRecord> {
+    const record = await this.#supervisor.getRun(runId);
+    if (record === null) throw new Refusal(NOT_THERE, "what is known of that terminal has been forgotten");
+    return record;
+  }
+
+  /** What one that never stops writing adds meanwhile is left for the next time. */
+  async #kept(
+    runId: string,
+    outputBytes: number,
+  ): Promise<{ readonly bytes: Buffer; readonly cut: boolean }> {
+    let chunks: Uint8Array[] = [];
+    const enough = 2 * spoolBytes(outputBytes);
+    let cut = false;
+    for (let offset = 0, length = 0; length < enough;) {
+      const chunk = await this.#supervisor.readOutput(runId, "stdout", { offset });
+      if (chunk.bytes.length === 0) break;
+      // The oldest is forgotten while it is read: what came before it is no longer its beginning.
+      if (chunk.offset > offset) [chunks, cut] = [[], true];
+      chunks.push(chunk.bytes);
+      offset = chunk.offset + chunk.bytes.length;
+      length += chunk.bytes.length;
+    }
+    return { bytes: Buffer.concat(chunks), cut };
+  }
+}
+
+function terminalOf({ runId, labels }: RunRecord): Terminal {
+  return {
+    runId,
+    turnId: labels[TURN_LABEL] ?? "",
+    outputBytes: Number(labels[OUTPUT_LABEL] ?? defaults.acpTerminalBytes),
+  };
+}
+
+function statusOf({ exit }: RunRecord): ExitStatus {
+  return { exitCode: exit?.code ?? null, signal: exit?.signal ?? null };
+}

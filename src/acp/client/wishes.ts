@@ -1,0 +1,107 @@
+import { isAbsolute } from "node:path";
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import type { ExecWish } from "../../sessions/judge-exec.js";
+import type { KeptSession } from "../kept-session.js";
+import { displayCommand, redactArguments } from "../../supervisor/redact.js";
+import { runIdFrom } from "../../supervisor/ids.js";
+import type { AgentCommand } from "../agent-process.js";
+import { mustFit, readText, writeText } from "./files.js";
+import type { ClientOffer } from "./offer.js";
+import { locate } from "./place.js";
+import { INVALID_PARAMS, Refusal } from "./refusal.js";
+import type { Terminals } from "./terminals.js";
+
+/** What an agent asks us to do, as far as the session's rules have a say in it. */
+export interface Wish {
+  readonly kind: "read" | "edit" | "execute";
+  /** What rules and people judge it by: where it really leads, what would really be run. */
+  readonly title: string;
+  /** For the session's exec rules. */
+  readonly exec?: ExecWish;
+  /** May be done again after a crash. `turnId`: the one that it belongs to. */
+  fulfil(turnId: string): Promise<unknown>;
+}
+
+export interface WishParts {
+  readonly kept: KeptSession;
+  readonly offer: ClientOffer;
+  readonly terminals: Terminals;
+  readonly owner: { readonly sessionKey: string; readonly agentId: string | null };
+  readonly command: () => Promise<AgentCommand | null>;
+}
+
+const text = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
+const count = z.int().min(0).nullish();
+const read = z.object({ path: text, line: count, limit: count });
+const write = z.object({ path: text, content: z.string() });
+const create = z.object({
+  command: text.min(1),
+  args: z.array(text).default([]),
+  env: z.array(z.object({ name: text, value: text })).default([]),
+  cwd: text.refine(isAbsolute, "must be an absolute path").nullish(),
+  outputByteLimit: count,
+});
+
+/** By method: from what was asked, and a word that is the same when it is asked again after a crash. */
+export const wishes = {
+  "fs/read_text_file": async (params: unknown, { offer, kept }: WishParts): Promise<Wish> => {
+    const { path, ...lines } = parse(read, params);
+    const place = await locate(path, [kept.row.cwd, ...offer.roots]);
+    return { kind: "read", title: place.path, fulfil: () => readText(place, lines) };
+  },
+
+  "fs/write_text_file": async (params: unknown, { offer, kept }: WishParts, seed: string): Promise<Wish> => {
+    const { path, content } = parse(write, params);
+    const place = await locate(path, [kept.row.cwd, ...offer.roots]);
+    mustFit(place, content);
+    const id = runIdFrom(seed).slice("run_".length);
+    return { kind: "edit", title: place.path, fulfil: () => writeText(place, content, id) };
+  },
+
+  "terminal/create": async (params: unknown, parts: WishParts, seed: string): Promise<Wish> => {
+    const { command, args, env, cwd, outputByteLimit } = parse(create, params);
+    const { row } = parts.kept;
+    const argv = [command, ...args];
+    const own = await parts.command();
+    const said = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+    if (Object.keys(said).some((name) => name.startsWith("HOLDFAST_")))
+      throw new Refusal(INVALID_PARAMS, "env must not have variables of Holdfast's own");
+    const wish = {
+      argv,
+      cwd: cwd ?? row.cwd,
+      env: { ...own?.env, ...said },
+      ...(own?.inherit === undefined ? {} : { inherit: own.inherit }),
+      outputBytes: Math.min(outputByteLimit ?? Infinity, defaults.acpTerminalBytes),
+    };
+    const { sessionId, runId: agentRunId } = row;
+    const owner = { ...parts.owner, sessionId, agentRunId: agentRunId ?? "" };
+    return {
+      kind: "execute",
+      title: displayCommand([...env.map(({ name, value }) => `${name}=${value}`), ...argv]),
+      exec: { argv, cwd: wish.cwd, env: { ...(own?.inherit ?? process.env), ...wish.env } },
+      fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
+    };
+  },
+} as const;
+
+export type WishMethod = keyof typeof wishes;
+
+export function isWish(method: string): method is WishMethod {
+  return Object.hasOwn(wishes, method);
+}
+
+/** What of it may be stored; null: there are secrets in it, or there may be. */
+export function storable(method: WishMethod, params: unknown): unknown {
+  if (method !== "terminal/create") return params;
+  const { command, args, env } = parse(create, params);
+  const argv = [command, ...args];
+  return env.length === 0 && redactArguments(argv).join("\0") === argv.join("\0") ? params : null;
+}
+
+export function parse<Shape extends z.ZodType>(shape: Shape, params: unknown): z.output<Shape> {
+  const parsed = shape.safeParse(params);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new Refusal(INVALID_PARAMS, `${issue?.path.join(".") || "params"}: ${issue?.message ?? "invalid"}`);
+}

@@ -1,0 +1,257 @@
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { readText, writeText } from "../../../src/acp/client/files.js";
+import { locate } from "../../../src/acp/client/place.js";
+import type { AcpPermission } from "../../../src/store/acp-record.js";
+import { Controlled } from "../controlled.js";
+import { answersOf, use, user } from "./using.js";
+
+const READ = "fs/read_text_file";
+const WRITE = "fs/write_text_file";
+const REFUSED = -32_001;
+const NOT_THERE = -32_002;
+
+/** Two directories: one that is offered, and one that is not. */
+async function places(): Promise<{ readonly inside: string; readonly outside: string }> {
+  const base = await mkdtemp(join(tmpdir(), "hf-files-"));
+  onTestFinished(() => rm(base, { recursive: true, force: true }));
+  const [inside, outside] = [join(base, "in"), join(base, "out")];
+  mkdirSync(inside);
+  mkdirSync(outside);
+  writeFileSync(join(outside, "secret"), "secret\n");
+  return { inside, outside };
+}
+
+test("off: nothing is offered, and the methods do not exist; on: only what was said", async () => {
+  const house = await Controlled.open();
+  const path = join(house.home, "a.txt");
+  const methods = [READ, WRITE, "terminal/create", "terminal/output", "terminal/wait_for_exit"];
+  const all = methods.map((method) => [method, { path, command: "true" }] as const);
+  const none = await user(house, {});
+  const codes = (await use(house, none, ...all)).map(({ code }) => code);
+  expect(codes).toEqual(methods.map(() => -32_601));
+  expect(house.log.split("\n")[0]).toBe(
+    JSON.stringify({ fs: { readTextFile: false, writeTextFile: false }, terminal: false }),
+  );
+  await house.acp.closeSession(none, { actor: "test" });
+
+  writeFileSync(path, "there\n");
+  const reader = await user(house, { files: "read" }, { key: "two" });
+  const answers = await use(house, reader, ...all);
+  expect(answers.map(({ code, content }) => code ?? content)).toEqual([
+    "there\n",
+    ...methods.slice(1).map(() => -32_601),
+  ]);
+  expect(house.log).toContain('{"fs":{"readTextFile":true,"writeTextFile":false},"terminal":false}');
+  await house.acp.closeSession(reader, { actor: "test" });
+});
+
+test("text is read whole or by lines, and written all or nothing, with its mode and its missing directories", async () => {
+  const house = await Controlled.open();
+  const { inside } = await places();
+  const path = join(inside, "lines.txt");
+  writeFileSync(path, "one\ntwo\nthree");
+  chmodSync(path, 0o640);
+  const session = await user(house, { files: "read-write" }, { cwd: inside });
+  const made = join(inside, "new", "deep", "made.txt");
+  const answers = await use(
+    house,
+    session,
+    [READ, { path }],
+    [READ, { path, line: 2, limit: 1 }],
+    [READ, { path, line: 3 }],
+    [READ, { path, line: 9 }],
+    [READ, { path, limit: 0 }],
+    [WRITE, { path, content: "new \u{1F600}\n" }],
+    [WRITE, { path: made, content: "made" }],
+    [READ, { path: "relative" }],
+    [WRITE, { path }],
+    [READ, { path, sessionId: "another" }],
+  );
+  expect(answers.slice(0, 5).map(({ content }) => content)).toEqual([
+    "one\ntwo\nthree",
+    "two\n",
+    "three",
+    "",
+    "",
+  ]);
+  expect(answers.slice(5, 7)).toEqual([{}, {}]);
+  expect(answers.slice(7).map(({ code }) => code)).toEqual([-32_602, -32_602, -32_602]);
+  expect(readFileSync(path, "utf8")).toBe("new \u{1F600}\n");
+  expect(statSync(path).mode & 0o777).toBe(0o640);
+  expect(readFileSync(made, "utf8")).toBe("made");
+  expect(readdirSync(inside).toSorted()).toEqual(["lines.txt", "new"]);
+  await house.acp.closeSession(session, { actor: "test" });
+});
+
+test("no path leads out, and nothing but a text of bounded size is read or replaced", async () => {
+  const house = await Controlled.open();
+  const { inside, outside } = await places();
+  const at = (name: string): string => join(inside, name);
+  symlinkSync(join(outside, "secret"), at("link"));
+  symlinkSync(outside, at("directory"));
+  symlinkSync(join(outside, "not-yet"), at("dangling"));
+  symlinkSync(at("text"), at("inner"));
+  symlinkSync("/proc", at("proc"));
+  symlinkSync(at("loop"), at("loop"));
+  writeFileSync(at("text"), "text");
+  execFileSync("mkfifo", [at("fifo")]);
+  mkdirSync(at("folder"));
+  writeFileSync(at("binary"), Buffer.from([0x68, 0xff, 0xfe, 0x00]));
+  writeFileSync(at("giant"), "");
+  truncateSync(at("giant"), 5 * 1024 ** 3);
+
+  const session = await user(house, { files: "read-write" }, { cwd: inside });
+  const paths: [string, number][] = [
+    [join(outside, "secret"), REFUSED],
+    [`${inside}/../out/secret`, REFUSED],
+    [`${inside}/folder/../../out/secret`, REFUSED],
+    [at("link"), REFUSED],
+    [at("directory/secret"), REFUSED],
+    [at("dangling"), REFUSED],
+    [at("proc/self/environ"), REFUSED],
+    ["/proc/self/environ", REFUSED],
+    ["/dev/zero", REFUSED],
+    [inside, REFUSED],
+    [at("loop"), REFUSED],
+    [at("fifo"), REFUSED],
+    [at("folder"), REFUSED],
+    [at("text/below"), REFUSED],
+    [at("binary"), REFUSED],
+    [at("giant"), REFUSED],
+    [at("missing"), NOT_THERE],
+    [`${at("missing")}/../../out/secret`, NOT_THERE],
+  ];
+  const reads = await use(house, session, ...paths.map(([path]) => [READ, { path }] as const));
+  expect(reads.map(({ code }, index) => [paths[index]?.[0], code])).toEqual(paths);
+  expect(JSON.stringify(reads)).not.toContain('"secret\\n"');
+  expect(reads[14]).toMatchObject({ message: expect.stringContaining("not UTF-8") as string });
+
+  // Those three are good to write to: they are files, or could be.
+  const writable = [at("binary"), at("giant"), at("missing")];
+  const hostile = paths.filter(([path]) => !writable.includes(path));
+  const writes = await use(
+    house,
+    session,
+    ...hostile.map(([path]) => [WRITE, { path, content: "mine" }] as const),
+    [WRITE, { path: at("inner"), content: "through a link that stays inside" }],
+    [WRITE, { path: at("text"), content: "x".repeat(5 * 1024 * 1024) }],
+  );
+  expect(writes.map(({ code }, index) => [hostile[index]?.[0], code])).toEqual([
+    ...hostile,
+    [undefined, undefined],
+    [undefined, REFUSED],
+  ]);
+  expect(readFileSync(at("text"), "utf8")).toBe("through a link that stays inside");
+  expect(readdirSync(outside)).toEqual(["secret"]);
+  expect(readFileSync(join(outside, "secret"), "utf8")).toBe("secret\n");
+  expect(readdirSync(inside).filter((name) => name.startsWith(".holdfast"))).toEqual([]);
+
+  const wider = await user(house, { files: "read", roots: [outside] }, { cwd: inside, key: "two" });
+  expect(await use(house, wider, [READ, { path: at("link") }])).toEqual([{ content: "secret\n" }]);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.acp.closeSession(wider, { actor: "test" });
+});
+
+test("what becomes a link after it was looked at leads nowhere", async () => {
+  const { inside, outside } = await places();
+  mkdirSync(join(inside, "folder"));
+  writeFileSync(join(inside, "folder", "secret"), "mine");
+  const file = await locate(join(inside, "folder", "secret"), [inside]);
+  const fresh = await locate(join(inside, "later", "made"), [inside]);
+  await rm(join(inside, "folder"), { recursive: true });
+  symlinkSync(outside, join(inside, "folder"));
+  symlinkSync(outside, join(inside, "later"));
+  await expect(readText(file, {})).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeText(file, "overwritten", "id")).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeText(fresh, "made", "id")).rejects.toMatchObject({ code: REFUSED });
+  await rm(join(inside, "folder"));
+  mkdirSync(join(inside, "folder"));
+  symlinkSync(join(outside, "secret"), join(inside, "folder", "secret"));
+  await expect(readText(file, {})).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeText(file, "overwritten", "id")).rejects.toMatchObject({ code: REFUSED });
+  expect(readdirSync(outside)).toEqual(["secret"]);
+  expect(readFileSync(join(outside, "secret"), "utf8")).toBe("secret\n");
+  // The root itself.
+  const root = await locate(join(inside, "new"), [inside]);
+  await rm(inside, { recursive: true });
+  symlinkSync(outside, inside);
+  await expect(writeText(root, "made", "id")).rejects.toMatchObject({ code: REFUSED });
+  expect(existsSync(join(outside, "new"))).toBe(false);
+});
+
+test("rules judge where a path really leads; what is asked about is done when it is allowed, by the next gateway too", async () => {
+  const house = await Controlled.open();
+  const { inside } = await places();
+  const path = join(inside, "asked");
+  symlinkSync(path, join(inside, "alias"));
+  writeFileSync(path, "before");
+  const session = await user(
+    house,
+    { files: "read-write" },
+    {
+      cwd: inside,
+      rules: [
+        { effect: "reject", kind: "read", title: path },
+        { effect: "allow", kind: "read" },
+        { effect: "ask" },
+      ],
+    },
+  );
+  const [denied] = await use(house, session, [READ, { path: join(inside, "alias") }]);
+  expect(denied).toMatchObject({ code: REFUSED, message: "it is not allowed: rule 1" });
+
+  const steps = JSON.stringify([[WRITE, { path, content: "after" }]]);
+  const turn = await house.ask(session, steps);
+  const asked = await pending(house, session);
+  expect(asked).toMatchObject({ kind: "edit", title: path, decision: null });
+  expect(readFileSync(path, "utf8")).toBe("before");
+  const second = await house.restart();
+  expect(await second.acp.answerPermission(asked.id, "allow", "ada")).toMatchObject({ decided: true });
+  expect(answersOf(await second.ended(turn))).toEqual([{}]);
+  expect(readFileSync(path, "utf8")).toBe("after");
+
+  const refused = await second.ask(session, steps.replace("after", "never"));
+  const { id } = await pending(second, session);
+  await second.acp.answerPermission(id, "deny", "ada");
+  expect(answersOf(await second.ended(refused))).toMatchObject([{ code: REFUSED }]);
+  const turned = await second.ask(session, steps.replace("after", "elsewhere"));
+  const { id: other } = await pending(second, session);
+  // What was allowed is not what it would be now.
+  await rm(path);
+  symlinkSync(join(inside, "other"), path);
+  await second.acp.answerPermission(other, "allow", "ada");
+  expect(answersOf(await second.ended(turned))).toMatchObject([{ code: REFUSED }]);
+  expect(existsSync(join(inside, "other"))).toBe(false);
+
+  const events = await second.supervisor.listEvents({});
+  const decisions = events.filter(({ type }) => type === "permission").map(({ data }) => data);
+  expect(decisions).toMatchObject([
+    { kind: "read", title: path, verdict: "deny", actor: "rule 1" },
+    { kind: "edit", title: path, verdict: "allow", actor: "ada" },
+    { kind: "edit", verdict: "deny" },
+    { kind: "edit", verdict: "allow" },
+  ]);
+  await second.acp.closeSession(session, { actor: "test" });
+});
+
+function pending(house: Controlled, session: string): Promise<AcpPermission> {
+  return house.until(session, async () => {
+    const [permission] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return permission;
+  });
+}

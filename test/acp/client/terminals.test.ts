@@ -1,0 +1,321 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { newestText } from "../../../src/acp/client/terminal-text.js";
+import { until } from "../../until.js";
+import { Controlled } from "../controlled.js";
+import { living, NASTY } from "../real/nasty-tree.js";
+import { ALLOW, answersOf, use, user, type Step } from "./using.js";
+
+const CREATE = "terminal/create";
+const OUTPUT = "terminal/output";
+const WAIT = "terminal/wait_for_exit";
+const KILL = "terminal/kill";
+const RELEASE = "terminal/release";
+const last = { terminalId: "last" };
+const REFUSED = -32_001;
+const NOT_THERE = -32_002;
+const shell = (command: string): object => ({ command: "sh", args: ["-c", command] });
+
+async function terminalsOf(house: Controlled, sessionId: string) {
+  const runs = await house.supervisor.listRuns({ sessionId });
+  return runs.filter(({ backendId }) => backendId === "acp-terminal");
+}
+
+test("a terminal is a run: its output and status, killed with its tree and still there, released and forgotten", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  const said = "printf 'aé\\377'; echo $WORD >&2; pwd; exit 3";
+  const env = [{ name: "WORD", value: "loud" }];
+  const answers = await use(
+    house,
+    session,
+    [CREATE, { ...shell(said), env, cwd: "/" }],
+    [WAIT, last],
+    [OUTPUT, last],
+    [KILL, last],
+    [OUTPUT, last],
+    [RELEASE, last],
+    [OUTPUT, last],
+    [WAIT, last],
+    [CREATE, { command: "no-such-program-anywhere" }],
+    [CREATE, { command: "true", env: [{ name: "LD_PRELOAD", value: "x" }] }],
+    [CREATE, { command: "true", env: [{ name: "HOLDFAST_TOKEN", value: "x" }] }],
+    [CREATE, { command: "true", cwd: "relative" }],
+  );
+  const [created, status, output] = answers;
+  const ended = { exitCode: 3, signal: null };
+  expect(created?.["terminalId"]).toMatch(/^term_/);
+  expect(status).toEqual(ended);
+  expect(output).toEqual({ output: "aé\uFFFDloud\n/\n", truncated: false, exitStatus: ended });
+  expect(answers.slice(3, 6)).toEqual([{}, output, {}]);
+  expect(answers.slice(6).map(({ code }) => code)).toEqual([
+    ...[NOT_THERE, NOT_THERE],
+    ...[REFUSED, REFUSED, -32_602, -32_602],
+  ]);
+  const [run] = (await terminalsOf(house, session)).filter(({ exit }) => exit?.code === 3);
+  expect(run).toMatchObject({
+    sessionId: session,
+    sessionKey: "one",
+    labels: { "acp.session": session, "acp.agent": (await house.session(session)).runId },
+    emptiness: "proven",
+  });
+
+  const turn = await house.ask(
+    session,
+    JSON.stringify([
+      [CREATE, shell(NASTY)],
+      [WAIT, last],
+      [RELEASE, last],
+    ] satisfies Step[]),
+  );
+  await until("all of the tree lives", () => living() === "Fbnste");
+  const nasty = (await terminalsOf(house, session)).find(({ state }) => state === "running");
+  // Whoever stops the run is seen by who waits.
+  await house.supervisor.stop(nasty?.runId ?? "", { actor: "test" });
+  expect(living()).toBe("");
+  const [, stopped, released] = answersOf(await house.ended(turn));
+  expect(stopped).toMatchObject({ signal: "SIGTERM" });
+  expect(released).toEqual({});
+
+  const killed = await use(house, session, [CREATE, shell("trap '' TERM; sleep 3106 & wait")], [KILL, last]);
+  expect(killed[1]).toEqual({});
+  expect(living()).toBe("");
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("output is the newest, within its limit, from a whole character on", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  const ended = { exitCode: 0, signal: null };
+  const answers = await use(
+    house,
+    session,
+    [CREATE, { ...shell("printf 'ééé'; printf abc"), outputByteLimit: 6 }],
+    [WAIT, last],
+    [OUTPUT, last],
+    [CREATE, { ...shell("yes é | head -c 3000000"), outputByteLimit: 1000 }],
+    [WAIT, last],
+    [OUTPUT, last],
+    [CREATE, { ...shell("yes é | head -c 9000000"), outputByteLimit: 9_000_000 }],
+    [WAIT, last],
+    [OUTPUT, last],
+  );
+  expect(answers[2]).toEqual({ output: "éabc", truncated: true, exitStatus: ended });
+  expect(answers[5]).toMatchObject({ truncated: true, exitStatus: ended });
+  expect(answers[5]?.["output"]).toMatch(/^\n?(é\n)+$/);
+  expect(Buffer.byteLength(String(answers[5]?.["output"]))).toBeGreaterThan(996);
+  expect(answers[8]?.["bytes"]).toBeLessThanOrEqual(1024 * 1024);
+  expect(answers[8]?.["bytes"]).toBeGreaterThan(1024 * 1024 - 4);
+  await house.acp.closeSession(session, { actor: "test" });
+
+  const text = Buffer.from("é😀");
+  const whole = { cut: false, ended: true };
+  expect(newestText(text, 6, whole)).toEqual({ output: "é😀", truncated: false });
+  for (const limit of [5, 4]) expect(newestText(text, limit, whole).output).toBe("😀");
+  for (const limit of [3, 0]) expect(newestText(text, limit, whole).output).toBe("");
+  // The rest of the last one has yet to come, the first lost its beginning.
+  expect(newestText(text.subarray(1, 5), 9, { cut: true, ended: false })).toEqual({
+    output: "",
+    truncated: true,
+  });
+  expect(newestText(text.subarray(0, 5), 9, { cut: false, ended: false }).output).toBe("é");
+  expect(newestText(Buffer.alloc(9, 0xff), 6, whole).output).toBe("\uFFFD\uFFFD");
+});
+
+test("what a turn leaves in a terminal is named, ended when asked to, and the terminal can still be read", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  await use(house, session, [CREATE, shell("sleep 3117")]);
+  const [first] = await house.store.listAcpTurns({ sessionId: session });
+  const named = await house.until(session, async () => (await house.store.getAcpTurn(first!.turnId))?.audit);
+  expect(named).toMatchObject({ reaped: false });
+  expect(named.left.map(({ command }) => command)).toContain("sleep");
+
+  const turn = await house.ask(
+    session,
+    JSON.stringify([
+      [CREATE, shell(NASTY)],
+      [WAIT, last],
+    ] satisfies Step[]),
+  );
+  await until("all of the tree lives", () => living() === "Fbnste");
+  const { processes } = await house.acp.verifyOwnedTree(session);
+  expect(processes.filter(({ command }) => command === "sleep")).toHaveLength(7);
+  const cancelled = await house.acp.cancelTurn(session, { actor: "test", reapTools: true });
+  expect(cancelled).toMatchObject({ outcome: "cancelled", audit: { reaped: true, survivors: [] } });
+  // The first turn's is not this one's.
+  const left = cancelled?.audit?.left.map(({ command }) => command);
+  expect(left?.filter((command) => command === "sleep")).toHaveLength(6);
+  expect(living()).toBe("");
+  expect((await terminalsOf(house, session)).filter(({ state }) => state === "running")).toHaveLength(1);
+  expect((await house.ended(turn)).outcome).toBe("cancelled");
+  const output = await use(house, session, [OUTPUT, last]);
+  expect(output.at(-1)).toMatchObject({ output: "", exitStatus: { signal: "SIGTERM" } });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test.each(["close", "death", "death while no gateway is there"])(
+  "terminals end with their agent's %s, until proven empty",
+  async (how) => {
+    const house = await Controlled.open();
+    const session = await user(house, { terminals: true });
+    await use(house, session, [CREATE, shell(NASTY)]);
+    await until("all of the tree lives", () => living() === "Fbnste");
+    const pid = await house.pid(session);
+    const dies = (): void => {
+      // oxlint-disable-next-line no-restricted-properties -- the agent this test started, asked for its own number
+      process.kill(pid, "SIGKILL");
+    };
+    if (how === "close") {
+      await house.acp.closeSession(session, { actor: "test" });
+      expect(living()).toBe("");
+      await house.gone(session);
+      return;
+    }
+    if (how === "death") dies();
+    const now = how === "death" ? house : await house.restart({}, { meanwhile: dies });
+    await now.until(session, async () => (await now.session(session)).state === "down");
+    expect(living()).toBe("");
+    await now.gone(session);
+    await now.acp.closeSession(session, { actor: "test" });
+  },
+);
+
+test("commands are judged by the rules on tools and those on programs, and the stricter says", async () => {
+  const house = await Controlled.open();
+  const rules = [
+    { effect: "reject", kind: "execute", title: "sh *" },
+    { effect: "ask", kind: "execute", title: "ls *" },
+    { effect: "allow", kind: "execute" },
+  ] as const;
+  const execRules = [
+    { effect: "deny", executable: "sleep" },
+    { effect: "ask", executable: "touch" },
+    { effect: "allow" },
+  ] as const;
+  const marker = join(house.home, "marker");
+  const session = await user(house, { terminals: true }, { rules, session: { execRules } });
+  const answers = await use(
+    house,
+    session,
+    [CREATE, shell("true")],
+    [CREATE, { command: "sleep", args: ["3106"] }],
+    [CREATE, { command: "true" }],
+  );
+  expect(answers).toMatchObject([
+    { code: REFUSED, message: "it is not allowed: rule 1" },
+    { code: REFUSED, message: "it is not allowed: rule 1 of its session's exec rules" },
+    { terminalId: expect.any(String) as string },
+  ]);
+  const command = { command: "touch", args: [marker] };
+  const steps = [
+    [CREATE, command, "unawaited"],
+    [CREATE, { ...command, env: [{ name: "API_TOKEN", value: "hush-hush" }] }, "unawaited"],
+    [WAIT, last],
+  ] satisfies Step[];
+  // Two that wait for a person, and one for a terminal that has ended.
+  const turn = await house.ask(session, JSON.stringify([...steps, [CREATE, command]]));
+  await house.until(session, async () => {
+    const open = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open.length === 3;
+  });
+  expect(existsSync(marker)).toBe(false);
+  const second = await house.restart();
+  const stored = await second.store.listAcpUpdates({ sessionId: session });
+  // But for the prompt, which says it.
+  expect(JSON.stringify(stored.filter(({ type }) => type !== "turn"))).not.toContain("hush-hush");
+  for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true }))
+    await second.acp.answerPermission(id, "allow", "ada");
+  const after = answersOf(await second.ended(turn));
+  expect(after).toHaveLength(4);
+  // Its environment is never stored: what would be run without it is not what was allowed.
+  const kept = after.filter(({ code }) => code === REFUSED);
+  expect(kept).toMatchObject([{ message: expect.stringContaining("ask again") as string }]);
+  await until("it was run", () => existsSync(marker));
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});
+
+test("a wait that was open when the gateway left is answered by the next, once; ids and what was released hold", async () => {
+  const house = await Controlled.open();
+  const go = join(house.home, "go");
+  const session = await user(house, { terminals: true });
+  const steps = [
+    [CREATE, { command: "true" }],
+    [RELEASE, last],
+    [CREATE, { ...shell(`echo first; while [ ! -e ${go} ]; do sleep 0.05; done; echo second`) }],
+    [WAIT, last],
+    [OUTPUT, last],
+  ] satisfies Step[];
+  const turn = await house.ask(session, JSON.stringify(steps));
+  await house.until(session, async () => {
+    const notes = await house.store.listAcpUpdates({ sessionId: session, type: "client" });
+    return notes.some(({ data }) => JSON.stringify(data).includes(WAIT));
+  });
+  const second = await house.restart();
+  const released = await second.supervisor.listRuns({ sessionId: session, states: ["exited"] });
+  writeFileSync(go, "");
+  const answers = answersOf(await second.ended(turn));
+  const ended = { exitCode: 0, signal: null };
+  expect(answers.slice(3)).toEqual([
+    ended,
+    { output: "first\nsecond\n", truncated: false, exitStatus: ended },
+  ]);
+  expect(readFileSync(join(house.home, "agent.log"), "utf8").match(/^answered ask-4$/gm)).toHaveLength(1);
+  const terminalId = released[0]?.runId.replace("run_", "term_");
+  const [gone, still] = await use(second, session, [OUTPUT, { terminalId }], [OUTPUT, last]);
+  expect(gone).toMatchObject({ code: NOT_THERE });
+  expect(still).toMatchObject({ output: "first\nsecond\n" });
+  const third = await second.restart();
+  expect(await use(third, session, [WAIT, last])).toEqual([ended]);
+  await third.acp.closeSession(session, { actor: "test" });
+  await third.gone(session);
+});
+
+test("a gateway that died between a command's start and the answer has started it, and the next one answers", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  const { store } = house;
+  const commitAcp = store.commitAcp.bind(store);
+  // Nothing comes of the answer, as if this were the last moment.
+  store.commitAcp = (id, gateway, change) =>
+    change.session?.sending?.text.includes("terminalId") === true
+      ? new Promise(() => undefined)
+      : commitAcp(id, gateway, change);
+  const turn = await house.ask(session, JSON.stringify([[CREATE, shell("echo once; sleep 3106")]]));
+  await until("it runs", () => living() === "F");
+  const second = await house.restart();
+  const [answer] = answersOf(await second.ended(turn));
+  const runs = await terminalsOf(second, session);
+  expect(runs.map(({ runId }) => runId.replace("run_", "term_"))).toEqual([answer?.["terminalId"]]);
+  const [output] = await use(second, session, [OUTPUT, last]);
+  expect(output).toEqual({ output: "once\n", truncated: false, exitStatus: null });
+  await second.acp.closeSession(session, { actor: "test" });
+  expect(living()).toBe("");
+  await second.gone(session);
+});
+
+test("so many terminals and no more, until one is released", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true }, { rules: ALLOW });
+  const many = Array.from({ length: 16 }, () => [CREATE, { command: "true" }] as const);
+  const answers = await use(
+    house,
+    session,
+    ...many,
+    [CREATE, { command: "true" }],
+    [RELEASE, last],
+    [CREATE, { command: "true" }],
+  );
+  expect(answers.slice(0, 16).every(({ terminalId }) => typeof terminalId === "string")).toBe(true);
+  expect(answers.slice(16)).toMatchObject([
+    { code: REFUSED, message: expect.stringContaining("release one") as string },
+    {},
+    { terminalId: expect.any(String) as string },
+  ]);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});

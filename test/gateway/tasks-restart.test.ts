@@ -1,0 +1,116 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test, vi } from "vitest";
+import type { GatewayClient } from "../../src/gateway/client.js";
+import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import { shellAgent } from "../acp/controlled.js";
+import { receiver, type Received } from "../channels/receiver.js";
+import { processesOf } from "../supervisor/real-supervisor.js";
+import { gateway, kill, place } from "./killed-gateway.js";
+import { until } from "./real-gateway.js";
+
+const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
+const origin = { channel: "user" } as const;
+type Task = AnswerOf<"getTask">["task"];
+
+/** A state directory whose gateways tell a real receiver. */
+async function told(): Promise<{ readonly home: string; readonly received: readonly Received[] }> {
+  const home = await place();
+  const { url, received } = await receiver();
+  const secret = join(home, "secret");
+  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
+  const config = join(home, "config.toml");
+  writeFileSync(
+    config,
+    `[channels.user]
+kind = "webhook"
+url = "${url}"
+secrets = [{ file = "${secret}" }]
+allow-http = true
+allow-networks = ["127.0.0.0/8"]
+`,
+  );
+  vi.stubEnv("HOLDFAST_CONFIG", config);
+  return { home, received };
+}
+
+async function begin(client: GatewayClient, home: string, round: number): Promise<readonly string[]> {
+  const script = `sleep 0.${round % 4}; echo result ${round}`;
+  const asked = await Promise.allSettled([
+    client.exec({ body: { argv: ["/bin/sh", "-c", script], background: true, origin } }),
+    client.acpSpawn({
+      body: { argv: shellAgent(), cwd: home, mode: "run", prompt: script, background: true, origin },
+    }),
+  ]);
+  expect(asked.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled"]);
+  return asked.map(() => `result ${round}`);
+}
+
+async function allEnded(client: GatewayClient): Promise<readonly Task[]> {
+  let tasks: readonly Task[] = [];
+  await until("all have ended and were told", async () => {
+    ({ tasks } = await client.listTasks({ query: { limit: 1_000 } }));
+    return tasks.every(({ endedAt, delivery }) => endedAt !== null && delivery === "delivered");
+  });
+  return tasks;
+}
+
+test(
+  "a gateway killed at any moment between the beginning of work and the note that it was told: nothing lost, nothing under two ids",
+  { timeout: 600_000 },
+  async () => {
+    const { home, received } = await told();
+    let { client, pid } = await gateway(home);
+    const wanted: string[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      wanted.push(...(await begin(client, home, round)));
+      await sleep(Math.random() * 500);
+      kill(pid);
+      ({ client, pid } = await gateway(home));
+    }
+    const tasks = await allEnded(client);
+    expect(tasks.map(({ status }) => status)).toEqual(wanted.map(() => "succeeded"));
+    expect(tasks.map(({ summary }) => summary).toSorted()).toEqual(wanted.toSorted());
+    const ids = received.map(({ headers }) => headers["webhook-id"]);
+    expect([...new Set(ids)].toSorted()).toEqual(
+      tasks.map(({ taskId }) => `task-terminal:${taskId}`).toSorted(),
+    );
+    for (const { taskId } of tasks) {
+      const { events, messages } = await client.getTask({ params: { id: taskId } });
+      const types = events.map(({ type }) => type).filter((type) => !["progress", "linked"].includes(type));
+      expect(types).toEqual(["created", "started", "ended"]);
+      expect(messages).toHaveLength(1);
+      // A repeat was begun by one that was killed in it, and says so.
+      const about = received.filter(({ headers }) => headers["webhook-id"] === `task-terminal:${taskId}`);
+      const repeats = about.map(({ body }) => (JSON.parse(body) as { data: { repeat?: true } }).data.repeat);
+      expect(repeats.slice(1).every((repeat) => repeat === true)).toBe(true);
+    }
+  },
+);
+
+test("work that ends while no gateway is there gets its true end from the next", async () => {
+  const { home } = await told();
+  const first = await gateway(home);
+  const go = join(home, "go");
+  const asked = [];
+  for (const end of ["echo fine", "echo broken >&2; exit 4"]) {
+    const script = `while [ ! -e ${go} ]; do sleep 0.02; done; ${end}`;
+    asked.push(await first.client.exec({ body: { argv: ["/bin/sh", "-c", script], background: true } }));
+  }
+  kill(first.pid);
+  writeFileSync(go, "");
+  for (const { run } of asked)
+    await until("its processes are gone", async () => (await processesOf(run.runId)).length === 0);
+  const { client } = await gateway(home);
+  await until("both have ended", async () => {
+    const { tasks } = await client.listTasks({ query: { open: "1" } });
+    return tasks.length === 0;
+  });
+  const ends = [];
+  for (const { run } of asked) ends.push((await client.getTask({ params: { id: run.runId } })).task);
+  expect(ends).toMatchObject([
+    { status: "succeeded", summary: "fine", error: null },
+    { status: "failed", summary: "broken", error: "it ended with code 4" },
+  ]);
+});
