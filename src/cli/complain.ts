@@ -18,7 +18,6 @@ const BY_CODE: Readonly<Record<string, number>> = {
   SESSION_BUSY: exitCodes.refused,
   TASK_REFUSED: exitCodes.refused,
   INBOX_FULL: exitCodes.refused,
-  TASK_REFUSED: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
   COPY_REFUSED: exitCodes.refused,
   ACP_CLOSED: exitCodes.interrupted,
