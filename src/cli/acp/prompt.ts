@@ -2,6 +2,7 @@ import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
 import { newTurnId } from "../../acp/ids.js";
 import { BadInput } from "../../errors.js";
+import type { AskedOf } from "../../gateway/contract/contract.js";
 import { say } from "../complain.js";
 import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
 import { toJson } from "../json.js";
@@ -26,6 +27,7 @@ export interface PromptRequest extends Showing {
   readonly prompt: string;
   readonly timeoutMs: number | null;
   readonly wait: boolean;
+  readonly tell: Pick<AskedOf<"acpPrompt">["body"], "notify" | "origin">;
 }
 
 /** Ask an agent, and show what it says. */
@@ -40,6 +42,8 @@ export async function promptSession(request: PromptRequest): Promise<number> {
     text: words,
     turnId: newTurnId(),
     wait: false,
+    background: !wait,
+    ...request.tell,
     ...(timeoutMs === null ? {} : { timeoutMs }),
   };
   const { answer, connection } = await untilAnswered(found.connection, (client) =>

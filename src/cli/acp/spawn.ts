@@ -30,6 +30,7 @@ export interface SpawnRequest extends Showing {
   readonly client: AskedOf<"acpSpawn">["body"]["client"] | null;
   readonly prompt: string | null;
   readonly timeoutMs: number | null;
+  readonly tell: Pick<AskedOf<"acpSpawn">["body"], "notify" | "origin">;
 }
 
 /** Open a session and start its agent; with a prompt, show what it answers. */
@@ -123,7 +124,7 @@ async function undo({ client }: Connection, { session, created, turn }: Spawned)
 type SpawnBody = AskedOf<"acpSpawn">["body"] & { readonly key: string };
 
 function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
-  const { agent, mode, permissions, reap, client, timeoutMs } = request;
+  const { agent, mode, permissions, reap, client, timeoutMs, background, tell } = request;
   return {
     // Verbatim to a shell, as it would be typed.
     ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
@@ -137,6 +138,8 @@ function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
     ...(timeoutMs === null ? {} : { timeoutMs }),
     wait: false,
+    background: background && prompt !== null,
+    ...tell,
   };
 }
 

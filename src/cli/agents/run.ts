@@ -25,12 +25,15 @@ export interface AgentRequest {
 type AgentBody = AskedOf<"runAgent">["body"];
 
 /** Hand a prompt over and leave. Prints the run's id. */
-export async function runAgentDetached(request: AgentRequest): Promise<number> {
+export async function runAgentDetached(
+  request: AgentRequest,
+  tell: Pick<AgentBody, "notify" | "origin">,
+): Promise<number> {
   const { client } = await needGateway();
   const body = bodyOf(request, execBody(commandOf(request), request.options));
   const answer = await client.runAgent({
     params: { id: request.agent },
-    body: { ...body, background: true },
+    body: { ...body, ...tell, background: true },
   });
   const { run, session } = answer;
   printOnce(

@@ -8,6 +8,7 @@ import { BadInput } from "../../errors.js";
 import { CLIENT_FILES } from "../../store/acp-record.js";
 import { atMost, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
+import { misplacedTelling, telling, told, type TellFlags } from "../tasks/telling.js";
 
 const about = `
 A session is an agent that goes on from one prompt to the next. One prompt is
@@ -63,7 +64,7 @@ interface ShowFlags {
   readonly timeout?: number;
 }
 
-interface SpawnFlags extends ShowFlags {
+interface SpawnFlags extends ShowFlags, TellFlags {
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: "run" | "session";
@@ -78,6 +79,8 @@ interface SpawnFlags extends ShowFlags {
   readonly clientRoot?: readonly string[];
   readonly clientTerminals?: boolean;
 }
+
+type PromptFlags = ShowFlags & TellFlags & { readonly wait: boolean };
 
 export function addAcpCommand(program: Command, finish: Finish): void {
   const acp = program
@@ -129,6 +132,7 @@ function addSpawn(acp: Command, finish: Finish): void {
     .option("--client-root <directory>", "there, too, and not only in --cwd (repeatable)", gather)
     .option("--client-terminals", "let it run commands through the gateway, each a run of its own")
     .option("--no-client-terminals", "not that, whatever the catalogue says");
+  telling(spawn);
   showing(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {
@@ -145,12 +149,14 @@ function addPrompt(acp: Command, finish: Finish): void {
     .argument("<session>", "its name or id")
     .argument("<prompt>", "what to tell it; - reads it from stdin")
     .option("--no-wait", "do not wait for the answer; prints the turn's id");
+  telling(prompt);
   showing(prompt)
     .addHelpText("after", answering)
-    .action(async (session: string, words: string, flags: ShowFlags & { readonly wait: boolean }) => {
+    .action(async (session: string, words: string, flags: PromptFlags) => {
       const { promptSession } = await import("../acp/prompt.js");
       const { wait } = flags;
-      finish(await promptSession({ session, prompt: words, wait, ...shown(flags) }));
+      if (wait) mustNotTell(flags, "--no-wait");
+      finish(await promptSession({ session, prompt: words, wait, tell: told(flags), ...shown(flags) }));
     });
 }
 
@@ -299,6 +305,11 @@ function addPermissions(acp: Command, finish: Finish): void {
       });
 }
 
+function mustNotTell(flags: TellFlags, instead: string): void {
+  const misplaced = misplacedTelling(flags);
+  if (misplaced !== null) throw new BadInput("option", `${misplaced}: add ${instead}; nothing was sent`);
+}
+
 /** What every command has that shows an answer. */
 function showing(command: Command): Command {
   return command
@@ -353,6 +364,7 @@ async function startSpawn(
     );
   if (command?.trim() === "")
     throw new BadInput("agent-command", "the command is empty; nothing was started");
+  if (flags.background !== true) mustNotTell(flags, "--background");
   const { spawnSession } = await import("../acp/spawn.js");
   return spawnSession({
     agent: known === null ? { command: command ?? "" } : { name: known },
@@ -361,6 +373,7 @@ async function startSpawn(
     mode: flags.mode,
     cwd: flags.cwd,
     background: flags.background === true,
+    tell: told(flags),
     permissions: permissionsOf(flags),
     client: clientOf(flags),
     reap: flags.reapAlways === true ? "always" : flags.reapTools === true ? "cancel" : "asked",

@@ -1,9 +1,11 @@
 import type { Command } from "commander";
 import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
 import { sayHowToGet } from "../agents/how-to-get.js";
 import { parseDuration } from "../duration.js";
 import { collectPairs, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
+import { misplacedTelling, telling, told, type TellFlags } from "../tasks/telling.js";
 import { currentUmask } from "../umask.js";
 import { failed } from "./run.js";
 
@@ -63,7 +65,7 @@ Examples:
   git diff | holdfast agent run gemini -
 `;
 
-interface RunFlags {
+interface RunFlags extends TellFlags {
   readonly resume?: string;
   readonly background?: true;
   readonly cwd?: string;
@@ -79,14 +81,15 @@ export function addAgentCommand(program: Command, finish: Finish): void {
     .command("agent")
     .summary("give an agent's own command one prompt: run")
     .description("Give an agent's own command one prompt.");
-  agent
+  const run = agent
     .command("run")
     .summary("run an agent's one-shot command with a prompt")
     .description("Run an agent's one-shot command with a prompt, and show what it says.")
     .argument("<agent>", "one of `holdfast agents list`")
     .argument("<prompt>", "what to tell it; - reads it from stdin")
     .option("--resume <session>", "go on with one: its id or key, the agent's own id of it, or last")
-    .option("-b, --background", "hand it to the gateway and leave; prints the run's id")
+    .option("-b, --background", "hand it to the gateway and leave; prints the run's id");
+  telling(run)
     .option("--cwd <directory>", "start it there")
     .option("--timeout <duration>", "stop it after this long: 30m, 1h30m; 0 for never", duration, 0)
     .option("--grace <duration>", "from asking to terminate to killing", duration, defaults.graceMs)
@@ -99,6 +102,8 @@ export function addAgentCommand(program: Command, finish: Finish): void {
 }
 
 async function start(agent: string, said: string, flags: RunFlags): Promise<number> {
+  const misplaced = flags.background === true ? null : misplacedTelling(flags);
+  if (misplaced !== null) throw new BadInput("option", `${misplaced}: add --background; nothing was started`);
   const { runAgentDetached, runAgentInForeground } = await import("../agents/run.js");
   const prompt = said === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : said;
   const umask = currentUmask();
@@ -115,5 +120,5 @@ async function start(agent: string, said: string, flags: RunFlags): Promise<numb
     },
     json: flags.json === true,
   };
-  return flags.background === true ? runAgentDetached(request) : runAgentInForeground(request);
+  return flags.background === true ? runAgentDetached(request, told(flags)) : runAgentInForeground(request);
 }

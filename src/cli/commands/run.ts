@@ -11,9 +11,10 @@ import { collectPairs, collectWords, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { limitOf, parseCount } from "../limit-value.js";
 import { formatSize, parseSize } from "../size.js";
+import { misplacedTelling, told, telling, type TellFlags } from "../tasks/telling.js";
 import { currentUmask } from "../umask.js";
 
-interface RunFlags {
+interface RunFlags extends TellFlags {
   readonly pty?: true;
   readonly timeout?: number;
   readonly noOutputTimeout?: number;
@@ -62,6 +63,7 @@ Examples:
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
   holdfast run --pty -- bash
   holdfast run --service --port 3000 -- npm run dev
+  holdfast run --detach --tell ops -- make release
   holdfast run --memory 2G --pids 200 --cpus 1.5 -- npm test
   holdfast run --in-process -- make
   holdfast run --label ticket=42 --env CI=1 --json -- make check
@@ -69,7 +71,7 @@ Examples:
 
 export function addRunCommand(program: Command, finish: Finish): void {
   const duration = optionValue(parseDuration);
-  program
+  const run = program
     .command("run")
     .summary("run a command and own every process it starts until each is gone")
     .description(
@@ -113,7 +115,8 @@ export function addRunCommand(program: Command, finish: Finish): void {
       "slow it down to so many CPUs: 1.5, 0.2",
       optionValue((text) => limitOf("cpus", parseCount(text))),
     )
-    .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
+    .option("-d, --detach", "hand it to the gateway and leave; prints the run's id");
+  telling(run)
     .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
     .option("--port <number>", "of a service: wait until one of its own processes listens there", tcpPort)
     .option(
@@ -153,7 +156,7 @@ async function start(argv: string[], flags: RunFlags): Promise<number> {
   }
   if (flags.detach === true) {
     const { runDetached } = await import("../process/detach.js");
-    return runDetached(input, options, json);
+    return runDetached(input, options, told(flags), json);
   }
   const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
     import("../foreground/foreground.js"),
@@ -173,6 +176,8 @@ function misplacedOption(flags: RunFlags): string | null {
   const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
   if (inProcess === true && (detach === true || service === true))
     return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
+  const untold = detach === true ? null : misplacedTelling(flags);
+  if (untold !== null) return `${untold}: add --detach`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)

@@ -11,10 +11,11 @@ import { say } from "../complain.js";
 export async function runDetached(
   input: CommandInput,
   options: SpawnOptions,
+  tell: Pick<AskedOf<"exec">["body"], "notify" | "origin">,
   json: boolean,
 ): Promise<number> {
   const { client } = await needGateway();
-  const answer = await client.exec({ body: handedOver(input, options) });
+  const answer = await client.exec({ body: { ...handedOver(input, options), ...tell } });
   printStarted(answer.run, json);
   return startedCode(answer);
 }

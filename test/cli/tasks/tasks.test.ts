@@ -1,9 +1,11 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/gateway/client.js";
 import type { AnswerOf, AskedOf } from "../../../src/gateway/contract/contract.js";
 import { until } from "../../io/until.js";
+import { fakeAgents } from "../../agents/fake-agents.js";
+import { RECITE, steps } from "../acp/recital.js";
 import { Many } from "../many.js";
 import { Resident } from "../resident.js";
 
@@ -12,10 +14,21 @@ type Task = AnswerOf<"getTask">["task"];
 let resident: Resident;
 let many: Many;
 let client: GatewayClient;
+/** What a user's channel was told, one notification on a line. */
+let heard: string;
 beforeAll(async () => {
   resident = await Resident.open();
   const config = join(resident.home, "config.toml");
-  await writeFile(config, '[channels.deaf]\nkind = "command"\nargv = ["/nowhere/at-all"]\n');
+  heard = join(resident.home, "heard");
+  await writeFile(heard, "");
+  await writeFile(
+    config,
+    [
+      fakeAgents,
+      '[channels.deaf]\nkind = "command"\nargv = ["/nowhere/at-all"]',
+      `[channels.user]\nkind = "command"\nargv = ["/bin/sh", "-c", "cat >> ${heard}"]`,
+    ].join("\n"),
+  );
   const env = { ...resident.env, HOLDFAST_CONFIG: config };
   await resident.startWith(env, "gateway", "start").finished;
   many = new Many(env);
@@ -73,6 +86,41 @@ test("show reaches what does a task: its processes, output, end, and who asked f
     output: { stdout: "up\n" },
   });
 });
+
+test.each([
+  ["exec", "twelve", ["run", "--detach"], ["--", "echo", "twelve"]],
+  ["subagent", "you said: hello", ["agent", "run", "text", "--background"], ["hello"]],
+  ["acp", "twelve", ["acp", "spawn", "--agent-command", RECITE, "--background"], [steps({ say: "twelve" })]],
+])(
+  "%s: what is put in the background can tell a channel that it is over, once",
+  async (runtime, result, front, back) => {
+    const before = (await json<Task[]>("tasks")).map(({ taskId }) => taskId);
+    const untold = await many.holdfast(
+      ...front.filter((word) => !/^--(detach|background)$/.test(word)),
+      "--tell",
+      "user",
+      ...back,
+    );
+    expect(untold).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--tell is for work in the background") as string,
+    });
+    expect(await many.holdfast(...front, "--tell", "user", ...back)).toMatchObject({ code: 0 });
+    const [task, ...others] = (await json<Task[]>("tasks")).filter(({ taskId }) => !before.includes(taskId));
+    expect(others).toEqual([]);
+    const id = task?.taskId ?? "";
+    expect(await many.holdfast("tasks", "wait", id)).toMatchObject({ code: 0, stdout: `${result}\n` });
+    await until(
+      "its user was told",
+      async () => (await client.getTask({ params: { id } })).task.delivery === "delivered",
+    );
+    expect(task).toMatchObject({ runtime, policy: "done_only" });
+    const told = (await readFile(heard, "utf8")).split("\n").filter((line) => line.includes(id));
+    expect(told.map((line) => (JSON.parse(line) as { readonly type: string }).type)).toEqual([
+      "task.terminal",
+    ]);
+  },
+);
 
 test("list shows the newest first, by status, runtime and session, and says when there are more", async () => {
   const { session, token } = await client.openSession({ body: { key: "reader" } });
