@@ -57,7 +57,8 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
 
     test("a message goes with one turn, and is delivered with its end", async () => {
       await store.insertAcpSession(newAcpSession(id));
-      const [first, second] = [await say(), await say({ deliver: "next-turn" })];
+      const [first, second] = [await say(), await say({ deliver: "next-turn", cause: "why" })];
+      expect(await other.listMessages(id, { cause: "why", limit: 9 })).toEqual([second]);
       const { turnId } = newAcpTurn("turn_1");
       const take = { turnId, messages: [first.id] };
       expect(await store.commitAcp(id, "in_1", { newTurn: newAcpTurn(turnId), take })).not.toBeNull();

@@ -114,6 +114,20 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await other.acknowledgeOutbox("none", "none", AT + 8)).toBe(false);
     });
 
+    test("what waits in a session that ends without reading it has nobody to read it, and is found by its session", async () => {
+      const taskId = await ended([PARENT, CHAT]);
+      for (const entry of await claim())
+        await store.settleOutbox(entry, { status: "session_queued", at: AT });
+      const waiting = { target: PARENT, statuses: ["session_queued"] } as const;
+      const [entry, ...others] = await other.listOutbox(waiting);
+      expect(others).toEqual([]);
+      const key = entry?.key ?? "";
+      expect(key).toBe(outboxKey(`task-terminal:${taskId}`, PARENT));
+      expect(await other.acknowledgeOutbox(key, taskId, AT + 7, "parent_missing")).toBe(true);
+      expect(await deliveryOf(taskId)).toBe("parent_missing");
+      expect(await other.listOutbox(waiting)).toEqual([]);
+    });
+
     test("both targets settled at the same time leave the task as it should be", async () => {
       for (let n = 0; n < 5; n += 1) {
         const taskId = await ended([PARENT, CHAT]);

@@ -11,6 +11,7 @@ import { succeeded, taskHouse, type TaskHouse } from "./house.js";
 
 const NOW = AT + 20 * 86_400_000;
 const MIN = 60_000;
+const STALL = defaults.taskStallMs;
 
 const running = (change: Partial<TaskRecord> = {}): TaskRecord => ({
   ...newTask({ status: "running", createdAt: NOW - MIN, startedAt: NOW - MIN, lastEventAt: NOW - MIN }),
@@ -45,6 +46,36 @@ describe("what is to be done about a task", () => {
     "it has ended while nobody was known to do it": [missing, over, told(succeeded)],
     "it is at work, and nothing was said of it for long": [
       running({ lastEventAt: NOW - 20 * MIN }),
+      { state: "alive", activeAt: NOW - 1 },
+      told({ type: "heartbeat", at: NOW - 1 }),
+    ],
+    "it has begun, and nobody said so": [
+      running({ status: "queued", startedAt: null }),
+      { state: "alive", activeAt: null, startedAt: NOW - 5 },
+      told({ type: "start", at: NOW - 5 }),
+    ],
+    "it waits to begin": [
+      running({ status: "queued", startedAt: null, lastEventAt: 0 }),
+      { state: "alive", activeAt: null, startedAt: null },
+      null,
+    ],
+    "it is silent, not for long": [
+      running({ lastEventAt: NOW - STALL + 1 }),
+      { state: "alive", activeAt: NOW - STALL + 1 },
+      null,
+    ],
+    "it is silent for long: said once": [
+      running({ lastEventAt: NOW - 2 * STALL }),
+      { state: "alive", activeAt: NOW - 2 * STALL },
+      told({ type: "stall", at: NOW, silentMs: 2 * STALL }),
+    ],
+    "it is silent still": [
+      running({ lastEventAt: NOW - 2 * STALL, stalledAt: NOW - STALL }),
+      { state: "alive", activeAt: NOW - 2 * STALL },
+      null,
+    ],
+    "it is heard of again": [
+      running({ lastEventAt: NOW - 2 * STALL, stalledAt: NOW - STALL }),
       { state: "alive", activeAt: NOW - 1 },
       told({ type: "heartbeat", at: NOW - 1 }),
     ],
