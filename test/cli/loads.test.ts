@@ -53,8 +53,14 @@ test("a client of a gateway loads neither schemas nor a database; what reads the
   await using resident = await Resident.started();
   const runId = await resident.script("sleep 1000");
   expect(await packagesOf(resident, "ps")).toEqual(["@photostructure/sqlite", "kysely"]);
-  for (const line of ["gateway status", `process poll ${runId}`, `process kill ${runId}`])
-    expect(await packagesOf(resident, line), line).toEqual([]);
+  const asked = [
+    "gateway status",
+    "tasks",
+    `tasks show ${runId}`,
+    `process poll ${runId}`,
+    `process kill ${runId}`,
+  ];
+  for (const line of asked) expect(await packagesOf(resident, line), line).toEqual([]);
   // That they would be seen.
   expect(await packagesOf(resident, "config check")).toEqual(["smol-toml", "zod"]);
 });

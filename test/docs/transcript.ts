@@ -23,7 +23,7 @@ export function textOf(entries: readonly Entry[]): string {
   return entries.map(({ command, output }) => `$ ${command.replaceAll("\n", "\n> ")}\n${output}`).join("");
 }
 
-const ID = /\b(?:run|in|ses|ask|turn|prm)_[a-z0-9]{4,}\b/g;
+const ID = /\b(?:run|in|ses|ask|turn|prm|task)_[a-z0-9]{4,}\b/g;
 
 /** What differs from run to run: names, numbers of processes, times, sizes, and the room they take in a table. */
 const VOLATILE: readonly (readonly [RegExp, string])[] = [
