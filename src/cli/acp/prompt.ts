@@ -40,6 +40,7 @@ export async function promptSession(request: PromptRequest): Promise<number> {
     text: words,
     turnId: newTurnId(),
     wait: false,
+    background: !wait,
     ...(timeoutMs === null ? {} : { timeoutMs }),
   };
   const { answer, connection } = await untilAnswered(found.connection, (client) =>

@@ -137,6 +137,7 @@ function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
     ...(prompt === null ? {} : { prompt, turnId: newTurnId() }),
     ...(timeoutMs === null ? {} : { timeoutMs }),
     wait: false,
+    background: request.background,
   };
 }
 
