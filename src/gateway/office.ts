@@ -166,8 +166,11 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     store,
     courier,
     owner: instanceId,
-    onTrouble: (what, cause) =>
-      problem({ runId: null, message: `${what} could not be seen to; trying again`, cause }),
+    onTrouble: (what, cause) => {
+      // A store that is away is told of by those who look at it less often.
+      if (!(cause instanceof StoreAway))
+        problem({ runId: null, message: `${what} could not be seen to; trying again`, cause });
+    },
   });
   const tasks = new Tasks({ store, onNotice: () => notifier.wake() });
   const tail = new TaskTail(store);

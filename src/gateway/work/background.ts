@@ -165,7 +165,8 @@ export class Background implements AsyncDisposable {
     const { store, supervisor } = this.#parts;
     const runId = (await store.getTask(taskId))?.runId ?? null;
     const run = runId === null ? null : supervisor.run(runId);
-    if (run === null) return;
+    // It has ended meanwhile, or is elsewhere.
+    if (run === null) return this.look(taskId);
     // Its record may say so a moment later.
     if (run.state === "running") await this.tell(taskId, { type: "start", at: Date.now() });
     const over = new AbortController();
