@@ -93,7 +93,7 @@ export function handedOver(session: Session, turn: Turn, record: object | null):
   else {
     print(`${turn.turnId}\n`);
     say(
-      `see it with \`holdfast acp watch ${session.key}\`, its answer with \`holdfast acp history ${session.key}\``,
+      `see it with \`holdfast acp watch ${session.key}\`; \`holdfast tasks wait ${turn.turnId}\` waits for its answer`,
       "dim",
     );
   }

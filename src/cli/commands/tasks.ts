@@ -6,8 +6,8 @@ import type { TaskListFilter } from "../tasks/list.js";
 
 const about = `
 A task is the durable record of work that goes on in the background: commands,
-agents' turns, and what other programs do. A task is named by its id, by the id
-of the run or the session that does it, or by a beginning that only one has.
+agents' turns, and what other programs do. A task is named by its id, by that of
+the run, turn or session that does it, or by a beginning that only one has.
 
 Statuses: queued, running, succeeded (or blocked: it needs somebody before it
 can go on), failed, timed_out, cancelled, lost.
@@ -44,7 +44,7 @@ inconsistent_timestamps; docs/tasks.md says what each means.
 Exit status: 0; 1 something was found.
 `;
 
-const task = "its id, its run's or its session's, or the beginning of it";
+const task = "its id, that of its run, turn or session, or the beginning of it";
 
 interface JsonFlag {
   readonly json?: true;
@@ -79,7 +79,7 @@ function addList(tasks: Command, finish: Finish): void {
     .option("--status <statuses>", "only in these, separated by commas", several(TASK_STATUSES))
     .option("--runtime <runtimes>", "only of these, separated by commas", several(TASK_RUNTIMES))
     .option("--session <session>", "only those that a session asked for, or does: its id or key")
-    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--limit <n>", "at most this many", atMost(100_000), 100)
     .option("--json", "the records as a JSON array")
     .action(async ({ json, ...filter }: ListFlags) => {
       const { listTasks } = await import("../tasks/list.js");

@@ -53,6 +53,7 @@ export function readTasksLocally(
 type TaskSource = Pick<
   ReadStore,
   | "getTask"
+  | "getTaskByKey"
   | "findTasks"
   | "listTasks"
   | "listTaskEvents"
@@ -75,6 +76,7 @@ const NOBODY = { id: "" };
 /** What is read where nothing has been stored yet. */
 const NOTHING: TaskSource = {
   getTask: async () => null,
+  getTaskByKey: async () => null,
   findTasks: async () => [],
   listTasks: async () => [],
   listTaskEvents: async () => [],

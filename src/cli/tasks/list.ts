@@ -1,7 +1,8 @@
+import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { openLook } from "../gateway/look.js";
+import { openLook, type Looking } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { printTable } from "../runs/print-table.js";
 import { print } from "../runs/print.js";
@@ -16,9 +17,9 @@ export interface TaskListFilter {
   readonly limit: number;
 }
 
-export async function listTasks(query: TaskListFilter, json: boolean): Promise<number> {
+export async function listTasks(filter: TaskListFilter, json: boolean): Promise<number> {
   await using look = await openLook();
-  const { tasks, next } = await look.client.listTasks({ query });
+  const { tasks, more } = await pagesOf(look.client, filter);
   const now = Date.now();
   if (json) print(toJson(tasks, 2));
   else if (tasks.length === 0) say("there are no such tasks to be seen", "dim");
@@ -27,8 +28,28 @@ export async function listTasks(query: TaskListFilter, json: boolean): Promise<n
       ["TASK", "STATUS", "RUNTIME", "TOLD", "CREATED", "LABEL", "LAST WORD"],
       tasks.map((task) => row(task, now)),
     );
-  if (next !== null) say("there may be more than these; --limit shows more", "dim");
+  if (more) say("there may be more than these; --limit shows more", "dim");
   return 0;
+}
+
+/** As many as one answer may hold. */
+const PAGE = 1_000;
+
+/** A page may be short of what it could hold: of a session, where much may not be seen. */
+async function pagesOf(
+  client: Looking,
+  { limit, ...filter }: TaskListFilter,
+): Promise<{ readonly tasks: readonly Task[]; readonly more: boolean }> {
+  const tasks: Task[] = [];
+  let cursor: string | null = null;
+  do {
+    const at = cursor === null ? {} : { cursor };
+    const query = { ...filter, ...at, limit: Math.min(PAGE, limit - tasks.length) };
+    const page: AnswerOf<"listTasks"> = await client.listTasks({ query });
+    tasks.push(...page.tasks);
+    cursor = page.next;
+  } while (cursor !== null && tasks.length < limit);
+  return { tasks, more: cursor !== null };
 }
 
 function row(task: Task, now: number): readonly string[] {

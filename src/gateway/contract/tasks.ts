@@ -18,7 +18,7 @@ import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
 const name = z.string().min(1).max(200);
-/** Of a task, or of the run or session that does it; or a beginning that only one task has. */
+/** Of a task, or of the run, turn or session that does it; or a beginning that only one task has. */
 const taskParams = z.object({ id: name });
 const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
 

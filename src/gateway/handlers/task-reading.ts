@@ -4,6 +4,7 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { OutboxEntry, TaskRecord } from "../../store/task-record.js";
 import type { TaskCursor, TaskFilter, TaskStore } from "../../store/task-store.js";
+import { keyOfTurn } from "../../tasks/key.js";
 import { auditAll } from "../../tasks/sweep.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
@@ -13,7 +14,10 @@ import type { Sights } from "../sights.js";
 export type TaskReadingVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";
 
 export interface TaskReadingDesk {
-  readonly store: Pick<TaskStore, "getTask" | "findTasks" | "listTasks" | "listTaskEvents" | "listOutbox"> & {
+  readonly store: Pick<
+    TaskStore,
+    "getTask" | "getTaskByKey" | "findTasks" | "listTasks" | "listTaskEvents" | "listOutbox"
+  > & {
     getRun(runId: string): Promise<RunRecord | null>;
     findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
   };
@@ -54,7 +58,7 @@ const NAMED = 5;
 /** Looked through for those that a session may see. */
 const LOOKED_THROUGH = 1_000;
 
-/** By its id, a beginning of it, or the run or session that does it. What is not there and what may not be seen answer alike. */
+/** By its id, a beginning of it, or the run, turn or session that does it. What is not there and what may not be seen answer alike. */
 export async function visibleTask(
   desk: TaskReadingDesk,
   requester: Requester,
@@ -85,6 +89,10 @@ async function meant(
     if (of.length > 0) return of;
     const runs = await store.findRuns(wanted, NAMED + 1);
     return (await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })))).flat();
+  }
+  if (wanted.startsWith("turn_")) {
+    const task = await store.getTaskByKey(keyOfTurn(wanted));
+    if (task !== null) return [task];
   }
   const session = wanted.startsWith("task_") ? null : await sights.perhaps(requester, wanted);
   if (session !== null) return ofSession(store, session);

@@ -1,8 +1,10 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { GatewayClient } from "../../../src/gateway/client.js";
+import { createClient, type GatewayClient } from "../../../src/gateway/client.js";
 import type { AnswerOf, AskedOf } from "../../../src/gateway/contract/contract.js";
+import { gatewaySocket } from "../../../src/gateway/server/listen.js";
 import { until } from "../../io/until.js";
 import { fakeAgents } from "../../agents/fake-agents.js";
 import { RECITE, steps } from "../acp/recital.js";
@@ -106,11 +108,13 @@ test.each([
       code: 2,
       stderr: expect.stringContaining("--tell is for work in the background") as string,
     });
-    expect(await many.holdfast(...front, "--tell", "user", ...back)).toMatchObject({ code: 0 });
+    const started = await many.holdfast(...front, "--tell", "user", ...back);
+    expect(started).toMatchObject({ code: 0, stdout: expect.stringMatching(/^(run|turn)_\w+\n$/) as string });
     const [task, ...others] = (await json<Task[]>("tasks")).filter(({ taskId }) => !before.includes(taskId));
     expect(others).toEqual([]);
     const id = task?.taskId ?? "";
-    expect(await many.holdfast("tasks", "wait", id)).toMatchObject({ code: 0, stdout: `${result}\n` });
+    const waited = await many.holdfast("tasks", "wait", started.stdout.trim());
+    expect(waited).toMatchObject({ code: 0, stdout: `${result}\n` });
     await until(
       "its user was told",
       async () => (await client.getTask({ params: { id } })).task.delivery === "delivered",
@@ -148,6 +152,44 @@ test("list shows the newest first, by status, runtime and session, and says when
     stderr: "holdfast: there is no session nobody\n",
   });
 });
+
+test("a session has its own tasks, behind however many that it may not see", async () => {
+  const { token } = await client.openSession({ body: { key: "worker" } });
+  await using worker = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  const own = createClient({ socketPath: gatewaySocket(resident.home), token });
+  const { task } = await own.createTask({ body: { label: "its own" } });
+  const { taskId } = task;
+  crowd(await finished({ status: "succeeded" }), 6_000);
+  try {
+    expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
+    expect((await json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
+    expect((await json<Task[]>("tasks", "--session", "worker")).map((each) => each.taskId)).toEqual([taskId]);
+  } finally {
+    resident.sql("delete from tasks where task_id like 'task_crowd%'");
+  }
+  expect(await worker.holdfast("tasks", "notify", taskId, "silent")).toMatchObject({ code: 0 });
+  expect(await worker.holdfast("tasks", "cancel", taskId)).toMatchObject({ code: 0 });
+  expect(await worker.holdfast("tasks", "wait", taskId)).toMatchObject({ code: 130 });
+  // Whoever does it is told when it next says how it is going.
+  expect(await own.taskProgress({ params: { id: taskId } })).toMatchObject({ stop: true });
+});
+
+/** Many more like one. */
+function crowd(taskId: string, count: number): void {
+  const db = new DatabaseSync(resident.store, { timeout: 5_000 });
+  try {
+    const columns = db.prepare("select name from pragma_table_info('tasks')").all() as {
+      readonly name: string;
+    }[];
+    const values = columns.map(({ name }) => (name === "task_id" ? "printf('task_crowd%07d', i)" : name));
+    db.exec(
+      `with recursive number(i) as (select 1 union all select i + 1 from number where i < ${count})
+       insert into tasks select ${values.join(", ")} from tasks, number where task_id = '${taskId}'`,
+    );
+  } finally {
+    db.close();
+  }
+}
 
 test("what cannot be meant is refused in one sentence, and changes nothing", async () => {
   const one = await external();
