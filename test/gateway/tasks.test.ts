@@ -308,6 +308,23 @@ describe("a session's background work", () => {
     });
   });
 
+  test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {
+    const first = await stage.client.runAgent({ params: { id: "codex" }, body: { prompt: "hello" } });
+    const { key, id } = first.session;
+    const self = stage.as((await stage.client.openSession({ body: { key } })).token);
+    const { run } = await self.exec({ body: { ...sh("echo built"), background: true, notify: "done_only" } });
+    const { task } = await shown(run.runId);
+    await told(task.taskId, "session_queued");
+    const body = { prompt: "and now?", resume: id };
+    const { result } = await stage.client.runAgent({ params: { id: "codex" }, body });
+    expect(result?.text).toContain(
+      `: Notice from Holdfast, not from a person:\n> Task “${task.label}” succeeded: built\n\nand now?`,
+    );
+    await told(task.taskId, "delivered");
+    const again = await stage.client.runAgent({ params: { id: "codex" }, body });
+    expect(again.result?.text).not.toContain("Notice");
+  });
+
   test("is seen by it and by the operator, and by nobody else: as if there were none", async () => {
     const parent = await boss("boss-5");
     const stranger = (await stage.client.openSession({ body: { key: "stranger-5" } })).token;

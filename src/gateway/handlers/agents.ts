@@ -51,8 +51,11 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       const { cli } = entry;
       if (cli === undefined)
         throw new BadInput("agent", `${entry.id} has no command for a single prompt; nothing was started`);
-      const { prompt, resume, ...said } = body;
+      const { prompt: asked, resume, ...said } = body;
       const before = resume === undefined ? null : await resumed(desk, asking, entry.id, resume);
+      const going = before?.session ?? null;
+      const waited = going === null ? "" : await agentRuns.waiting(going);
+      const prompt = `${waited}${asked}`;
       const timeoutMs = body.timeoutMs ?? desk.defaults["timeout-ms"];
       const sessionId = before?.agentSessionId ?? null;
       const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
