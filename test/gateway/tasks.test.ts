@@ -256,6 +256,29 @@ describe("a session's background work", () => {
     await told(id, "parent_missing");
   });
 
+  test("that it waited for, and did not wait long enough, is told after all", async () => {
+    const parent = await boss("boss-12");
+    const gate = join(place, "left-gate");
+    await parent.client.acpSpawn({ body: { argv: shellAgent(), cwd: place, key: "child-12" } });
+    const patience = new AbortController();
+    const asking = parent.client.acpPrompt(
+      {
+        params: { id: "child-12" },
+        body: { text: `while [ ! -e ${gate} ]; do sleep 0.02; done; echo late` },
+      },
+      patience.signal,
+    );
+    const left = expect(asking).rejects.toThrow();
+    await until("it is at work", async () => {
+      const [task] = (await parent.client.listTasks()).tasks;
+      return task?.status === "running";
+    });
+    patience.abort();
+    await left;
+    writeFileSync(gate, "");
+    expect(await told("child-12", "session_queued")).toMatchObject({ summary: "late", policy: "done_only" });
+  });
+
   test("that it asks for by a message is told like a turn; what others say to its child is talk", async () => {
     const parent = await boss("boss-9");
     const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };

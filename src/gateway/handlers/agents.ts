@@ -94,7 +94,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
         return { ...answer, session, result: answer.running ? null : await agentRuns.result(session, runId) };
       };
       const work = await subagentWork(desk, asking, body, session, runId);
-      return work === null ? start() : desk.background.give(work, start, awaitedUnless(body));
+      return work === null ? start() : desk.background.give(work, start, awaitedUnless(body, asking.gone));
     },
 
     agentResult: async ({ params }, { requester }) => {
