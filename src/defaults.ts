@@ -265,6 +265,8 @@ export const defaults = {
   acpTerminals: 16,
   /** Of a terminal's output, at most and when the agent does not say: a model reads far less. */
   acpTerminalBytes: 1024 * 1024,
+  /** Of what waits for a session, told to its command with a prompt: that may have to stand on a command line. */
+  agentCarriedChars: 16_000,
   /** Of a task's history, beside how it began and ended: what a person reads through. */
   taskEventsKept: 100,
   /** What a task is called, its progress: a line of a table each. What came of it: a page, and what a chat takes as one message. */

@@ -1,4 +1,5 @@
 import { defaults } from "../defaults.js";
+import { carry, framed, type Carried } from "../sessions/carried.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
 import type { MessageStore } from "../store/message-store.js";
@@ -8,12 +9,6 @@ export interface InboxParts {
   readonly messages: Pick<MessageStore, "listMessages">;
   readonly sessions: Pick<Sessions, "get">;
   readonly kept: KeptSession;
-}
-
-/** What goes to the agent before the words of a prompt. */
-export interface Carried {
-  readonly messages: readonly string[];
-  readonly text: string;
 }
 
 /** Messages that wait for a session's agent. Whoever takes one says so in the same transaction as what comes of it. */
@@ -40,28 +35,10 @@ export class Inbox {
     const which = mode === "run" ? {} : ({ deliver: "next-turn" } as const);
     const limit = defaults.inboxMessages;
     const waiting = await messages.listMessages(sessionId, { pending: true, ...which, limit });
-    const taken: string[] = [];
-    let text = "";
-    for (const message of waiting) {
-      const frame = `${await this.frame(message)}\n\n`;
-      if (taken.length > 0 && text.length + frame.length > defaults.acpPromptChars) break;
-      taken.push(message.id);
-      text += frame;
-    }
-    return { messages: taken, text };
+    return carry(waiting, this.#parts.sessions, defaults.acpPromptChars);
   }
 
-  /** Says who speaks, and quotes every line: nothing in it can pass for somebody else's word, or for the prompt. */
-  async frame(message: SessionMessage): Promise<string> {
-    const quoted = message.text.replaceAll("\r\n", "\n").split(/[\n\r\u0085\u2028\u2029]/);
-    return [`${await this.#heading(message)}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
-  }
-
-  async #heading({ role, fromSessionId, actor }: SessionMessage): Promise<string> {
-    if (role === "system") return "Notice from Holdfast, not from a person";
-    if (fromSessionId === null) return `Message from ${actor === "operator" ? "the operator" : actor}`;
-    const sender = await this.#parts.sessions.get(fromSessionId);
-    if (sender === null) return `Message from session ${fromSessionId}`;
-    return `Message from session ${sender.key} (${sender.agentId === null ? "no agent" : `agent ${sender.agentId}`})`;
+  frame(message: SessionMessage): Promise<string> {
+    return framed(message, this.#parts.sessions);
   }
 }

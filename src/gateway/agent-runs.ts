@@ -2,6 +2,7 @@ import type { AgentEntry } from "../agents/entry.js";
 import { runResult, type RunResult } from "../agents/run-result.js";
 import { defaults } from "../defaults.js";
 import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
+import { carry, type Carried } from "../sessions/carried.js";
 import type { History } from "../sessions/history.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
@@ -25,6 +26,8 @@ export interface AgentRunsParts {
   readonly store: Pick<MessageStore, "listUnanswered">;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   readonly problem: (problem: Problem) => void;
+  /** Its agent has had what waited for it. */
+  readonly onDelivered: (sessionId: string) => void;
 }
 
 type Asked = Pick<SessionMessage, "sessionId"> & { readonly runId: string };
@@ -63,6 +66,11 @@ export class AgentRuns implements AsyncDisposable {
     } finally {
       this.#starting.delete(sessionId);
     }
+  }
+
+  /** What waits for a session, before a prompt: its command is told with that. */
+  async waiting(session: SessionRow): Promise<string> {
+    return (await this.#carried(session.id, Infinity)).text;
   }
 
   /** What came of a run that has ended; recorded, if it was not. Null: it goes on, or was given no prompt. */
@@ -155,6 +163,23 @@ export class AgentRuns implements AsyncDisposable {
     );
   }
 
+  /** What waited when the prompt was given went with it. It is the same whoever looks: nobody else takes any of it. */
+  async #acknowledge(sessionId: string, runId: string): Promise<void> {
+    const { history } = this.#parts;
+    const said = await history.list(sessionId, { runId, limit: 2 });
+    const prompt = said.find(({ role }) => role === "user");
+    const { messages } = await this.#carried(sessionId, prompt?.seq ?? 0);
+    if (messages.length === 0) return;
+    await history.acknowledge(sessionId, messages);
+    this.#parts.onDelivered(sessionId);
+  }
+
+  async #carried(sessionId: string, before: number): Promise<Carried> {
+    const { history, sessions } = this.#parts;
+    const waiting = (await history.waiting(sessionId)).filter(({ seq }) => seq < before);
+    return carry(waiting, sessions, defaults.agentCarriedChars);
+  }
+
   async #read({ sessionId, runId }: Asked, record: RunRecord): Promise<RunResult> {
     const { supervisor, sessions, agents } = this.#parts;
     const text = async (stream: "stdout" | "stderr", maxChars: number): Promise<string> =>
@@ -180,6 +205,7 @@ export class AgentRuns implements AsyncDisposable {
     const { sessions, history } = this.#parts;
     const { text, error, agentSessionId } = result;
     if (agentSessionId !== null) await sessions.setAgentSession(sessionId, agentSessionId);
+    if (error === null) await this.#acknowledge(sessionId, runId);
     const actor = `run:${runId}`;
     const saying = { actor, runId, cause: `${runId}:answer` };
     const recorded =

@@ -139,7 +139,13 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
-  const agentRuns = new AgentRuns({ supervisor, sessions, history, store, agents: agents.all, problem });
+  // Lost or failed, it is found at the next round.
+  const onDelivered = (sessionId: string): void =>
+    void acknowledgeRead(store, sessionId).catch(() => undefined);
+  const agentRuns = new AgentRuns({
+    ...{ supervisor, sessions, history, store, problem, onDelivered },
+    agents: agents.all,
+  });
   const asked = deferred<void>();
   let stopping = false;
   let doors: Doors | null = null;
@@ -156,8 +162,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     agents: agents.all,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
     waking: (message, turnId, begin) => wakeFor({ background, sessions }, message, turnId, begin),
-    // Lost or failed, it is found at the next round.
-    onDelivered: (sessionId) => void acknowledgeRead(store, sessionId).catch(() => undefined),
+    onDelivered,
   });
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);

@@ -71,8 +71,8 @@ test(
     }
     const tasks = await allEnded(client);
     expect(tasks.map(({ status }) => status)).toEqual(wanted.map(() => "succeeded"));
-    expect(tasks.map(({ summary }) => summary).toSorted()).toEqual(wanted.toSorted());
-    const ids = received.map(({ headers }) => headers["webhook-id"]);
+    expect(tasks.map(({ summary }) => summary ?? "").toSorted()).toEqual(wanted.toSorted());
+    const ids = received.map(({ headers }) => String(headers["webhook-id"]));
     expect([...new Set(ids)].toSorted()).toEqual(
       tasks.map(({ taskId }) => `task-terminal:${taskId}`).toSorted(),
     );

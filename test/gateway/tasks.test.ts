@@ -256,6 +256,29 @@ describe("a session's background work", () => {
     await told(id, "parent_missing");
   });
 
+  test("that it waited for, and did not wait long enough, is told after all", async () => {
+    const parent = await boss("boss-12");
+    const gate = join(place, "left-gate");
+    await parent.client.acpSpawn({ body: { argv: shellAgent(), cwd: place, key: "child-12" } });
+    const patience = new AbortController();
+    const asking = parent.client.acpPrompt(
+      {
+        params: { id: "child-12" },
+        body: { text: `while [ ! -e ${gate} ]; do sleep 0.02; done; echo late` },
+      },
+      patience.signal,
+    );
+    const left = expect(asking).rejects.toThrow();
+    await until("it is at work", async () => {
+      const [task] = (await parent.client.listTasks()).tasks;
+      return task?.status === "running";
+    });
+    patience.abort();
+    await left;
+    writeFileSync(gate, "");
+    expect(await told("child-12", "session_queued")).toMatchObject({ summary: "late", policy: "done_only" });
+  });
+
   test("that it asks for by a message is told like a turn; what others say to its child is talk", async () => {
     const parent = await boss("boss-9");
     const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };
@@ -306,6 +329,23 @@ describe("a session's background work", () => {
       error: "the model said no",
       delivery: "not_applicable",
     });
+  });
+
+  test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {
+    const first = await stage.client.runAgent({ params: { id: "codex" }, body: { prompt: "hello" } });
+    const { key, id } = first.session;
+    const self = stage.as((await stage.client.openSession({ body: { key } })).token);
+    const { run } = await self.exec({ body: { ...sh("echo built"), background: true, notify: "done_only" } });
+    const { task } = await shown(run.runId);
+    await told(task.taskId, "session_queued");
+    const body = { prompt: "and now?", resume: id };
+    const { result } = await stage.client.runAgent({ params: { id: "codex" }, body });
+    expect(result?.text).toContain(
+      `: Notice from Holdfast, not from a person:\n> Task “${task.label}” succeeded: built\n\nand now?`,
+    );
+    await told(task.taskId, "delivered");
+    const again = await stage.client.runAgent({ params: { id: "codex" }, body });
+    expect(again.result?.text).not.toContain("Notice");
   });
 
   test("is seen by it and by the operator, and by nobody else: as if there were none", async () => {

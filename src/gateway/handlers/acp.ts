@@ -140,7 +140,7 @@ async function ask(
   };
   const work = await acpWork(desk, session, prompt, asking, turnId);
   if (work === null) return start();
-  const given = awaitedUnless({ ...prompt, background: !wait });
+  const given = awaitedUnless({ ...prompt, background: !wait }, asking.gone);
   return desk.background.give(work, ({ begun }) => start(begun), given);
 }
 

@@ -51,8 +51,11 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       const { cli } = entry;
       if (cli === undefined)
         throw new BadInput("agent", `${entry.id} has no command for a single prompt; nothing was started`);
-      const { prompt, resume, ...said } = body;
+      const { prompt: asked, resume, ...said } = body;
       const before = resume === undefined ? null : await resumed(desk, asking, entry.id, resume);
+      const going = before?.session ?? null;
+      const waited = going === null ? "" : await agentRuns.waiting(going);
+      const prompt = `${waited}${asked}`;
       const timeoutMs = body.timeoutMs ?? desk.defaults["timeout-ms"];
       const sessionId = before?.agentSessionId ?? null;
       const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
@@ -91,7 +94,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
         return { ...answer, session, result: answer.running ? null : await agentRuns.result(session, runId) };
       };
       const work = await subagentWork(desk, asking, body, session, runId);
-      return work === null ? start() : desk.background.give(work, start, awaitedUnless(body));
+      return work === null ? start() : desk.background.give(work, start, awaitedUnless(body, asking.gone));
     },
 
     agentResult: async ({ params }, { requester }) => {

@@ -7,6 +7,7 @@ import type { TaskRecord } from "../../store/task-record.js";
 import { isEnded } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
+import { redactText } from "../../supervisor/redact.js";
 import { measure, type Measure } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
@@ -35,12 +36,14 @@ export interface Going {
 }
 
 export interface Given {
-  /** Whoever asked waits for the end: no message is due, unless it leaves before. */
-  readonly awaited?: boolean;
+  /** Aborts when whoever asked, and waits for the end, leaves: until then no message is due. Left out: nobody waits. */
+  readonly awaited?: AbortSignal | undefined;
 }
 
 /** Looks at a turn that goes on: a message about its end is not later by more than this. */
 const TURN_LOOK_MS = 250;
+
+const NEVER = new AbortController().signal;
 
 /**
  * Work that goes on in the background, each piece with its task.
@@ -52,7 +55,7 @@ const TURN_LOOK_MS = 250;
  */
 export class Background implements AsyncDisposable {
   readonly #parts: BackgroundParts;
-  readonly #awaited = new Set<string>();
+  readonly #awaited = new Map<string, AbortSignal>();
   readonly #followed = new Set<string>();
   readonly #looking = new Set<Promise<unknown>>();
   readonly #left = new AbortController();
@@ -67,11 +70,11 @@ export class Background implements AsyncDisposable {
   async give<Started>(
     input: TaskInput,
     start: (going: Going) => Promise<Started>,
-    { awaited = false }: Given = {},
+    { awaited }: Given = {},
   ): Promise<Started> {
     const { task } = await this.#parts.tasks.create(input);
     const { taskId } = task;
-    if (awaited) this.#awaited.add(taskId);
+    if (awaited !== undefined) this.#awaited.set(taskId, awaited);
     try {
       const started = await start({
         begun: () => this.follow(task),
@@ -100,7 +103,7 @@ export class Background implements AsyncDisposable {
   /** Whatever is said of a task is said here. */
   async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
     const { tasks, tail } = this.#parts;
-    const silently = happening.type === "finish" && this.#awaited.has(taskId);
+    const silently = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
     if (silently) await tasks.tell(taskId, answeredAtOnce(happening.at));
     const told = await tasks.tell(taskId, happening, silently ? undefined : version);
     if (told?.kind !== "same") tail.wake();
@@ -150,7 +153,7 @@ export class Background implements AsyncDisposable {
     if (error instanceof SupervisorClosed) return;
     const { state } = await backingOf(this.#parts, task);
     if (state !== "gone") return;
-    this.#awaited.add(task.taskId);
+    this.#awaited.set(task.taskId, NEVER);
     await this.tell(task.taskId, refused(error));
   }
 
@@ -196,10 +199,10 @@ export class Background implements AsyncDisposable {
   }
 
   async #followTurn(taskId: string, turnId: string): Promise<void> {
-    const { acp, store } = this.#parts;
-    const turn = await store.getAcpTurn(turnId);
-    if (turn === null) return;
-    const { sessionId } = turn;
+    const { acp, store, supervisor } = this.#parts;
+    const sessionId = (await store.getAcpTurn(turnId))?.sessionId ?? "";
+    const session = await store.getAcpSession(sessionId);
+    if (session?.gatewayInstanceId !== supervisor.instanceId) return;
     let begun = false;
     let reportedAt = 0;
     const isOver = async (): Promise<true | null> => {
@@ -212,7 +215,7 @@ export class Background implements AsyncDisposable {
       }
       if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
         reportedAt = Date.now();
-        await this.#progress(taskId, acp.doingOf(sessionId, turnId));
+        await this.#progress(taskId, redactText(acp.doingOf(sessionId, turnId)));
       }
       await pause(TURN_LOOK_MS, this.#left.signal);
       return null;

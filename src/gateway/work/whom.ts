@@ -26,8 +26,11 @@ export interface WhomRequest {
 }
 
 /** Whoever waits for the answer has it, and need not be told; unless it said that it wants to be. */
-export function awaitedUnless({ background, notify }: Tell & { readonly background: boolean }): Given {
-  return { awaited: !background && notify === undefined };
+export function awaitedUnless(
+  { background, notify }: Tell & { readonly background: boolean },
+  gone: AbortSignal,
+): Given {
+  return { awaited: background || notify !== undefined ? undefined : gone };
 }
 
 /** Who hears of work, and when, unless its kind says otherwise. */

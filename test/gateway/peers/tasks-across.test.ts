@@ -62,7 +62,7 @@ describe.skipIf(whyNoPostgres !== null)(
         const { tasks } = await here.client.listTasks({ query: { delivery: "pending" } });
         return tasks.length === 0;
       });
-      const got = received.map(({ headers }) => headers["webhook-id"]);
+      const got = received.map(({ headers }) => String(headers["webhook-id"]));
       expect(got.toSorted()).toEqual(ids.map((id) => `task-terminal:${id}`).toSorted());
 
       const { run } = await there.client.exec({

@@ -1,0 +1,43 @@
+import type { SessionMessage } from "../store/message-record.js";
+import type { SessionRow } from "../store/session-record.js";
+
+/** What goes to an agent before the words of a prompt. */
+export interface Carried {
+  readonly messages: readonly string[];
+  readonly text: string;
+}
+
+export interface Senders {
+  get(sessionId: string): Promise<Pick<SessionRow, "key" | "agentId"> | null>;
+}
+
+/** Of messages that wait, the oldest first: as many as there is room for, and one in any case. */
+export async function carry(
+  waiting: readonly SessionMessage[],
+  senders: Senders,
+  chars: number,
+): Promise<Carried> {
+  const messages: string[] = [];
+  let text = "";
+  for (const message of waiting) {
+    const frame = `${await framed(message, senders)}\n\n`;
+    if (messages.length > 0 && text.length + frame.length > chars) break;
+    messages.push(message.id);
+    text += frame;
+  }
+  return { messages, text };
+}
+
+/** Says who speaks, and quotes every line: nothing in it can pass for somebody else's word, or for the prompt. */
+export async function framed(message: SessionMessage, senders: Senders): Promise<string> {
+  const quoted = message.text.replaceAll("\r\n", "\n").split(/[\n\r\u0085\u2028\u2029]/);
+  return [`${await headingOf(message, senders)}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
+}
+
+async function headingOf({ role, fromSessionId, actor }: SessionMessage, senders: Senders): Promise<string> {
+  if (role === "system") return "Notice from Holdfast, not from a person";
+  if (fromSessionId === null) return `Message from ${actor === "operator" ? "the operator" : actor}`;
+  const sender = await senders.get(fromSessionId);
+  if (sender === null) return `Message from session ${fromSessionId}`;
+  return `Message from session ${sender.key} (${sender.agentId === null ? "no agent" : `agent ${sender.agentId}`})`;
+}
