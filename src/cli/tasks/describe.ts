@@ -18,6 +18,7 @@ export function describeTask(
   return [
     `${palette.bold(task.taskId)}  ${status}  ${sanitizeLine(task.label)}`,
     ...section("task", fields(aboutTask(task, now))),
+    ...section("asked for", task.text === task.label ? [] : linesOf(task.text)),
     ...section("error", task.error === null ? [] : linesOf(task.error)),
     ...section("result", task.summary === null ? [] : linesOf(task.summary)),
     ...section("told", aboutTold(task, messages)),
@@ -41,7 +42,6 @@ export function describeTask(
 function aboutTask(task: Task, now: number): readonly Field[] {
   const { startedAt, endedAt, lastEventAt, cleanupAfter, heartbeatMs } = task;
   return [
-    ["asked for", task.text === task.label || task.text === "" ? null : task.text],
     ["runtime", task.kind === null ? task.runtime : `${task.runtime}, ${task.kind}`],
     ["asked by", task.ownerSessionId ?? "the operator"],
     ["done by", task.childSessionId],

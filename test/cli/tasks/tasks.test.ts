@@ -258,6 +258,13 @@ test("a message that could not be delivered is seen, tried again, and given up",
   expect(await json<unknown[]>("tasks", "audit")).not.toContainEqual(expect.objectContaining({ taskId: id }));
 });
 
+test("show has what was asked for, line by line", async () => {
+  const id = await external({ label: "count", text: "Count the words.\nAll of them.", kind: "counting" });
+  const { stdout } = await many.holdfast("tasks", "show", id);
+  expect(stdout).toMatch(/\n {2}runtime +external, counting\n/);
+  expect(stdout).toContain("\nasked for\n  Count the words.\n  All of them.\n");
+});
+
 test("the policy of a task is changed while it goes on, and not afterwards", async () => {
   const id = await external();
   expect(await many.holdfast("tasks", "notify", id, "silent")).toMatchObject({
