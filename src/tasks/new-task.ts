@@ -33,7 +33,9 @@ export function newTask(input: TaskInput, now: number): NewTask {
   if (heartbeatMs !== null && !(heartbeatMs >= 1 && heartbeatMs <= defaults.taskKeptMs))
     throw new BadInput("heartbeatMs", "a task's heartbeat is a number of milliseconds, a week at most");
   const text = severalLines(input.text, defaults.taskTextChars);
-  const label = oneLine(input.label ?? text.split("\n", 1)[0] ?? "", defaults.taskLabelChars);
+  const named = oneLine(input.label ?? text.split("\n", 1)[0] ?? "", defaults.taskLabelChars);
+  // A prompt of invisible characters is one all the same.
+  const label = named === "" && runtime !== "external" ? runtime : named;
   if (label === "") throw new BadInput("label", "a task needs a label or a text; nothing was recorded");
   return {
     taskId: newTaskId(),

@@ -561,6 +561,16 @@ describe("another program's work", () => {
       async () => stage.client.taskProgress({ params: { id: await aBackgroundRun() } }),
     ])
       expect(await refusal(asked())).toMatchObject({ code: "BAD_INPUT" });
+    const nobody = { origin: { channel: "nobody" } };
+    const sessions = (await stage.client.acpList()).sessions.length;
+    for (const asked of [
+      () => stage.client.exec({ body: { argv: ["true"], ...nobody } }),
+      () => stage.client.acpSpawn({ body: { argv: shellAgent(), cwd: place, prompt: "x", ...nobody } }),
+      () => stage.client.runAgent({ params: { id: "codex" }, body: { prompt: "x", ...nobody } }),
+    ])
+      expect(await refusal(asked())).toMatchObject({ code: "BAD_INPUT" });
+    // Nothing was begun.
+    expect((await stage.client.acpList()).sessions).toHaveLength(sessions);
     const { client } = await boss("boss-7");
     expect(await refusal(client.createTask({ body: { label: "x", origin } }))).toMatchObject({
       code: "BAD_INPUT",

@@ -17,7 +17,7 @@ import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js
 import type { Asking, Handlers } from "../server/app.js";
 import type { Sights } from "../sights.js";
 import type { Background } from "../work/background.js";
-import { awaitedUnless, parentOf, taskOf, whomToTell } from "../work/whom.js";
+import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
 import type { ChannelEntries } from "./channels.js";
 import { createAcpReading, visibleAcp, type AcpReadingVerb } from "./acp-reading.js";
 import { permissionOf, sessionOf, turnOf } from "./acp-shown.js";
@@ -57,6 +57,7 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
 
     acpSpawn: async ({ body }, asking) => {
       desk.mayStart();
+      mayBeTold(asking.requester, body, desk.channels);
       const earlier = await askedBefore(desk, body.turnId, asking);
       const { session, created } = earlier ?? (await spawn(desk, body, asking));
       const { prompt: text } = body;
@@ -68,6 +69,7 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
 
     acpPrompt: async ({ params, body }, asking) => {
       desk.mayStart();
+      mayBeTold(asking.requester, body, desk.channels);
       const session = await visibleAcp(desk, asking.requester, params.id);
       const earlier = await askedBefore(desk, body.turnId, asking);
       if (earlier !== null && earlier.session.sessionId !== session.sessionId)
@@ -167,16 +169,13 @@ async function acpWork(
     runId,
     turnId,
     parentTaskId: await taskOf(desk.store, requester),
-    ...whomToTell(
-      {
-        requester,
-        said: prompt,
-        mode: mode === "run" ? "run" : "interactive",
-        parentSessionId,
-        readsAlong: !wait && !background,
-      },
-      desk.channels,
-    ),
+    ...whomToTell({
+      requester,
+      said: prompt,
+      mode: mode === "run" ? "run" : "interactive",
+      parentSessionId,
+      readsAlong: !wait && !background,
+    }),
   };
 }
 

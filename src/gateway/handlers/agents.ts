@@ -11,7 +11,7 @@ import type { AnswerOf, HeardOf, Verb } from "../contract/contract.js";
 import { execBody } from "../contract/exec.js";
 import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
-import { awaitedUnless, parentOf, taskOf, whomToTell } from "../work/whom.js";
+import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
 import { execFor } from "./exec.js";
 import type { Desk } from "./handlers.js";
 import { listAgent, listAgents, type AnyListing } from "./list-agents.js";
@@ -47,6 +47,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
 
     runAgent: async ({ params, body }, asking) => {
       desk.mayStart();
+      mayBeTold(asking.requester, body, desk.channels);
       const entry = known(params.id);
       const { cli } = entry;
       if (cli === undefined)
@@ -126,7 +127,7 @@ async function subagentWork(
     agentId: session.agentId,
     runId,
     parentTaskId: await taskOf(desk.store, requester),
-    ...whomToTell({ requester, said: body, mode: "run", parentSessionId, readsAlong }, desk.channels),
+    ...whomToTell({ requester, said: body, mode: "run", parentSessionId, readsAlong }),
   };
 }
 

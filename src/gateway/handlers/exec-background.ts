@@ -45,7 +45,7 @@ async function inputOf(
 ): Promise<TaskInput> {
   const { requester } = asking;
   const parentSessionId = sessionId ?? null;
-  const whom = whomToTell({ requester, said: body, mode: "run", parentSessionId }, desk.channels);
+  const whom = whomToTell({ requester, said: body, mode: "run", parentSessionId });
   return {
     runtime: "exec",
     key: keyOfRun(runId),

@@ -31,6 +31,7 @@ import { sessionHandlers } from "./sessions.js";
 import type { SessionRecords } from "./session-told.js";
 import type { StopPolicy, Stopping } from "../stop.js";
 import type { Background } from "../work/background.js";
+import { mayBeTold } from "../work/whom.js";
 import type { TaskVerb } from "./tasks.js";
 
 export interface Desk extends ChannelDesk {
@@ -121,6 +122,7 @@ export function createHandlers(desk: Desk): Handlers {
 
     exec: async ({ body }, asking) => {
       desk.mayStart();
+      mayBeTold(asking.requester, body, desk.channels);
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
       const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);

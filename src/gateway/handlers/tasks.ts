@@ -11,7 +11,7 @@ import type { Requester } from "../server/requester.js";
 import type { Sights } from "../sights.js";
 import type { Background } from "../work/background.js";
 import { cancelTask, type CancelParts } from "../work/cancel.js";
-import { taskOf, whomToTell } from "../work/whom.js";
+import { mayBeTold, taskOf, whomToTell } from "../work/whom.js";
 import type { ChannelEntries } from "./channels.js";
 import { createTaskReading, visibleTask, type TaskReadingVerb } from "./task-reading.js";
 
@@ -77,10 +77,13 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
     createTask: async ({ body }, { requester }) => {
       const { key, queued, parent, notify, origin, ...rest } = body;
       const self = requester.kind === "session" ? requester.session.id : null;
-      const whom = whomToTell(
-        { requester, said: { notify, origin }, mode: "run", parentSessionId: self },
-        desk.channels,
-      );
+      mayBeTold(requester, body, desk.channels);
+      const whom = whomToTell({
+        requester,
+        said: { notify, origin },
+        mode: "run",
+        parentSessionId: self,
+      });
       const made = await desk.tasks.create({
         ...rest,
         agentId: rest.agentId ?? null,

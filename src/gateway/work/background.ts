@@ -82,7 +82,8 @@ export class Background implements AsyncDisposable {
           await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
         },
       });
-      await this.look(taskId);
+      // It is begun, whether that can be noted now or not; the next round looks again.
+      await this.look(taskId).catch(() => undefined);
       return started;
     } catch (error) {
       await this.#refuse(task, error).catch(() => undefined);
@@ -150,7 +151,6 @@ export class Background implements AsyncDisposable {
 
   /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
   async #refuse(task: TaskRecord, error: unknown): Promise<void> {
-    if (error instanceof SupervisorClosed) return;
     const { state } = await backingOf(this.#parts, task);
     if (state !== "gone") return;
     this.#awaited.set(task.taskId, NEVER);

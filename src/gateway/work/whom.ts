@@ -34,11 +34,13 @@ export function awaitedUnless(
 }
 
 /** Who hears of work, and when, unless its kind says otherwise. */
-export function whomToTell(
-  { requester, said: { notify, origin }, mode, parentSessionId, readsAlong = false }: WhomRequest,
-  channels: ChannelEntries,
-): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
-  if (origin !== undefined) mustBeMeant(requester, origin, channels);
+export function whomToTell({
+  requester,
+  said: { notify, origin },
+  mode,
+  parentSessionId,
+  readsAlong = false,
+}: WhomRequest): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
   const requesterSessionId = requester.kind === "session" ? requester.session.id : null;
   const { text } = resolveReplyRouting({
     mode,
@@ -54,7 +56,10 @@ export function whomToTell(
   };
 }
 
-function mustBeMeant({ kind }: Requester, { channel }: Origin, channels: ChannelEntries): void {
+/** Asked before anything is begun: whom the operator alone may name, and can. */
+export function mayBeTold({ kind }: Requester, { origin }: Tell, channels: ChannelEntries): void {
+  if (origin === undefined) return;
+  const { channel } = origin;
   if (kind !== "operator")
     throw new BadInput("origin", "where a user is, only the operator can say; nothing was started");
   if (!Object.hasOwn(channels, channel))
