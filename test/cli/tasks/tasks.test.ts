@@ -108,6 +108,13 @@ test.each([
       code: 2,
       stderr: expect.stringContaining("--tell is for work in the background") as string,
     });
+    expect(await many.holdfast(...front, "--tell", "nobody", ...back)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringMatching(
+        /there is no channel nobody in the config; nothing was started\n$/,
+      ) as string,
+    });
     const started = await many.holdfast(...front, "--tell", "user", ...back);
     expect(started).toMatchObject({ code: 0, stdout: expect.stringMatching(/^(run|turn)_\w+\n$/) as string });
     const [task, ...others] = (await json<Task[]>("tasks")).filter(({ taskId }) => !before.includes(taskId));
