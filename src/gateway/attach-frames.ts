@@ -13,6 +13,8 @@ export type ToViewer =
       readonly accepted: number;
     }
   | { readonly type: "refused"; readonly message: string }
+  /** A notification goes to the channel `bell`. To whoever asked for that (`bell=1`). */
+  | { readonly type: "bell" }
   /** To a caller: its input up to here is with the anchor. */
   | { readonly type: "accepted"; readonly offset: number }
   /** To a caller: nobody takes its input any more. */

@@ -271,7 +271,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     });
-  const attachments = new Attachments({ supervisor, callers, sights, mustBeOpen });
+  const attachments = new Attachments({ supervisor, callers, sights, bell, mustBeOpen });
   /** Null: it is held here, or it may not be seen, which is said here. */
   const perhapsFar = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
     if (!store.shared || supervisor.run(runId) !== null) return null;

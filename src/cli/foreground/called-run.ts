@@ -14,6 +14,7 @@ import {
 import type { RunRecord, RunStateName, ServiceFacts } from "../../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk } from "../../supervisor/api.js";
 import { deferred } from "../../supervisor/deferred.js";
+import { bellQuery, ringBell } from "../gateway/bell.js";
 import { openChannel } from "../gateway/channel.js";
 import type { Connection } from "../gateway/connect.js";
 import type { Outcome } from "../operator/cancel.js";
@@ -172,7 +173,7 @@ export class CalledRun implements ForegroundRun {
     const channel = openChannel(
       connection,
       this.runId,
-      { as: "caller", ...Object.fromEntries(offsets) },
+      { as: "caller", ...bellQuery(), ...Object.fromEntries(offsets) },
       (error) => {
         // Hanging up is an error, too, but not the reason.
         failure ??= error;
@@ -220,6 +221,8 @@ export class CalledRun implements ForegroundRun {
         this.#stopping.resolve();
         if (message.record !== null) this.#ended.resolve(message.record);
         return;
+      case "bell":
+        return ringBell();
       case "refused":
         // A size or an end of input that came too late.
         return;

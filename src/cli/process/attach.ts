@@ -6,6 +6,7 @@ import { type FromViewer, type ToViewer, unframe } from "../../gateway/attach-fr
 import type { RunRecord } from "../../store/run-record.js";
 import { say } from "../complain.js";
 import { exitCode } from "../exit-code.js";
+import { bellQuery, ringBell } from "../gateway/bell.js";
 import { openChannel } from "../gateway/channel.js";
 import { needGateway, type Connection } from "../gateway/connect.js";
 import { Outlet } from "../foreground/outlet.js";
@@ -40,7 +41,7 @@ export async function attachTo(wanted: string, readOnly: boolean): Promise<numbe
   const { io } = await connection.client.getRun({ params: { runId } });
   let refuse: (error: Error) => void = () => {};
   const refused = new Promise<never>((_, reject) => (refuse = reject));
-  const viewer = openChannel(connection, runId, {}, refuse);
+  const viewer = openChannel(connection, runId, bellQuery(), refuse);
   try {
     const ending = await Promise.race([follow(viewer, readOnly, io === "pty"), refused]);
     switch (ending.how) {
@@ -93,6 +94,8 @@ async function follow(viewer: WebSocket, readOnly: boolean, terminalThere: boole
           case "attached":
             if (!readOnly) input = passKeys(viewer, terminalThere, () => resolve({ how: "detached" }));
             return;
+          case "bell":
+            return ringBell();
           case "refused":
             return say(message.message, "yellow");
           case "ended":

@@ -3,6 +3,7 @@ import type { Duplex } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { StreamName } from "../../anchor/host.js";
+import type { Bell } from "../../channels/bell.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -51,6 +52,7 @@ export interface AttachParts {
   readonly supervisor: Supervisor;
   readonly callers: Callers;
   readonly sights: Sights;
+  readonly bell: Pick<Bell, "hear">;
   /** Throws once the gateway stops. */
   readonly mustBeOpen: () => void;
 }
@@ -127,10 +129,19 @@ export class Attachments implements AsyncDisposable {
   async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {
     const offsets = offsetsOf(url);
     const { supervisor, callers } = this.#parts;
-    if (!isCall(url)) return run === null ? undefined : show(run, callers, requester, socket, offsets);
+    using _ = this.#ringing(requester, url, socket);
+    if (!isCall(url))
+      return await (run === null ? undefined : show(run, callers, requester, socket, offsets));
     const call = answerCall({ supervisor, callers, requester, record, run, socket, offsets });
     this.#calls.add(call);
     await call.done.finally(() => this.#calls.delete(call));
+  }
+
+  /** A terminal of the operator's hears what rings on all of them. */
+  #ringing({ kind }: Requester, url: URL, socket: WebSocket): Disposable | null {
+    if (kind !== "operator" || url.searchParams.get("bell") !== "1") return null;
+    const ring: ToViewer = { type: "bell" };
+    return this.#parts.bell.hear(() => socket.send(JSON.stringify(ring)));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

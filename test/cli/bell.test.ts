@@ -1,0 +1,46 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { deferred } from "../../src/supervisor/deferred.js";
+import { whyNoTerminal } from "./field.js";
+import { House } from "./foreground/called.js";
+import { sees } from "./stage.js";
+
+test.skipIf(whyNoTerminal !== null)(
+  "a bell rings on every terminal that is attached, and is not delivered where none is",
+  async () => {
+    await using house = await House.open();
+    const config = join(house.home, "config.toml");
+    await writeFile(config, '[channels.bell]\nkind = "bell"\n');
+    await house.startWith({ HOLDFAST_CONFIG: config }, "gateway", "start").finished;
+    const client = await house.client();
+    const ring = () => client.testChannel({ params: { name: "bell" } });
+    const runId = await house.bash();
+    // One without a terminal reads along, and has no bell.
+    const reading = house.start("attach", "--read-only", runId);
+    await sees(reading.child.stdout, "ready>");
+    expect(await ring()).toMatchObject({ delivered: false });
+
+    const there = [deferred<void>(), deferred<void>()] as const;
+    const ended = [
+      house.atTerminal(
+        ["attach", runId],
+        ["attached; C-] detaches", async () => there[0].resolve()],
+        ["\u0007", "\u001d"],
+      ),
+      house.atTerminal(
+        ["run", "--", "sh", "-c", "echo up; read word"],
+        ["up", async () => there[1].resolve()],
+        ["\u0007", "\n"],
+      ),
+    ];
+    await Promise.all(there.map(({ promise }) => promise));
+    expect(await ring()).toMatchObject({ delivered: true, receipt: "2 terminals" });
+    expect((await Promise.all(ended)).map(({ code }) => code)).toEqual([0, 0]);
+    expect(await ring()).toMatchObject({ delivered: false });
+    reading.child.kill();
+    const { stdout, stderr } = await reading.finished;
+    expect(`${stdout}${stderr}`).not.toContain("\u0007");
+  },
+  60_000,
+);
