@@ -464,6 +464,19 @@ describe("an agent's turn that is cancelled", () => {
     expect(refused).toMatchObject({ code: "TASK_REFUSED" });
   });
 
+  test("by ending its agent's process: the task says who did it", async () => {
+    const { session } = await stage.client.acpSpawn({
+      body: { argv: shellAgent(), cwd: place, key: "ended-6", prompt: "sleep 1000", background: true },
+    });
+    await until("it is at work", async () => (await shown("ended-6")).task.status === "running");
+    await stage.client.kill({ params: { runId: session.runId ?? "" }, body: { reason: "too loud" } });
+    expect(await ended("ended-6")).toMatchObject({
+      status: "cancelled",
+      error: "it was cancelled by operator (too loud)",
+      runId: session.runId,
+    });
+  });
+
   test("of a run: its session ends with it, and nothing is left", async () => {
     const { session } = await stage.client.acpSpawn({
       body: { argv: shellAgent(), cwd: place, mode: "run", prompt: "sleep 1000", background: true, origin },
@@ -610,15 +623,7 @@ test("reading changes nothing, whoever reads", async () => {
   const { task } = await shown(run.runId);
   const everything = (): unknown => {
     using db = new DatabaseSync(join(stage.home, "store.sqlite"), { readOnly: true });
-    const tables = [
-      "tasks",
-      "task_events",
-      "task_outbox",
-      "session_messages",
-      "sessions",
-      "acp_sessions",
-      "acp_turns",
-    ];
+    const tables = ["tasks", "task_events", "task_outbox", "session_messages", "sessions"];
     return tables.map((table): unknown => db.prepare(`select * from ${table} order by 1, 2`).all());
   };
   const before = everything();

@@ -7,6 +7,7 @@ import type { TaskRecord } from "../../store/task-record.js";
 import { isEnded } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
+import { systemClock } from "../../supervisor/clock.js";
 import { redactText } from "../../supervisor/redact.js";
 import { measure, type Measure } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
@@ -42,6 +43,8 @@ export interface Given {
 
 /** Looks at a turn that goes on: a message about its end is not later by more than this. */
 const TURN_LOOK_MS = 250;
+
+const AGENT_ENDS_MS = 10_000;
 
 const NEVER = new AbortController().signal;
 
@@ -220,7 +223,17 @@ export class Background implements AsyncDisposable {
       await pause(TURN_LOOK_MS, this.#left.signal);
       return null;
     };
-    if ((await acp.tail.until(sessionId, isOver, this.#left.signal)) !== null) await this.look(taskId);
+    if ((await acp.tail.until(sessionId, isOver, this.#left.signal)) === null) return;
+    await this.#agentGone(taskId, turnId);
+    await this.look(taskId);
+  }
+
+  /** How the agent of an interrupted turn ended is on record a moment later. */
+  async #agentGone(taskId: string, turnId: string): Promise<void> {
+    const { store, supervisor } = this.#parts;
+    if ((await store.getAcpTurn(turnId))?.outcome !== "interrupted") return;
+    const run = supervisor.run((await store.getTask(taskId))?.runId ?? "");
+    if (run !== null) await systemClock.pause(AGENT_ENDS_MS, run.wait());
   }
 
   /** Which of its agent's processes does it is known when it begins. */

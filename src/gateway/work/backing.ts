@@ -25,20 +25,36 @@ export interface BackingParts {
 /** What became of whoever does a task's work, by what is on record. */
 export async function backingOf(parts: BackingParts, task: TaskRecord): Promise<Backing> {
   if (task.runtime === "external") return { state: "unknown" };
-  if (task.turnId !== null) return ofTurn(parts, task.turnId);
+  if (task.turnId !== null) return ofTurn(parts, task, task.turnId);
   const run = task.runId === null ? null : await parts.supervisor.getRun(task.runId);
   return run === null ? { state: "gone" } : ofRun(parts, run);
 }
 
-async function ofTurn({ store, acp }: BackingParts, turnId: string): Promise<Backing> {
+async function ofTurn(parts: BackingParts, task: TaskRecord, turnId: string): Promise<Backing> {
+  const { store, acp } = parts;
   const turn = await store.getAcpTurn(turnId);
   if (turn === null) return { state: "gone" };
   const finish = finishOfTurn(turn);
-  if (finish !== null) return { state: "ended", finish };
+  if (finish !== null) {
+    const run = turn.outcome === "interrupted" ? await agentOf(parts, task) : null;
+    return { state: "ended", finish: run === null ? finish : interrupted(finish, run) };
+  }
   const session = await store.getAcpSession(turn.sessionId);
   if (session === null || (await acp.isLost(session))) return { state: "gone" };
   const { startedAt } = turn;
   return { state: "alive", startedAt, activeAt: startedAt === null ? null : session.updatedAt };
+}
+
+async function agentOf({ supervisor }: BackingParts, { runId }: TaskRecord): Promise<RunRecord | null> {
+  return runId === null ? null : supervisor.getRun(runId);
+}
+
+/** Of an agent that was ended in the middle, its run knows by whom, and why. */
+function interrupted(finish: Finish, run: RunRecord): Finish {
+  const byRun = finishOfRun(run, null);
+  if (byRun === null || byRun.status === "succeeded" || byRun.status === "failed") return finish;
+  const { status, error, actor } = byRun;
+  return { ...finish, status, error, actor };
 }
 
 async function ofRun(parts: BackingParts, run: RunRecord): Promise<Backing> {
