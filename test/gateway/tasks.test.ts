@@ -268,13 +268,13 @@ describe("a session's background work", () => {
       },
       patience.signal,
     );
-    const left = expect(asking).rejects.toThrow();
+    const left = refusal(asking);
     await until("it is at work", async () => {
       const [task] = (await parent.client.listTasks()).tasks;
       return task?.status === "running";
     });
     patience.abort();
-    await left;
+    expect(await left).toMatchObject({ code: "ABORT_ERR" });
     writeFileSync(gate, "");
     expect(await told("child-12", "session_queued")).toMatchObject({ summary: "late", policy: "done_only" });
   });
