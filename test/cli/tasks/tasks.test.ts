@@ -169,7 +169,7 @@ test("a session has its own tasks, behind however many that it may not see", asy
   crowd(await finished({ status: "succeeded" }), 6_000);
   try {
     expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
-    expect((await json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
+    expect((await resident.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
     expect((await json<Task[]>("tasks", "--session", "worker")).map((each) => each.taskId)).toEqual([taskId]);
   } finally {
     resident.sql("delete from tasks where task_id like 'task_crowd%'");
