@@ -571,6 +571,9 @@ describe("another program's work", () => {
       () => stage.client.exec({ body: { argv: ["true"], ...(wrong as object) } }),
       () => stage.client.createTask({ body: { label: "x", origin: { channel: "nobody" } } }),
       () => stage.client.createTask({ body: {} }),
+      () => stage.client.createTask({ body: { label: "x", key: "a\0b" } }),
+      () => stage.client.createTask({ body: { label: "x", origin: { ...origin, address: "\ud800" } } }),
+      () => shown("a\0b"),
       async () => stage.client.taskProgress({ params: { id: await aBackgroundRun() } }),
     ])
       expect(await refusal(asked())).toMatchObject({ code: "BAD_INPUT" });
@@ -638,6 +641,19 @@ test("reading changes nothing, whoever reads", async () => {
   expect(everything()).toEqual(before);
   await session.cancelTask({ params: { id: task.taskId } });
   expect(everything()).not.toEqual(before);
+});
+
+test("hostile words are kept as words", async () => {
+  const hostile = "\u001b[2J\0 \ud800 <b>&\u202e' or 1=1; --";
+  const { task } = await stage.client.createTask({ body: { label: hostile, text: hostile, origin } });
+  const params = { id: task.taskId };
+  await stage.client.taskProgress({ params, body: { text: hostile } });
+  await stage.client.finishTask({ params, body: { status: "failed", error: hostile, summary: hostile } });
+  const { label, progress, error, summary } = await told(task.taskId, "delivered");
+  // oxlint-disable-next-line no-control-regex -- what must not be there
+  for (const text of [label, progress, error, summary]) expect(text).not.toMatch(/[\0\u001b\u202e\ud800]/);
+  expect(label).toContain("<b>&");
+  expect(userHeard().filter(({ taskId }) => taskId === task.taskId)).toHaveLength(1);
 });
 
 test("a list is read page by page, each task once", async () => {

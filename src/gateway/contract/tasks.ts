@@ -17,7 +17,14 @@ import { count, flag, nothing, survivor } from "./common.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
 
-const name = z.string().min(1).max(200);
+/** Not every database keeps anything else. */
+const printable = (chars: number) =>
+  z
+    .string()
+    .min(1)
+    .max(chars)
+    .regex(/^[^\p{C}]+$/u, "must be printable");
+const name = printable(200);
 /** Of a task, or of the run, turn or session that does it; or a beginning that only one task has. */
 const taskParams = z.object({ id: name });
 const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
@@ -36,7 +43,7 @@ export const tellFields = {
       /** Of the configuration. */
       channel: name,
       /** Whom within it; left out: as it is configured. */
-      address: z.string().min(1).max(500).nullable().default(null),
+      address: printable(500).nullable().default(null),
     })
     .optional(),
 };
@@ -175,7 +182,7 @@ export const createTask = route({
     label: text(defaults.taskTextChars).optional(),
     text: text(defaults.taskTextChars).default(""),
     /** Asked again with the same one, the first task is the answer. A session's keys mean nothing to others. */
-    key: z.string().min(1).max(defaults.taskKeyChars).optional(),
+    key: printable(defaults.taskKeyChars).optional(),
     kind: name.optional(),
     agentId: name.optional(),
     /** A task that may be seen. */
