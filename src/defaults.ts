@@ -244,6 +244,8 @@ export const defaults = {
   acpFileBytes: 4 * 1024 * 1024,
   /** Terminals of one agent that it has not released: more than a person or a model keeps apart. */
   acpTerminals: 16,
+  /** Of a command and its variables: more than one word may have for the kernel, and looked through for secrets within 100 ms. */
+  acpCommandChars: 512 * 1024,
   /** Of a terminal's output, at most and when the agent does not say: a model reads far less. */
   acpTerminalBytes: 1024 * 1024,
 } as const;

@@ -125,8 +125,8 @@ export class ClientRequests {
             "what was asked for was not kept over a restart of the gateway: ask again",
           );
         const wish = await wishes[method](params, this.#parts, seed);
-        if (wish.title !== title)
-          throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.title} now`);
+        if (wish.shown !== title)
+          throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.shown} now`);
         return wish.fulfil(turnId ?? "");
       }),
     );
@@ -161,12 +161,17 @@ export class ClientRequests {
   }
 
   /** The stricter of the session's rules on tools and those on programs, where it has any. */
-  async #judgeOf(id: RpcId, method: WishMethod, { kind, title, exec }: Wish): Promise<() => AcpPermission> {
+  async #judgeOf(
+    id: RpcId,
+    method: WishMethod,
+    { kind, title, shown, exec }: Wish,
+  ): Promise<() => AcpPermission> {
     const { questions, execRules } = this.#parts;
     const rules = exec === undefined ? [] : await execRules();
     const byExec = exec === undefined || rules.length === 0 ? null : await judgeExec(rules, exec);
     const asked = { sessionId: "", toolCallId: method, kind, title, options: CHOICES };
-    return () => stricter(questions.judge(id, asked), byExec, this.#parts.clock.wall());
+    const judge = (): AcpPermission => ({ ...questions.judge(id, asked), title: shown });
+    return () => stricter(judge(), byExec, this.#parts.clock.wall());
   }
 
   #ask(

@@ -319,3 +319,34 @@ test("so many terminals and no more, until one is released", async () => {
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });
+
+test("rules judge all of a command, and people are shown it, but for its secrets", async () => {
+  const house = await Controlled.open();
+  const rules = [
+    { effect: "reject", kind: "execute", title: "*never*" },
+    { effect: "ask", kind: "execute", title: "*asked*" },
+    { effect: "allow", kind: "execute" },
+  ] as const;
+  const session = await user(house, { terminals: true }, { rules });
+  const long = ": a harmless beginning; ".repeat(40);
+  const answers = await use(
+    house,
+    session,
+    [CREATE, shell(`${long} never`)],
+    [CREATE, shell('API_KEY="$(never)"; true')],
+    [CREATE, { command: "true", env: [{ name: "API_KEY", value: "never" }] }],
+    [CREATE, shell("x".repeat(1024 * 1024))],
+  );
+  expect(answers.map(({ code }) => code)).toEqual([REFUSED, REFUSED, REFUSED, -32_602]);
+  const hidden = `API_KEY=hush-hush; ${long} asked`;
+  const turn = await house.ask(session, JSON.stringify([[CREATE, shell(hidden)]]));
+  const asked = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  expect(asked.title).toBe(`sh -c '${hidden.replace("hush-hush", "***")}'`);
+  await house.acp.answerPermission(asked.id, "allow", "ada");
+  expect(answersOf(await house.ended(turn))).toMatchObject([{ terminalId: expect.any(String) as string }]);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
