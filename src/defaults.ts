@@ -229,7 +229,7 @@ export const defaults = {
   /** Of what an agent asks leave for, judged by its rules and kept to be shown: longer than anybody reads before a yes. And of its answers. */
   acpAskedChars: 16 * 1024,
   acpAskedOptions: 32,
-  /** In one turn: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
+  /** In one turn, of us and of people: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
   acpQuestions: 10_000,
   /** A cancel is answered within 306 ms by those that answer it; this is one that tidies up first, on a loaded machine. */
   acpCancelMs: 10_000,

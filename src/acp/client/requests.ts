@@ -36,7 +36,9 @@ interface Waiting {
 /** What is written of it: that it waits, and that it does not any more. */
 type Note = { readonly waiting: Waiting } | { readonly answered: Pick<Waiting, "runId" | "rpcId"> };
 
-const terminal = z.object({ terminalId: z.string() });
+/** Ours are shorter. */
+const LONGEST_TERMINAL_ID = 100;
+const terminal = z.object({ terminalId: z.string().max(LONGEST_TERMINAL_ID) });
 const session = z.object({ sessionId: z.string() });
 const CHOICES = [
   { optionId: "allow", name: "Allow", kind: "allow_once" as const },
@@ -134,9 +136,9 @@ export class ClientRequests {
 
   async #wished(question: Question): Promise<void> {
     const { id, method, end } = question;
-    if (!isWish(method) || (await this.#unheard(question))) return;
-    const seed = `${this.#runId} ${end}`;
     const { questions } = this.#parts;
+    if (!isWish(method) || (await this.#unheard(question)) || questions.tooMany()) return;
+    const seed = `${this.#runId} ${end}`;
     let judge: () => AcpPermission;
     let wish: Wish;
     try {
@@ -198,14 +200,15 @@ export class ClientRequests {
   }
 
   async #later(question: Question): Promise<void> {
-    if (await this.#unheard(question)) return;
-    const { id, method, params, end } = question;
-    const { kept } = this.#parts;
-    const turnId = this.#parts.questions.turnId;
-    const waiting: Waiting = { runId: this.#runId, rpcId: id, method, params, seed: "", turnId };
+    const { kept, questions } = this.#parts;
+    if ((await this.#unheard(question)) || questions.tooMany()) return;
+    const { id, method, end } = question;
+    const { turnId } = questions;
+    let waiting: Waiting;
     try {
       this.#mustBeOurs(question);
-      parse(terminal, params);
+      const params = parse(terminal, question.params);
+      waiting = { runId: this.#runId, rpcId: id, method, params, seed: "", turnId };
     } catch (error) {
       return this.#answer(id, refused(error), { session: { end } });
     }

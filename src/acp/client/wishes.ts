@@ -112,10 +112,11 @@ export function isWish(method: string): method is WishMethod {
 
 /** What of it may be stored; null: there are secrets in it, or there may be. */
 export function storable(method: WishMethod, params: unknown): unknown {
-  if (method !== "terminal/create") return params;
-  const { command, args, env } = parse(create, params);
-  const argv = [command, ...args];
-  return env.length === 0 && redactArguments(argv).join("\0") === argv.join("\0") ? params : null;
+  if (method === "fs/read_text_file") return parse(read, params);
+  if (method === "fs/write_text_file") return parse(write, params);
+  const wanted = parse(create, params);
+  const argv = [wanted.command, ...wanted.args];
+  return wanted.env.length === 0 && redactArguments(argv).join("\0") === argv.join("\0") ? wanted : null;
 }
 
 export function parse<Shape extends z.ZodType>(shape: Shape, params: unknown): z.output<Shape> {

@@ -350,3 +350,38 @@ test("rules judge all of a command, and people are shown it, but for its secrets
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });
+
+test("of what waits, only what was asked for is kept, and nobody asks for ever", async () => {
+  const house = await Controlled.open({ questions: 8 });
+  const path = join(house.home, "asked");
+  const rules = [{ effect: "ask", kind: "edit" }, ...ALLOW] as const;
+  const session = await user(house, { terminals: true, files: "read-write" }, { rules });
+  const junk = "x".repeat(100_000);
+  const turn = await house.ask(
+    session,
+    JSON.stringify([
+      [CREATE, { command: "true" }],
+      [WAIT, { ...last, junk }],
+      [RELEASE, { ...last, junk }],
+      ["fs/write_text_file", { path, content: "kept", junk }],
+    ]),
+  );
+  const { id } = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  const notes = JSON.stringify(await house.store.listAcpUpdates({ sessionId: session, type: "client" }));
+  expect(notes).toContain("kept");
+  expect(notes.length).toBeLessThan(junk.length);
+  const second = await house.restart({ questions: 8 });
+  await second.acp.answerPermission(id, "allow", "ada");
+  expect(answersOf(await second.ended(turn))[3]).toEqual({});
+  const reads = Array.from({ length: 9 }, () => ["fs/read_text_file", { path }]);
+  const asked = await second.turn(session, JSON.stringify(reads));
+  expect(asked).toMatchObject({ outcome: "interrupted", problem: { code: "ACP_CLOSED" } });
+  expect(answersOf(asked)).toHaveLength(8);
+  const waits = Array.from({ length: 9 }, () => [WAIT, { terminalId: "none" }]);
+  expect(answersOf(await second.turn(session, JSON.stringify(waits)))).toHaveLength(8);
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});
