@@ -75,9 +75,12 @@ export class Terminals {
 
   /** Those that an earlier process has made, but for what was released. */
   async restore(agentRunId: string, released: ReadonlySet<string>): Promise<void> {
-    for (const record of await this.#supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId } }))
-      if (!released.has(terminalIdOf(record.runId)))
-        this.#open.set(terminalIdOf(record.runId), terminalOf(record));
+    for (const record of await this.#supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId } })) {
+      const terminalId = terminalIdOf(record.runId);
+      // The agent was never told of one that could not be executed.
+      const made = record.exit?.reason !== "spawn-error";
+      if (made && !released.has(terminalId)) this.#open.set(terminalId, terminalOf(record));
+    }
   }
 
   /** Whether the run is one of them. */

@@ -385,3 +385,15 @@ test("of what waits, only what was asked for is kept, and nobody asks for ever",
   await second.acp.closeSession(session, { actor: "test" });
   await second.gone(session);
 });
+
+test("a command that could not be executed is no terminal, also for the next gateway", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  const many = Array.from({ length: 17 }, () => [CREATE, { command: "no-such-program-anywhere" }] as const);
+  await use(house, session, ...many);
+  const second = await house.restart();
+  const [made] = await use(second, session, [CREATE, { command: "true" }]);
+  expect(made).toEqual({ terminalId: expect.stringMatching(/^term_/) as string });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});
