@@ -16,6 +16,9 @@ export interface Carried {
   readonly text: string;
 }
 
+/** Whatever anybody takes for the end of a line. */
+const BREAK = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/;
+
 /** Messages that wait for a session's agent. Whoever takes one says so in the same transaction as what comes of it. */
 export class Inbox {
   readonly #parts: InboxParts;
@@ -51,10 +54,11 @@ export class Inbox {
     return { messages: taken, text };
   }
 
-  /** Says who speaks, and quotes every line: nothing in it can pass for somebody else's word, or for the prompt. */
+  /** Says who speaks, in one line, and quotes every other: nothing in it can pass for somebody else's word, or for the prompt. */
   async frame(message: SessionMessage): Promise<string> {
-    const quoted = message.text.replaceAll("\r\n", "\n").split(/[\n\r\u0085\u2028\u2029]/);
-    return [`${await this.#heading(message)}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
+    const heading = (await this.#heading(message)).split(BREAK).join(" ");
+    const quoted = message.text.split(BREAK);
+    return [`${heading}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
   }
 
   async #heading({ role, fromSessionId, actor }: SessionMessage): Promise<string> {
