@@ -12,6 +12,8 @@ import { newestText } from "./terminal-text.js";
 export interface TerminalWish {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** Of those, the ones that may make programs load code. */
+  readonly allowEnv: readonly string[];
   readonly inherit?: Readonly<Record<string, string>>;
   readonly cwd: string;
   readonly outputBytes: number;

@@ -78,6 +78,8 @@ export const wishes = {
       argv,
       cwd: cwd ?? row.cwd,
       env: { ...own?.env, ...said },
+      // The operator has vouched for what the agent has, not for what it says.
+      allowEnv: Object.keys(own?.env ?? {}).filter((name) => !Object.hasOwn(said, name)),
       ...(own?.inherit === undefined ? {} : { inherit: own.inherit }),
       outputBytes: Math.min(outputByteLimit ?? Infinity, defaults.acpTerminalBytes),
     };

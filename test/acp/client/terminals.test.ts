@@ -5,7 +5,7 @@ import { newestText } from "../../../src/acp/client/terminal-text.js";
 import { until } from "../../until.js";
 import { Controlled } from "../controlled.js";
 import { living, NASTY } from "../real/nasty-tree.js";
-import { ALLOW, answersOf, use, user, type Step } from "./using.js";
+import { ALLOW, answersOf, clientAgent, use, user, type Step } from "./using.js";
 
 const CREATE = "terminal/create";
 const OUTPUT = "terminal/output";
@@ -396,4 +396,30 @@ test("a command that could not be executed is no terminal, also for the next gat
   expect(made).toEqual({ terminalId: expect.stringMatching(/^term_/) as string });
   await second.acp.closeSession(session, { actor: "test" });
   await second.gone(session);
+});
+
+test("a terminal has the variables that the catalogue gives its agent, and no others that load code", async () => {
+  const env = { NODE_OPTIONS: "--no-deprecation" };
+  const own = { id: "own", name: "Own", versionArgs: [], env, acp: { argv: [...clientAgent] } };
+  const house = await Controlled.open({}, { agents: [own] });
+  const { session: opened } = await house.acp.ensureSession({
+    key: "own",
+    agent: "own",
+    cwd: house.home,
+    client: { terminals: true },
+    rules: ALLOW,
+  });
+  const session = opened.sessionId;
+  const answers = await use(
+    house,
+    session,
+    [CREATE, shell("echo $NODE_OPTIONS")],
+    [WAIT, last],
+    [OUTPUT, last],
+    [CREATE, { command: "true", env: [{ name: "NODE_OPTIONS", value: "--import=other" }] }],
+  );
+  expect(answers[2]).toMatchObject({ output: "--no-deprecation\n" });
+  expect(answers[3]).toMatchObject({ code: REFUSED });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
 });
