@@ -1,5 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { expect, test } from "vitest";
+import { History } from "../../src/sessions/history.js";
 import type { SessionMessage } from "../../src/store/message-record.js";
 import { Controlled, shellAgent } from "./controlled.js";
 
@@ -133,6 +134,24 @@ test.each([
     "Message from the operator:\n> first",
     "Message from the operator:\n> second",
   ]);
+});
+
+test("one that another gateway has taken in wakes an agent, too, that did not come up before", async () => {
+  const house = await Controlled.open();
+  const script = `if [ -e broken ]; then rm -f broken; exit 1; fi; exec ${shellAgent("echo").join(" ")}`;
+  const session = await house.spawn(["sh", "-c", script]);
+  await writeFile(`${house.home}/broken`, "");
+  expect(await house.turn(session, "DIE")).toMatchObject({ outcome: "interrupted" });
+  const first = await house.history.send(session, "user", { text: "first", actor: "operator" });
+  await house.until(session, async () => {
+    const starts = await house.supervisor.listRuns({ sessionId: session });
+    return starts.length === 2 && (await house.session(session)).state === "down";
+  });
+  const elsewhere = new History(house.store);
+  const second = await elsewhere.send(session, "user", { text: "second", actor: "operator" });
+  house.acp.look();
+  await delivered(house, first);
+  await delivered(house, second);
 });
 
 test("a session of mode run is not woken: a message goes with its next prompt, or waits", async () => {
