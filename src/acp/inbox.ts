@@ -16,9 +16,16 @@ export interface Carried {
   readonly text: string;
 }
 
+/** Whatever anybody takes for the end of a line. */
+const BREAK = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/;
+
 /** Messages that wait for a session's agent. Whoever takes one says so in the same transaction as what comes of it. */
 export class Inbox {
   readonly #parts: InboxParts;
+  /** The place of the message that its agent is woken for. */
+  #tried = 0;
+  /** Its agent did not come up for that one: it is not started again and again for the same messages. */
+  #vainAt = 0;
 
   constructor(parts: InboxParts) {
     this.#parts = parts;
@@ -29,8 +36,23 @@ export class Inbox {
     const { messages, kept } = this.#parts;
     const { sessionId, mode } = kept.row;
     if (mode === "run") return null;
-    const [first] = await messages.listMessages(sessionId, { pending: true, deliver: "wake", limit: 1 });
-    return first ?? null;
+    const which = { pending: true, deliver: "wake", limit: 1 } as const;
+    const [later] = await messages.listMessages(sessionId, { ...which, after: this.#vainAt });
+    if (later === undefined) return null;
+    this.#tried = later.seq;
+    const [first = later] = this.#vainAt === 0 ? [later] : await messages.listMessages(sessionId, which);
+    return first;
+  }
+
+  /** The agent did not come up: what waits goes on waiting, until something is said after it. */
+  inVain(): void {
+    this.#vainAt = this.#tried;
+  }
+
+  /** It may come up now, also for those. */
+  again(): void {
+    this.#tried = 0;
+    this.#vainAt = 0;
   }
 
   /** What waits for the next turn: as much of it as a prompt may have, the oldest first. */
@@ -51,10 +73,11 @@ export class Inbox {
     return { messages: taken, text };
   }
 
-  /** Says who speaks, and quotes every line: nothing in it can pass for somebody else's word, or for the prompt. */
+  /** Says who speaks, in one line, and quotes every other: nothing in it can pass for somebody else's word, or for the prompt. */
   async frame(message: SessionMessage): Promise<string> {
-    const quoted = message.text.replaceAll("\r\n", "\n").split(/[\n\r\u0085\u2028\u2029]/);
-    return [`${await this.#heading(message)}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
+    const heading = (await this.#heading(message)).split(BREAK).join(" ");
+    const quoted = message.text.split(BREAK);
+    return [`${heading}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
   }
 
   async #heading({ role, fromSessionId, actor }: SessionMessage): Promise<string> {
