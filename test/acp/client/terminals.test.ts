@@ -227,8 +227,11 @@ test("commands are judged by the rules on tools and those on programs, and the s
   const stored = await second.store.listAcpUpdates({ sessionId: session });
   // But for the prompt, which says it.
   expect(JSON.stringify(stored.filter(({ type }) => type !== "turn"))).not.toContain("hush-hush");
-  for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true }))
+  // The agent waits for the last one only, so that comes last.
+  for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true })) {
     await second.acp.answerPermission(id, "allow", "ada");
+    await second.until(session, async () => (await second.store.getAcpPermission(id))?.answered === true);
+  }
   const after = answersOf(await second.ended(turn));
   expect(after).toHaveLength(4);
   // Its environment is never stored: what would be run without it is not what was allowed.
