@@ -248,7 +248,7 @@ export const defaults = {
   /** Of what an agent asks leave for, judged by its rules and kept to be shown: longer than anybody reads before a yes. And of its answers. */
   acpAskedChars: 16 * 1024,
   acpAskedOptions: 32,
-  /** In one turn: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
+  /** In one turn, of us and of people: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
   acpQuestions: 10_000,
   /** A cancel is answered within 306 ms by those that answer it; this is one that tidies up first, on a loaded machine. */
   acpCancelMs: 10_000,
@@ -263,6 +263,8 @@ export const defaults = {
   acpFileBytes: 4 * 1024 * 1024,
   /** Terminals of one agent that it has not released: more than a person or a model keeps apart. */
   acpTerminals: 16,
+  /** Of a command and its variables: more than one word may have for the kernel, and looked through for secrets within 100 ms. */
+  acpCommandChars: 512 * 1024,
   /** Of a terminal's output, at most and when the agent does not say: a model reads far less. */
   acpTerminalBytes: 1024 * 1024,
   /** Of what waits for a session, told to its command with a prompt: that may have to stand on a command line. */

@@ -262,7 +262,7 @@ export class AcpController implements AsyncDisposable {
 
   /** A message has begun to wait for it. */
   heard(sessionId: string): void {
-    this.#held.get(sessionId)?.heard();
+    this.#held.get(sessionId)?.kick();
   }
 
   /** Look for messages that other gateways have taken in. */

@@ -52,10 +52,6 @@ export class HeldSession {
   #kicked = false;
   #closing: Promise<void> | null = null;
   #leaving = false;
-  /** How often something was said to it. */
-  #said = 0;
-  /** Its agent did not come up when so much had been said: it is not started again and again for the same messages. */
-  #unwakeableAt: number | null = null;
 
   constructor(parts: HeldParts) {
     this.#parts = parts;
@@ -103,14 +99,9 @@ export class HeldSession {
   async prompt(request: PromptRequest): Promise<string> {
     this.#mustBeOpen();
     const turnId = await this.#queue.add(request);
-    this.heard();
-    return turnId;
-  }
-
-  /** Somebody has said something to it. */
-  heard(): void {
-    this.#said++;
+    this.#inbox.again();
     this.kick();
+    return turnId;
   }
 
   /** See whether there is something to be done. */
@@ -240,15 +231,14 @@ export class HeldSession {
   /** In the order they were said: a message becomes a turn when its turn has come, and its agent is there. */
   async #next(): Promise<AcpTurn | null> {
     const queued = await this.#queue.next();
-    const said = this.#said;
-    const message = this.#unwakeableAt === said ? null : await this.#inbox.next();
+    const message = await this.#inbox.next();
     if (this.#left || this.#closing !== null || message === null) return queued;
     if (queued !== null && queued.place < message.seq) return queued;
     try {
       await this.#seat.ready();
     } catch {
       // It goes on waiting; the session says why.
-      this.#unwakeableAt = said;
+      this.#inbox.inVain();
       return queued;
     }
     const { actor: askedBy } = message;
@@ -298,7 +288,7 @@ export class HeldSession {
       await this.#failed(agent, turn, error);
     }
     if (this.#left) return;
-    this.#unwakeableAt = null;
+    this.#inbox.again();
     if (turn.requestId !== null) this.#seat.contextLost = false;
     await auditTurn(this.#parts, agent, turn).finally(() => turn.audited.resolve());
   }

@@ -14,6 +14,10 @@ export interface InboxParts {
 /** Messages that wait for a session's agent. Whoever takes one says so in the same transaction as what comes of it. */
 export class Inbox {
   readonly #parts: InboxParts;
+  /** The place of the message that its agent is woken for. */
+  #tried = 0;
+  /** Its agent did not come up for that one: it is not started again and again for the same messages. */
+  #vainAt = 0;
 
   constructor(parts: InboxParts) {
     this.#parts = parts;
@@ -24,8 +28,23 @@ export class Inbox {
     const { messages, kept } = this.#parts;
     const { sessionId, mode } = kept.row;
     if (mode === "run") return null;
-    const [first] = await messages.listMessages(sessionId, { pending: true, deliver: "wake", limit: 1 });
-    return first ?? null;
+    const which = { pending: true, deliver: "wake", limit: 1 } as const;
+    const [later] = await messages.listMessages(sessionId, { ...which, after: this.#vainAt });
+    if (later === undefined) return null;
+    this.#tried = later.seq;
+    const [first = later] = this.#vainAt === 0 ? [later] : await messages.listMessages(sessionId, which);
+    return first;
+  }
+
+  /** The agent did not come up: what waits goes on waiting, until something is said after it. */
+  inVain(): void {
+    this.#vainAt = this.#tried;
+  }
+
+  /** It may come up now, also for those. */
+  again(): void {
+    this.#tried = 0;
+    this.#vainAt = 0;
   }
 
   /** What waits for the next turn: as much of it as a prompt may have, the oldest first. */

@@ -7,7 +7,7 @@ import type { AcpChange, AcpStore } from "../store/acp-store.js";
  */
 export async function closedAsLost(
   store: Pick<AcpStore, "listAcpTurns" | "listAcpPermissions">,
-  { sessionId, gatewayInstanceId }: AcpSession,
+  { sessionId, gatewayInstanceId, version }: AcpSession,
   by: { readonly gatewayInstanceId: string; readonly actor: string; readonly at: number },
 ): Promise<AcpChange> {
   const { actor, at } = by;
@@ -23,6 +23,8 @@ export async function closedAsLost(
   }));
   const asked = await store.listAcpPermissions({ sessionId, answered: false });
   return {
+    // Its gateway may be back.
+    version,
     session: {
       gatewayInstanceId: by.gatewayInstanceId,
       state: "closed",

@@ -92,7 +92,7 @@ export class Questions {
       await this.#unlessClosed(connection().answer(id, { error }));
       return;
     }
-    await this.keep(id, end, () => this.judge(id, asked));
+    if (!this.tooMany()) await this.keep(id, end, () => this.judge(id, asked));
   }
 
   /** Kept with the offset after it, and with what else is to be known of it; then decided, now or later. */
@@ -102,7 +102,6 @@ export class Questions {
     judge: () => AcpPermission,
     more: readonly NewAcpUpdate[] = [],
   ): Promise<void> {
-    if (this.#tooMany()) return;
     let permission: AcpPermission | null = null;
     await this.#parts.kept.commit(
       () => {
@@ -121,13 +120,13 @@ export class Questions {
     else await this.#answer(open, open.decision);
   }
 
-  /** The agent is left, and what it asked unanswered. */
-  #tooMany(): boolean {
+  /** One more in this turn. True: the agent is left, and what it asked unanswered. */
+  tooMany(): boolean {
     const { most, connection } = this.#parts;
     const { turnId } = this;
     this.#count = { turnId, asked: turnId === this.#count.turnId ? this.#count.asked + 1 : 1 };
     if (this.#count.asked <= most) return false;
-    connection().close("protocol-error", `it asked for permission more than ${most} times in one turn`);
+    connection().close("protocol-error", `it asked more than ${most} times in one turn`);
     return true;
   }
 

@@ -28,10 +28,14 @@ export async function carry(
   return { messages, text };
 }
 
-/** Says who speaks, and quotes every line: nothing in it can pass for somebody else's word, or for the prompt. */
+/** Whatever anybody takes for the end of a line. */
+const BREAK = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/;
+
+/** Says who speaks, in one line, and quotes every other: nothing in it can pass for somebody else's word, or for the prompt. */
 export async function framed(message: SessionMessage, senders: Senders): Promise<string> {
-  const quoted = message.text.replaceAll("\r\n", "\n").split(/[\n\r\u0085\u2028\u2029]/);
-  return [`${await headingOf(message, senders)}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
+  const heading = (await headingOf(message, senders)).split(BREAK).join(" ");
+  const quoted = message.text.split(BREAK);
+  return [`${heading}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
 }
 
 async function headingOf({ role, fromSessionId, actor }: SessionMessage, senders: Senders): Promise<string> {

@@ -20,6 +20,8 @@ export type TurnPatch = Partial<
 
 /** Everything that is true from here on: all of it is written, or nothing. */
 export interface AcpChange {
+  /** Only while nothing has been written since. */
+  readonly version?: number;
   readonly session?: SessionPatch;
   readonly newTurn?: NewAcpTurn;
   /** Of turns in that state only. */

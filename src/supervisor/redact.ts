@@ -39,8 +39,10 @@ const assignment = /(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)("[^"]*"|'[^']*'|[^
 const optionPair = /(?<![\w-])(--?[A-Za-z][\w-]{0,80})(\s+)("[^"]*"|'[^']*'|[^\s'"]+)/g;
 
 /** A command as one line for people: quoted as for a shell, secrets hidden, bounded. */
-export function displayCommand(argv: readonly string[]): string {
-  const limit = defaults.displayCommandChars;
+export function displayCommand(
+  argv: readonly string[],
+  limit: number = defaults.displayCommandChars,
+): string {
   let line = "";
   for (const word of redactArguments(argv)) {
     line += (line === "" ? "" : " ") + shellQuote(word);

@@ -5,6 +5,7 @@ import { expect, onTestFinished } from "vitest";
 import { AcpController, type EnsureRequest } from "../../src/acp/controller.js";
 import type { AcpLimits } from "../../src/acp/limits.js";
 import { agentsOf } from "../../src/agents/catalogue.js";
+import type { AgentEntry } from "../../src/agents/entry.js";
 import { Approvals } from "../../src/sessions/approvals.js";
 import { History } from "../../src/sessions/history.js";
 import { Sessions } from "../../src/sessions/sessions.js";
@@ -34,6 +35,8 @@ interface OpenOptions {
   readonly blind?: boolean;
   /** Left out: there must be none. */
   readonly onProblem?: (message: string) => void;
+  /** Beside those of the catalogue. */
+  readonly agents?: readonly AgentEntry[];
   readonly onRunProblem?: SupervisorOptions["onProblem"];
   /** What the controller has for its store. */
   readonly through?: (store: Store) => Store;
@@ -100,7 +103,7 @@ export class Controlled {
       supervisor,
       store,
       sessions,
-      agents: agentsOf(),
+      agents: agentsOf(options.agents),
       limits: { ...QUICK, ...limits },
       onProblem,
     });

@@ -3,7 +3,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { until } from "../gateway/real-gateway.js";
-import { Controlled, shellAgent } from "./controlled.js";
+import type { Store } from "../../src/store/store.js";
+import { Controlled, shellAgent, withMethods } from "./controlled.js";
 
 async function killed(house: Controlled, session: string): Promise<void> {
   // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
@@ -106,6 +107,26 @@ test("a stale session of another gateway is not touched, nor are its processes",
     await expect(act).rejects.toMatchObject({ code: "ACP_NOT_HELD", heldBy: "in_acp" });
   expect(await other.acp.verifyOwnedTree(session)).toMatchObject({ verified: false, processes: [] });
   expect(await house.session(session)).toEqual(before);
+  expect(await house.turn(session, "echo still here")).toMatchObject({ text: "still here\n" });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("a session whose gateway goes on with it meanwhile is not closed as lost", async () => {
+  const house = await Controlled.open();
+  const session = await house.spawn(shellAgent("resume"));
+  await killed(house, session);
+  await house.until(session, async () => (await house.session(session)).state === "down");
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      listAcpPermissions: async (filter) => {
+        await house.turn(session, "echo up again");
+        return store.listAcpPermissions(filter);
+      },
+    });
+  const other = await Controlled.open({}, { home: house.home, instanceId: "in_else", through });
+  const closing = other.acp.closeSession(session, { actor: "test" });
+  await expect(closing).rejects.toMatchObject({ code: "ACP_NOT_HELD", heldBy: "in_acp" });
   expect(await house.turn(session, "echo still here")).toMatchObject({ text: "still here\n" });
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);

@@ -50,6 +50,9 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.commitAcp(id, "in_1", { session: { gatewayInstanceId: "in_2" } })).toBe(0);
       expect(await store.commitAcp(id, "in_1", change)).toBeNull();
       expect(await store.commitAcp(id, "in_2", change)).toBe(0);
+      const { version = 0 } = (await store.getAcpSession(id)) ?? {};
+      expect(await store.commitAcp(id, "in_2", { version: version - 1 })).toBeNull();
+      expect(await store.commitAcp(id, "in_2", { version })).toBe(0);
     });
 
     test("turns have their order, one runs, and an end is final", async () => {

@@ -42,7 +42,7 @@ export function writeText(place: Place, content: string, id: string): Promise<Re
     const mode = await modeOf(place, target);
     await rm(beside, { force: true });
     try {
-      await using file = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666);
+      await using file = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
       if (mode !== null) await file.chmod(mode);
       await file.writeFile(content);
       await file.datasync();

@@ -36,7 +36,9 @@ interface Waiting {
 /** What is written of it: that it waits, and that it does not any more. */
 type Note = { readonly waiting: Waiting } | { readonly answered: Pick<Waiting, "runId" | "rpcId"> };
 
-const terminal = z.object({ terminalId: z.string() });
+/** Ours are shorter. */
+const LONGEST_TERMINAL_ID = 100;
+const terminal = z.object({ terminalId: z.string().max(LONGEST_TERMINAL_ID) });
 const session = z.object({ sessionId: z.string() });
 const CHOICES = [
   { optionId: "allow", name: "Allow", kind: "allow_once" as const },
@@ -125,8 +127,8 @@ export class ClientRequests {
             "what was asked for was not kept over a restart of the gateway: ask again",
           );
         const wish = await wishes[method](params, this.#parts, seed);
-        if (wish.title !== title)
-          throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.title} now`);
+        if (wish.shown !== title)
+          throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.shown} now`);
         return wish.fulfil(turnId ?? "");
       }),
     );
@@ -134,9 +136,9 @@ export class ClientRequests {
 
   async #wished(question: Question): Promise<void> {
     const { id, method, end } = question;
-    if (!isWish(method) || (await this.#unheard(question))) return;
-    const seed = `${this.#runId} ${end}`;
     const { questions } = this.#parts;
+    if (!isWish(method) || (await this.#unheard(question)) || questions.tooMany()) return;
+    const seed = `${this.#runId} ${end}`;
     let judge: () => AcpPermission;
     let wish: Wish;
     try {
@@ -161,12 +163,17 @@ export class ClientRequests {
   }
 
   /** The stricter of the session's rules on tools and those on programs, where it has any. */
-  async #judgeOf(id: RpcId, method: WishMethod, { kind, title, exec }: Wish): Promise<() => AcpPermission> {
+  async #judgeOf(
+    id: RpcId,
+    method: WishMethod,
+    { kind, title, shown, exec }: Wish,
+  ): Promise<() => AcpPermission> {
     const { questions, execRules } = this.#parts;
     const rules = exec === undefined ? [] : await execRules();
     const byExec = exec === undefined || rules.length === 0 ? null : await judgeExec(rules, exec);
     const asked = { sessionId: "", toolCallId: method, kind, title, options: CHOICES };
-    return () => stricter(questions.judge(id, asked), byExec, this.#parts.clock.wall());
+    const judge = (): AcpPermission => ({ ...questions.judge(id, asked), title: shown });
+    return () => stricter(judge(), byExec, this.#parts.clock.wall());
   }
 
   #ask(
@@ -193,14 +200,15 @@ export class ClientRequests {
   }
 
   async #later(question: Question): Promise<void> {
-    if (await this.#unheard(question)) return;
-    const { id, method, params, end } = question;
-    const { kept } = this.#parts;
-    const turnId = this.#parts.questions.turnId;
-    const waiting: Waiting = { runId: this.#runId, rpcId: id, method, params, seed: "", turnId };
+    const { kept, questions } = this.#parts;
+    if ((await this.#unheard(question)) || questions.tooMany()) return;
+    const { id, method, end } = question;
+    const { turnId } = questions;
+    let waiting: Waiting;
     try {
       this.#mustBeOurs(question);
-      parse(terminal, params);
+      const params = parse(terminal, question.params);
+      waiting = { runId: this.#runId, rpcId: id, method, params, seed: "", turnId };
     } catch (error) {
       return this.#answer(id, refused(error), { session: { end } });
     }

@@ -12,6 +12,8 @@ import { newestText } from "./terminal-text.js";
 export interface TerminalWish {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** Of those, the ones that may make programs load code. */
+  readonly allowEnv: readonly string[];
   readonly inherit?: Readonly<Record<string, string>>;
   readonly cwd: string;
   readonly outputBytes: number;
@@ -75,9 +77,12 @@ export class Terminals {
 
   /** Those that an earlier process has made, but for what was released. */
   async restore(agentRunId: string, released: ReadonlySet<string>): Promise<void> {
-    for (const record of await this.#supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId } }))
-      if (!released.has(terminalIdOf(record.runId)))
-        this.#open.set(terminalIdOf(record.runId), terminalOf(record));
+    for (const record of await this.#supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId } })) {
+      const terminalId = terminalIdOf(record.runId);
+      // The agent was never told of one that could not be executed.
+      const made = record.exit?.reason !== "spawn-error";
+      if (made && !released.has(terminalId)) this.#open.set(terminalId, terminalOf(record));
+    }
   }
 
   /** Whether the run is one of them. */

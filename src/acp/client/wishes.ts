@@ -5,18 +5,21 @@ import type { ExecWish } from "../../sessions/judge-exec.js";
 import type { KeptSession } from "../kept-session.js";
 import { displayCommand, redactArguments } from "../../supervisor/redact.js";
 import { runIdFrom } from "../../supervisor/ids.js";
+import { shellQuote } from "../../supervisor/shell-quote.js";
 import type { AgentCommand } from "../agent-process.js";
 import { mustFit, readText, writeText } from "./files.js";
 import type { ClientOffer } from "./offer.js";
-import { locate } from "./place.js";
+import { locate, type Place } from "./place.js";
 import { INVALID_PARAMS, Refusal } from "./refusal.js";
 import type { Terminals } from "./terminals.js";
 
 /** What an agent asks us to do, as far as the session's rules have a say in it. */
 export interface Wish {
   readonly kind: "read" | "edit" | "execute";
-  /** What rules and people judge it by: where it really leads, what would really be run. */
+  /** What rules judge it by, all of it: where it really leads, what would really be run. */
   readonly title: string;
+  /** The same for people, and to be kept: with secrets hidden. */
+  readonly shown: string;
   /** For the session's exec rules. */
   readonly exec?: ExecWish;
   /** May be done again after a crash. `turnId`: the one that it belongs to. */
@@ -35,20 +38,24 @@ const text = z.string().refine((value) => !value.includes("\0"), "must not conta
 const count = z.int().min(0).nullish();
 const read = z.object({ path: text, line: count, limit: count });
 const write = z.object({ path: text, content: z.string() });
-const create = z.object({
+const commandShape = z.object({
   command: text.min(1),
   args: z.array(text).default([]),
   env: z.array(z.object({ name: text, value: text })).default([]),
   cwd: text.refine(isAbsolute, "must be an absolute path").nullish(),
   outputByteLimit: count,
 });
+const create = commandShape.refine(
+  isShort,
+  `a command has at most ${defaults.acpCommandChars} characters, with its variables`,
+);
 
 /** By method: from what was asked, and a word that is the same when it is asked again after a crash. */
 export const wishes = {
   "fs/read_text_file": async (params: unknown, { offer, kept }: WishParts): Promise<Wish> => {
     const { path, ...lines } = parse(read, params);
     const place = await locate(path, [kept.row.cwd, ...offer.roots]);
-    return { kind: "read", title: place.path, fulfil: () => readText(place, lines) };
+    return { kind: "read", ...named(place), fulfil: () => readText(place, lines) };
   },
 
   "fs/write_text_file": async (params: unknown, { offer, kept }: WishParts, seed: string): Promise<Wish> => {
@@ -56,7 +63,7 @@ export const wishes = {
     const place = await locate(path, [kept.row.cwd, ...offer.roots]);
     mustFit(place, content);
     const id = runIdFrom(seed).slice("run_".length);
-    return { kind: "edit", title: place.path, fulfil: () => writeText(place, content, id) };
+    return { kind: "edit", ...named(place), fulfil: () => writeText(place, content, id) };
   },
 
   "terminal/create": async (params: unknown, parts: WishParts, seed: string): Promise<Wish> => {
@@ -71,19 +78,33 @@ export const wishes = {
       argv,
       cwd: cwd ?? row.cwd,
       env: { ...own?.env, ...said },
+      // The operator has vouched for what the agent has, not for what it says.
+      allowEnv: Object.keys(own?.env ?? {}).filter((name) => !Object.hasOwn(said, name)),
       ...(own?.inherit === undefined ? {} : { inherit: own.inherit }),
       outputBytes: Math.min(outputByteLimit ?? Infinity, defaults.acpTerminalBytes),
     };
     const { sessionId, runId: agentRunId } = row;
     const owner = { ...parts.owner, sessionId, agentRunId: agentRunId ?? "" };
+    const words = [...env.map(({ name, value }) => `${name}=${value}`), ...argv];
     return {
       kind: "execute",
-      title: displayCommand([...env.map(({ name, value }) => `${name}=${value}`), ...argv]),
+      title: words.map(shellQuote).join(" "),
+      shown: displayCommand(words, defaults.acpAskedChars),
       exec: { argv, cwd: wish.cwd, env: { ...(own?.inherit ?? process.env), ...wish.env } },
       fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
     };
   },
 } as const;
+
+function named({ path }: Place): Pick<Wish, "title" | "shown"> {
+  return { title: path, shown: path };
+}
+
+/** Looked at before secrets are looked for in it. */
+function isShort({ command, args, env }: z.output<typeof commandShape>): boolean {
+  const words = [command, ...args, ...env.flatMap(({ name, value }) => [name, value])];
+  return words.reduce((total, word) => total + word.length, 0) <= defaults.acpCommandChars;
+}
 
 export type WishMethod = keyof typeof wishes;
 
@@ -93,10 +114,11 @@ export function isWish(method: string): method is WishMethod {
 
 /** What of it may be stored; null: there are secrets in it, or there may be. */
 export function storable(method: WishMethod, params: unknown): unknown {
-  if (method !== "terminal/create") return params;
-  const { command, args, env } = parse(create, params);
-  const argv = [command, ...args];
-  return env.length === 0 && redactArguments(argv).join("\0") === argv.join("\0") ? params : null;
+  if (method === "fs/read_text_file") return parse(read, params);
+  if (method === "fs/write_text_file") return parse(write, params);
+  const wanted = parse(create, params);
+  const argv = [wanted.command, ...wanted.args];
+  return wanted.env.length === 0 && redactArguments(argv).join("\0") === argv.join("\0") ? wanted : null;
 }
 
 export function parse<Shape extends z.ZodType>(shape: Shape, params: unknown): z.output<Shape> {

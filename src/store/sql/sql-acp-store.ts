@@ -107,18 +107,18 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
   *#commit(sessionId: string, gatewayInstanceId: string, change: AcpChange): Steps<number> {
     const { db } = this.#engine;
     const { updates = [], turns = [], decide = [], answered = [] } = change;
-    const [row] = yield* rowsOf(
-      db
-        .updateTable("acp_sessions")
-        .set({ ...toAcpSessionColumns(change.session ?? {}), updated_at: Date.now() })
-        .set((column) => ({
-          last_seq: column("last_seq", "+", updates.length),
-          version: column("version", "+", 1),
-        }))
-        .where("session_id", "=", sessionId)
-        .where("gateway_instance_id", "=", gatewayInstanceId)
-        .returning("last_seq"),
-    );
+    const session = db
+      .updateTable("acp_sessions")
+      .set({ ...toAcpSessionColumns(change.session ?? {}), updated_at: Date.now() })
+      .set((column) => ({
+        last_seq: column("last_seq", "+", updates.length),
+        version: column("version", "+", 1),
+      }))
+      .where("session_id", "=", sessionId)
+      .where("gateway_instance_id", "=", gatewayInstanceId);
+    const { version } = change;
+    const asKnown = version === undefined ? session : session.where("version", "=", version);
+    const [row] = yield* rowsOf(asKnown.returning("last_seq"));
     if (row === undefined) throw new NotAsThought();
     if (change.newTurn !== undefined) yield* this.#addTurn(sessionId, change.newTurn);
     for (const { turnId, from, set } of turns)

@@ -13,6 +13,7 @@ import {
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { readText, writeText } from "../../../src/acp/client/files.js";
 import { locate } from "../../../src/acp/client/place.js";
@@ -192,6 +193,24 @@ test("what becomes a link after it was looked at leads nowhere", async () => {
   symlinkSync(outside, inside);
   await expect(writeText(root, "made", "id")).rejects.toMatchObject({ code: REFUSED });
   expect(existsSync(join(outside, "new"))).toBe(false);
+});
+
+test("nobody may read what is written beside a file before it has the file's mode", async () => {
+  const { inside } = await places();
+  const path = join(inside, "private");
+  writeFileSync(path, "mine");
+  chmodSync(path, 0o600);
+  const place = await locate(path, [inside]);
+  const beside = join(inside, ".holdfast-id");
+  const modes = new Set<number>();
+  for (let round = 0; round < 50; round++) {
+    const written = writeText(place, "mine, too", "id").then(() => true);
+    while (!(await Promise.race([written, setImmediate(false)]))) {
+      const seen = statSync(beside, { throwIfNoEntry: false });
+      if (seen !== undefined) modes.add(seen.mode & 0o777);
+    }
+  }
+  expect([...modes]).toEqual([0o600]);
 });
 
 test("rules judge where a path really leads; what is asked about is done when it is allowed, by the next gateway too", async () => {

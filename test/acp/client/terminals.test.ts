@@ -5,7 +5,7 @@ import { newestText } from "../../../src/acp/client/terminal-text.js";
 import { until } from "../../until.js";
 import { Controlled } from "../controlled.js";
 import { living, NASTY } from "../real/nasty-tree.js";
-import { ALLOW, answersOf, use, user, type Step } from "./using.js";
+import { ALLOW, answersOf, clientAgent, use, user, type Step } from "./using.js";
 
 const CREATE = "terminal/create";
 const OUTPUT = "terminal/output";
@@ -227,8 +227,11 @@ test("commands are judged by the rules on tools and those on programs, and the s
   const stored = await second.store.listAcpUpdates({ sessionId: session });
   // But for the prompt, which says it.
   expect(JSON.stringify(stored.filter(({ type }) => type !== "turn"))).not.toContain("hush-hush");
-  for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true }))
+  // The agent waits for the last one only, so that comes last.
+  for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true })) {
     await second.acp.answerPermission(id, "allow", "ada");
+    await second.until(session, async () => (await second.store.getAcpPermission(id))?.answered === true);
+  }
   const after = answersOf(await second.ended(turn));
   expect(after).toHaveLength(4);
   // Its environment is never stored: what would be run without it is not what was allowed.
@@ -316,6 +319,110 @@ test("so many terminals and no more, until one is released", async () => {
     {},
     { terminalId: expect.any(String) as string },
   ]);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("rules judge all of a command, and people are shown it, but for its secrets", async () => {
+  const house = await Controlled.open();
+  const rules = [
+    { effect: "reject", kind: "execute", title: "*never*" },
+    { effect: "ask", kind: "execute", title: "*asked*" },
+    { effect: "allow", kind: "execute" },
+  ] as const;
+  const session = await user(house, { terminals: true }, { rules });
+  const long = ": a harmless beginning; ".repeat(40);
+  const answers = await use(
+    house,
+    session,
+    [CREATE, shell(`${long} never`)],
+    [CREATE, shell('API_KEY="$(never)"; true')],
+    [CREATE, { command: "true", env: [{ name: "API_KEY", value: "never" }] }],
+    [CREATE, shell("x".repeat(1024 * 1024))],
+  );
+  expect(answers.map(({ code }) => code)).toEqual([REFUSED, REFUSED, REFUSED, -32_602]);
+  const hidden = `API_KEY=hush-hush; ${long} asked`;
+  const turn = await house.ask(session, JSON.stringify([[CREATE, shell(hidden)]]));
+  const asked = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  expect(asked.title).toBe(`sh -c '${hidden.replace("hush-hush", "***")}'`);
+  await house.acp.answerPermission(asked.id, "allow", "ada");
+  expect(answersOf(await house.ended(turn))).toMatchObject([{ terminalId: expect.any(String) as string }]);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("of what waits, only what was asked for is kept, and nobody asks for ever", async () => {
+  const house = await Controlled.open({ questions: 8 });
+  const path = join(house.home, "asked");
+  const rules = [{ effect: "ask", kind: "edit" }, ...ALLOW] as const;
+  const session = await user(house, { terminals: true, files: "read-write" }, { rules });
+  const junk = "x".repeat(100_000);
+  const turn = await house.ask(
+    session,
+    JSON.stringify([
+      [CREATE, { command: "true" }],
+      [WAIT, { ...last, junk }],
+      [RELEASE, { ...last, junk }],
+      ["fs/write_text_file", { path, content: "kept", junk }],
+    ]),
+  );
+  const { id } = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  const notes = JSON.stringify(await house.store.listAcpUpdates({ sessionId: session, type: "client" }));
+  expect(notes).toContain("kept");
+  expect(notes.length).toBeLessThan(junk.length);
+  const second = await house.restart({ questions: 8 });
+  await second.acp.answerPermission(id, "allow", "ada");
+  expect(answersOf(await second.ended(turn))[3]).toEqual({});
+  const reads = Array.from({ length: 9 }, () => ["fs/read_text_file", { path }]);
+  const asked = await second.turn(session, JSON.stringify(reads));
+  expect(asked).toMatchObject({ outcome: "interrupted", problem: { code: "ACP_CLOSED" } });
+  expect(answersOf(asked)).toHaveLength(8);
+  const waits = Array.from({ length: 9 }, () => [WAIT, { terminalId: "none" }]);
+  expect(answersOf(await second.turn(session, JSON.stringify(waits)))).toHaveLength(8);
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});
+
+test("a command that could not be executed is no terminal, also for the next gateway", async () => {
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true });
+  const many = Array.from({ length: 17 }, () => [CREATE, { command: "no-such-program-anywhere" }] as const);
+  await use(house, session, ...many);
+  const second = await house.restart();
+  const [made] = await use(second, session, [CREATE, { command: "true" }]);
+  expect(made).toEqual({ terminalId: expect.stringMatching(/^term_/) as string });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.gone(session);
+});
+
+test("a terminal has the variables that the catalogue gives its agent, and no others that load code", async () => {
+  const env = { NODE_OPTIONS: "--no-deprecation" };
+  const own = { id: "own", name: "Own", versionArgs: [], env, acp: { argv: [...clientAgent] } };
+  const house = await Controlled.open({}, { agents: [own] });
+  const { session: opened } = await house.acp.ensureSession({
+    key: "own",
+    agent: "own",
+    cwd: house.home,
+    client: { terminals: true },
+    rules: ALLOW,
+  });
+  const session = opened.sessionId;
+  const answers = await use(
+    house,
+    session,
+    [CREATE, shell("echo $NODE_OPTIONS")],
+    [WAIT, last],
+    [OUTPUT, last],
+    [CREATE, { command: "true", env: [{ name: "NODE_OPTIONS", value: "--import=other" }] }],
+  );
+  expect(answers[2]).toMatchObject({ output: "--no-deprecation\n" });
+  expect(answers[3]).toMatchObject({ code: REFUSED });
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });

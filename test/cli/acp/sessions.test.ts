@@ -21,10 +21,10 @@ test("status and history of an agent's session: its turns, what was said to it, 
   expect(before).toMatch(/^#2 user, operator, \S+ \(waits for the next turn\)\nknow.* this$/m);
   expect(before).toContain("fine");
   await sessions("send", "told", "go on");
-  await until(
-    "it was told",
-    async () => (await client.sessionStatus({ params: { id } })).messages.pending === 0,
-  );
+  await until("it was told", async () => {
+    const { state, messages } = await client.sessionStatus({ params: { id } });
+    return state === "idle" && messages.pending === 0;
+  });
   const { stdout } = await sessions("history", "told");
   expect(stdout).toMatch(/^#2 user, operator, \S+ \(told with #3\)$/m);
   expect(stdout).toMatch(/^#3 \S+ operator, completed after .*\n> Message from the operator:\n> > go on$/m);
