@@ -181,6 +181,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     // Sockets cannot be copied, and to read a lock is to lose it.
     const filter = (from: string): boolean => !/(sock|\.lock)$/.test(from);
     await cp(one.home, home, { recursive: true, filter });
+    await until("it is on record that it runs", async () => (await store.getRun(runId))?.startedAt !== null);
     const [before, events] = [await store.getRun(runId), await store.listEvents({})];
     const announced = await store.getGateway(one.gateway.instanceId);
     await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
