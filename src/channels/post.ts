@@ -113,6 +113,8 @@ function send(letter: Letter, signal: AbortSignal, resolve: Resolve): Promise<In
     // It may break again while the answer is read, which then says so itself.
     outgoing.on("error", reject);
     outgoing.once("response", answered);
+    // Without an error, as when another protocol is answered.
+    outgoing.once("close", () => reject(new DeliveryFailed(`${url.host} has closed without an answer`)));
     outgoing.end(body);
   });
 }

@@ -123,6 +123,15 @@ describe("a receiver that", () => {
   });
 });
 
+test("a receiver that wants to speak something else has not answered", async () => {
+  const url = await rawReceiver((socket) =>
+    socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n"),
+  );
+  const failure = await failureOf(send(url, { "timeout-ms": 2_000 }));
+  expect(failure.message).toMatch(/^127\.0\.0\.1:\d+ has closed without an answer$/);
+  expect(failure.permanent).toBe(false);
+});
+
 test("whoever gives up while a receiver hangs is told so at once", async () => {
   const giveUp = new AbortController();
   const url = await rawReceiver(() => giveUp.abort());
