@@ -1,12 +1,7 @@
 import type { LookupAddress } from "node:dns";
 import { lookup } from "node:dns/promises";
-import {
-  request as httpRequest,
-  type ClientRequest,
-  type IncomingMessage,
-  type RequestOptions,
-} from "node:http";
-import { request as httpsRequest } from "node:https";
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { request as httpsRequest, type RequestOptions } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { packageVersion } from "../anchor/package-version.js";
 import { Turnstile } from "../anchor/turnstile.js";
@@ -98,6 +93,8 @@ function send(letter: Letter, signal: AbortSignal, resolve: Resolve): Promise<In
   const options: RequestOptions = {
     method: "POST",
     agent: false,
+    // Also where NODE_TLS_REJECT_UNAUTHORIZED is 0, for whatever else runs in that environment.
+    rejectUnauthorized: true,
     signal,
     lookup: guarded(letter, signal, resolve),
     headers: {

@@ -5,7 +5,7 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { post, type Answer, type Resolve } from "../../src/channels/post.js";
 import { retryAfterMs } from "../../src/channels/retry-after.js";
 import { defaults } from "../../src/defaults.js";
@@ -235,7 +235,9 @@ test("names that nobody answers for hold up two threads of this process, and no 
   expect(asked).toHaveLength(2);
 });
 
-test("a certificate that nobody vouches for is not accepted", async () => {
+test("a certificate that nobody vouches for is not accepted, whatever the environment says", async () => {
+  vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+  onTestFinished(() => void vi.unstubAllEnvs());
   const directory = await mkdtemp(join(tmpdir(), "hf-"));
   onTestFinished(() => rm(directory, { recursive: true }));
   const [key, cert] = [join(directory, "key"), join(directory, "cert")];
