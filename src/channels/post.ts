@@ -6,13 +6,12 @@ import { isIP, type LookupFunction } from "node:net";
 import { packageVersion } from "../anchor/package-version.js";
 import { Turnstile } from "../anchor/turnstile.js";
 import { defaults } from "../defaults.js";
-import { sanitizeLine } from "../output/sanitize.js";
 import { DeliveryFailed } from "../tasks/notification.js";
 import type { Outgoing } from "./entry.js";
 import { mayReach } from "./network.js";
 import { cut } from "./payload.js";
 import { retryAfterMs } from "./retry-after.js";
-import { conceal } from "./secret.js";
+import { concealed } from "./secret.js";
 
 export interface Letter {
   readonly url: URL;
@@ -126,10 +125,9 @@ async function read({ url, secrets = [] }: Letter, response: IncomingMessage): P
     if (size > defaults.channelAnswerBytes) break;
   }
   const body = Buffer.concat(chunks).subarray(0, defaults.channelAnswerBytes).toString();
-  const parts = [...url.pathname.split("/"), ...url.searchParams.values()].filter(
-    (part) => part.length >= SECRET_CHARS,
-  );
-  const shown = sanitizeLine(conceal(body, [...secrets, ...parts, ...parts.map(decoded)])).trim();
+  const written = [...url.pathname.split("/"), ...url.search.split(/[?&=]/)];
+  const parts = [...written, ...url.searchParams.values()].filter((part) => part.length >= SECRET_CHARS);
+  const shown = concealed(body, [...secrets, ...parts, ...parts.map(decoded)]).trim();
   return {
     status: response.statusCode ?? 0,
     body,

@@ -1,5 +1,6 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
+import { sanitizeLine } from "../output/sanitize.js";
 import { errnoOf } from "../store/errno.js";
 import { DeliveryFailed } from "../tasks/notification.js";
 import type { SecretSource } from "./entry.js";
@@ -38,10 +39,10 @@ async function readSecretFile(path: string): Promise<string> {
   }
 }
 
-/** A text from outside without what must not be shown, in case it repeats it. */
-export function conceal(text: string, secrets: readonly string[]): string {
+/** A line from outside, fit to be shown, without what must not be, in case it repeats it: also with escapes in between. */
+export function concealed(text: string, secrets: readonly string[]): string {
   return secrets
     .filter((each) => each !== "")
     .toSorted((one, other) => other.length - one.length)
-    .reduce((left, each) => left.replaceAll(each, "***"), text);
+    .reduce((left, each) => left.replaceAll(each, "***"), sanitizeLine(text));
 }

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { DeliveryFailed } from "../tasks/notification.js";
 
-const PREFIX = "whsec_";
+export const PREFIX = "whsec_";
 /** As https://www.standardwebhooks.com asks for. */
 const LEAST_BYTES = 24;
 const MOST_BYTES = 64;

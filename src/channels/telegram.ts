@@ -1,13 +1,12 @@
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { sanitizeLine } from "../output/sanitize.js";
 import { DeliveryFailed } from "../tasks/notification.js";
 import type { Channel } from "./channel.js";
 import type { EntryOf } from "./entry.js";
 import { cut } from "./payload.js";
 import { post, refused } from "./post.js";
 import { boundedRetry } from "./retry-after.js";
-import { conceal, readSecret } from "./secret.js";
+import { concealed, readSecret } from "./secret.js";
 import { TELEGRAM_ADDRESS } from "./telegram-address.js";
 
 /** A wrong chat or text, a wrong token, a bot that was blocked or thrown out. */
@@ -48,7 +47,7 @@ export function telegramChannel(entry: EntryOf<"telegram">): Channel {
       if (said?.ok === true) return String(said.result.message_id);
       // Something else than the Bot API may have answered.
       if (said === undefined) throw refused(letter, answer, PERMANENT);
-      const excerpt = cut(sanitizeLine(conceal(said.description, secrets)), defaults.channelExcerptChars);
+      const excerpt = cut(concealed(said.description, secrets), defaults.channelExcerptChars);
       const { retry_after: seconds } = said.parameters;
       const asked = seconds === undefined ? answer.retryAfterMs : boundedRetry(seconds * 1_000);
       throw refused(letter, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT);

@@ -3,7 +3,7 @@ import type { EntryOf } from "./entry.js";
 import { payloadOf } from "./payload.js";
 import { isTaken, post, refused } from "./post.js";
 import { readSecret } from "./secret.js";
-import { keyOf, signedHeaders } from "./signature.js";
+import { keyOf, PREFIX, signedHeaders } from "./signature.js";
 
 /** The receiver wants no more of them. Everything else may have changed at the next try. */
 const GONE = [410];
@@ -20,7 +20,8 @@ export function webhookChannel(entry: EntryOf<"webhook">): Channel {
         body,
         secrets.map(keyOf),
       );
-      const letter = { url: new URL(entry.url), headers, body, rules: entry, secrets };
+      const bare = secrets.map((each) => each.slice(PREFIX.length));
+      const letter = { url: new URL(entry.url), headers, body, rules: entry, secrets: [...secrets, ...bare] };
       const answer = await post(letter, signal);
       if (!isTaken(answer)) throw refused(letter, answer, GONE);
       return String(answer.status);

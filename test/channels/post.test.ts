@@ -263,6 +263,13 @@ test("an answer that repeats the address does not give it away, nor move a termi
   );
   const { excerpt } = await send(`${url}/hooks/${SECRET}/deeper%20still?key=${SECRET}`);
   expect(excerpt).toBe("Cannot POST /hooks/***/***?key=***");
+  const { excerpt: bare } = await send(`${url}/hooks?${SECRET}&key=a%2Fsecret%3D`);
+  expect(bare).toBe("Cannot POST /hooks?***&key=***");
+});
+
+test("a secret that is repeated with an escape in it is not put together again", async () => {
+  const { url } = await receiver((_, response) => response.end("s3cr3t\u001b[0m-path, and s3cr3t-path"));
+  expect((await send(`${url}/${SECRET}`)).excerpt).toBe("***, and ***");
 });
 
 test("Retry-After is understood as seconds and as a date, and bounded", () => {

@@ -111,6 +111,16 @@ describe("an answer of", () => {
   });
 });
 
+test("a secret that a receiver repeats is not shown, nor the key in it", async () => {
+  const said = `not signed with ${NEW}, that is ${NEW.slice(6)}`;
+  const { url } = await receiver((_, response) => response.writeHead(401).end(said));
+  const secrets = [await secretFile("secret", NEW)];
+  const failure = await failureOf(
+    webhookChannel(entryOf("webhook", { url, secrets })).deliver(sample(), null, never),
+  );
+  expect(failure.message).toMatch(/ answered 401: not signed with \*\*\*, that is \*\*\*$/);
+});
+
 describe("a secret that", () => {
   const delivered = (source: unknown, url: string): Promise<unknown> =>
     webhookChannel(entryOf("webhook", { url, secrets: [source] })).deliver(sample(), null, never);
