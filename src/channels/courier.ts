@@ -13,8 +13,9 @@ export function createCourier(channels: ReadonlyMap<string, Channel>, inbox: Ses
         return { status: put === "queued" ? "session_queued" : "parent_missing" };
       }
       const channel = channels.get(target.channel);
+      // Another gateway, or the next one here, may have it: it was there when the work was asked for.
       if (channel === undefined)
-        throw new DeliveryFailed(`there is no channel ${target.channel} in the config`, { permanent: true });
+        throw new DeliveryFailed(`there is no channel ${target.channel} in the config`);
       return {
         status: "delivered",
         receipt: await channel.deliver(notification, target.address, signal),

@@ -16,8 +16,8 @@ export async function readSecret(
   if ("file" in source) return readSecretFile(source.file);
   const said = env[source.env]?.trim() ?? "";
   if (said !== "") return said;
-  // No process gets new variables from outside.
-  throw new DeliveryFailed(`the variable ${source.env} is not set in this environment`, { permanent: true });
+  // Another gateway, or the next one here, may have it.
+  throw new DeliveryFailed(`the variable ${source.env} is not set in this environment`);
 }
 
 async function readSecretFile(path: string): Promise<string> {

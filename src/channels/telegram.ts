@@ -45,8 +45,8 @@ export function telegramChannel(entry: EntryOf<"telegram">): Channel {
       const answer = await post(letter, signal);
       const said = reply.safeParse(parsed(answer.body)).data;
       if (said?.ok === true) return String(said.result.message_id);
-      // Something else than the Bot API may have answered.
-      if (said === undefined) throw refused(letter, answer, PERMANENT);
+      // Something else than the Bot API has answered, which knows nothing of bots and chats.
+      if (said === undefined) throw refused(letter, answer, []);
       const excerpt = cut(concealed(said.description, secrets), defaults.channelExcerptChars);
       const { retry_after: seconds } = said.parameters;
       const asked = seconds === undefined ? answer.retryAfterMs : boundedRetry(seconds * 1_000);

@@ -71,6 +71,15 @@ test("too many messages are tried again when the API says", async () => {
   expect(failure).toMatchObject({ permanent: false, retryAfterMs: 14_000 });
 });
 
+test.each([400, 401, 403, 404])(
+  "%i of something else than the Bot API may be another one later",
+  async (status) => {
+    const { url } = await receiver((_, response) => response.writeHead(status).end("<html>log in</html>"));
+    const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+    expect(failure.permanent).toBe(false);
+  },
+);
+
 test("the token is in no message, whatever goes wrong", async () => {
   const echo = await receiver((request, response) =>
     response.writeHead(502).end(`${request.url} ${decodeURIComponent(request.url ?? "")} ${TOKEN.slice(7)}`),

@@ -157,7 +157,7 @@ describe("a secret that", () => {
     }
     const unset = await failureOf(delivered({ env: "NO_SUCH_SECRET" }, url));
     expect(unset.message).toBe("the variable NO_SUCH_SECRET is not set in this environment");
-    expect(unset.permanent).toBe(true);
+    expect(unset.permanent).toBe(false);
     expect(received).toEqual([]);
   });
 });
