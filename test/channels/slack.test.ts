@@ -17,6 +17,19 @@ async function channelTo(address: string): Promise<Channel> {
   return slackChannel(entryOf("slack", { url: { file } }));
 }
 
+test("those who read Slack's messages in their own way find no mention, and no link with another face", async () => {
+  const { url, received } = await receiver();
+  const channel = await channelTo(`${url}${PATH}`);
+  await channel.deliver(
+    sample({ text: "@everyone @here: [done](https://x) ![](https://x) [a][b] a @ b" }),
+    null,
+    never,
+  );
+  expect(JSON.parse(received[0]?.body ?? "")).toMatchObject({
+    text: "@\u200Beveryone @\u200Bhere: [done]\u200B(https://x) ![]\u200B(https://x) [a]\u200B[b] a @ b",
+  });
+});
+
 test("text stays text: no link, mention or entity can be made of it, and an emoji is not cut in two", async () => {
   const { url, received } = await receiver();
   const channel = await channelTo(`${url}${PATH}`);
