@@ -92,6 +92,26 @@ export type ChannelKind = ChannelEntry["kind"];
 export type EntryOf<Kind extends ChannelKind> = Extract<ChannelEntry, { readonly kind: Kind }>;
 export type Outgoing = Pick<EntryOf<"webhook">, keyof typeof outgoing>;
 
+/** Variables that hold secrets of channels: whoever has them can write there. */
+export function secretVariables(entries: Readonly<Record<string, ChannelEntry>>): readonly string[] {
+  return Object.values(entries)
+    .flatMap(secretsOf)
+    .flatMap((source) => ("env" in source ? [source.env] : []));
+}
+
+function secretsOf(entry: ChannelEntry): readonly SecretSource[] {
+  switch (entry.kind) {
+    case "webhook":
+      return entry.secrets;
+    case "telegram":
+      return [entry.token];
+    case "slack":
+      return [entry.url];
+    default:
+      return [];
+  }
+}
+
 export function isHttpAddress(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, username, password, hash } = new URL(text);

@@ -1,4 +1,5 @@
 import { OPEN_STATES } from "../store/run-record.js";
+import { secretVariables } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, StateUnusable, type StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
@@ -101,6 +102,7 @@ export async function openGateway({
     instanceId,
     actor: `gateway:${instanceId}`,
     onProblem: problem,
+    withheldEnv: secretVariables(config.channels),
     ...(waits ? { onStoreAway: away, ...until } : {}),
   }).catch((error: unknown) => {
     if (error instanceof InstanceLocked) throw alreadyRunning(home, error);

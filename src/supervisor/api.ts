@@ -189,6 +189,8 @@ export interface SupervisorOptions {
   readonly actor?: string;
   /** Remove a run's directory (its output) as soon as it has ended and its followers are done. Default false: at close, or by retention. */
   readonly discardOutput?: boolean;
+  /** Variables of this process that none of its runs inherits from it. */
+  readonly withheldEnv?: readonly string[];
   /**
    * Given: when the store is away, opening waits for it instead of failing, holds this instance's runs meanwhile, and
    * tells each time that it asked in vain.

@@ -26,6 +26,8 @@ export interface Context {
   /** Named when nobody else is. */
   readonly actor: string;
   readonly discardOutput: boolean;
+  /** Variables of this process that runs do not inherit. */
+  readonly withheldEnv: readonly string[];
   readonly leases: Leases;
   readonly gate: StoreGate;
   /** Runs whose end is not committed yet. */

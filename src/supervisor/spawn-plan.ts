@@ -92,7 +92,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     }),
     start: (runId, leaseId) => {
       const env = buildEnvironment({
-        base: options.inherit ?? process.env,
+        base: options.inherit ?? without(process.env, context.withheldEnv),
         set: options.env ?? {},
         clear: options.clearEnv ?? false,
         allow: options.allowEnv ?? [],
@@ -153,4 +153,8 @@ function spool(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
     boundBytes: whole(`${field}.boundBytes`, wanted.boundBytes ?? defaults.spoolBytes),
     policy: oneOf(`${field}.policy`, wanted.policy ?? "keep-newest", ["keep-newest", "back-pressure"]),
   };
+}
+
+function without(env: NodeJS.ProcessEnv, names: readonly string[]): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !names.includes(name)));
 }

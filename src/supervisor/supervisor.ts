@@ -59,6 +59,7 @@ export interface SupervisorParts {
   readonly stateId?: string;
   readonly actor?: string;
   readonly discardOutput?: boolean;
+  readonly withheldEnv?: readonly string[];
   readonly onProblem?: (problem: Problem) => void;
   /** After the last write, once: give back what the parts stand on. `left` runs have no end on record. */
   readonly onClosed?: (left: number) => Promise<void>;
@@ -91,6 +92,7 @@ class ComposedSupervisor implements Supervisor {
       stateId = null,
       actor = `supervisor:${instanceId}`,
       discardOutput = false,
+      withheldEnv = [],
     } = parts;
     this.#parts = parts;
     this.instanceId = instanceId;
@@ -127,6 +129,7 @@ class ComposedSupervisor implements Supervisor {
       stateId,
       actor,
       discardOutput,
+      withheldEnv,
       leases,
       gate: new StoreGate(clock, () => {
         // Writing works again: the right to steer need not wait for the next renewal.

@@ -3,10 +3,25 @@ import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { WebSocket } from "ws";
 import type { GatewayClient } from "../../src/gateway/client.js";
+import { parseConfig } from "../../src/gateway/config.js";
 import type { AskedOf } from "../../src/gateway/contract/contract.js";
 import { oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
 
-const stage = oneGateway();
+const SECRETS = { IT_WEBHOOK: "hush-webhook", IT_BOT: "hush-bot", IT_ROOM: "hush-room" };
+Object.assign(process.env, SECRETS);
+const channels = `
+[channels.ops]
+kind = "webhook"
+url = "https://example.com/"
+secrets = [{ env = "IT_WEBHOOK" }]
+[channels.bot]
+kind = "telegram"
+token = { env = "IT_BOT" }
+[channels.room]
+kind = "slack"
+url = { env = "IT_ROOM" }
+`;
+const stage = oneGateway({ config: parseConfig(channels, "") });
 type Rules = AskedOf<"openSession">["body"]["execRules"];
 const anything: Rules = [{ effect: "allow" }];
 
@@ -45,6 +60,15 @@ test("a session runs, sees, steers and stops its own", async () => {
   const { outcome, run: record } = await client.kill({ params: run });
   expect(outcome).toBe("gone");
   expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "session:own" });
+});
+
+test("a run does not find the secrets of channels in its environment, unless its caller has given them", async () => {
+  const { client } = await session("writer");
+  const own = await client.exec({ body: { argv: ["env"] } });
+  expect(textOf(own)).toContain("PATH=");
+  expect(textOf(own)).not.toContain("hush");
+  const given = await client.exec({ body: { argv: ["env"], environment: { ...SECRETS, PATH: "/bin" } } });
+  expect(textOf(given)).toContain("IT_BOT=hush-bot");
 });
 
 test("a run's own child finds the token of its session, and no other, in its environment", async () => {
