@@ -237,7 +237,12 @@ test("names that nobody answers for hold up two threads of this process, and no 
 
 test("a certificate that nobody vouches for is not accepted, whatever the environment says", async () => {
   vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
-  onTestFinished(() => void vi.unstubAllEnvs());
+  // Node warns of it, rightly elsewhere.
+  const warned = vi.spyOn(process, "emitWarning").mockReturnValue();
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+    warned.mockRestore();
+  });
   const directory = await mkdtemp(join(tmpdir(), "hf-"));
   onTestFinished(() => rm(directory, { recursive: true }));
   const [key, cert] = [join(directory, "key"), join(directory, "cert")];
