@@ -107,7 +107,9 @@ function secretsOf(entry: ChannelEntry): readonly SecretSource[] {
       return [entry.token];
     case "slack":
       return [entry.url];
-    default:
+    case "command":
+    case "desktop":
+    case "bell":
       return [];
   }
 }
