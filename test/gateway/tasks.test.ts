@@ -134,6 +134,24 @@ describe("exec", () => {
     expect(tasks.filter(({ runId }) => runId === body.runId)).toHaveLength(1);
   });
 
+  test("named like somebody else's run is refused, and gives no hold of that run", async () => {
+    const { client: thief } = await boss("thief");
+    const { run } = await stage.client.exec({
+      body: { argv: ["sleep", "1000"], kind: "service", background: true },
+    });
+    const { runId } = run;
+    const body = { background: true, runId };
+    for (const take of [
+      () => thief.exec({ body: { ...body, argv: ["true"] } }),
+      () => thief.runAgent({ params: { id: "codex" }, body: { ...body, prompt: "hello" } }),
+    ])
+      expect(await refusal(take())).toMatchObject({ code: "RUN_EXISTS" });
+    expect((await thief.listTasks()).tasks).toEqual([]);
+    expect(await refusal(thief.cancelTask({ params: { id: runId } }))).toMatchObject({ code: "NOT_FOUND" });
+    expect(await processesOf(runId)).not.toEqual([]);
+    await stage.client.kill({ params: { runId } });
+  });
+
   test("cancelled: until its processes are proven gone, told once, as cancelled", async () => {
     const { run } = await stage.client.exec({
       body: { ...sh("sleep 1000 & sleep 1000"), background: true, origin },
