@@ -10,6 +10,7 @@ import { followLines } from "../../src/gateway/follow-lines.js";
 import type { Notification } from "../../src/store/task-record.js";
 import { shellAgent } from "../acp/controlled.js";
 import { fakeAgents } from "../agents/fake-agents.js";
+import { newRunId } from "../../src/supervisor/ids.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { oneGateway, refusal, sh, until } from "./real-gateway.js";
 
@@ -150,6 +151,31 @@ describe("exec", () => {
     expect(await refusal(thief.cancelTask({ params: { id: runId } }))).toMatchObject({ code: "NOT_FOUND" });
     expect(await processesOf(runId)).not.toEqual([]);
     await stage.client.kill({ params: { runId } });
+  });
+
+  test("asked for again under the id of one that was refused is refused, too: its task has ended", async () => {
+    const body = { ...sh("echo fine"), background: true, runId: "run_asked0aga1n0" };
+    const wrong = { ...body, env: { HOLDFAST_RUN_ID: "x" } };
+    expect(await refusal(stage.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await ended(body.runId)).toMatchObject({ status: "failed" });
+    expect(await refusal(stage.client.exec({ body }))).toMatchObject({ code: "TASK_REFUSED" });
+    expect((await shown(body.runId)).run).toBeNull();
+  });
+
+  test("cancelled while it begins: nothing of it is left", async () => {
+    for (let round = 0; round < 10; round++) {
+      const runId = newRunId();
+      const starting = stage.client.exec({ body: { argv: ["sleep", "1000"], background: true, runId } });
+      await until("there is something to cancel", () =>
+        stage.client.cancelTask({ params: { id: runId } }).then(
+          () => true,
+          () => false,
+        ),
+      );
+      await starting.catch(() => undefined);
+      expect((await shown(runId)).task).toMatchObject({ status: "cancelled" });
+      expect(await processesOf(runId)).toEqual([]);
+    }
   });
 
   test("cancelled: until its processes are proven gone, told once, as cancelled", async () => {
