@@ -69,7 +69,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       const runId = body.runId ?? newRunId();
       const session = before?.session ?? (await opened(desk, asking, entry.id, runId, body));
       // Of one that was asked for before, what is missing is given.
-      await mustBeUnused(supervisor, runId, (known) => known.sessionId === session.id);
+      await mustBeUnused(supervisor, runId, (run) => run.sessionId === session.id);
       const spool = { boundBytes: defaults.agentSpoolBytes };
       const identity = {
         ...(await identityOf(desk.gate.sessions, session)),
