@@ -392,6 +392,22 @@ describe("a session's background work", () => {
     expect(again.result?.text).not.toContain("Notice");
   });
 
+  test("cannot be silenced by who does it, nor said to be another agent's", async () => {
+    const parent = await boss("boss-13");
+    const body = { argv: shellAgent(), cwd: place, key: "child-13", prompt: "sleep 1000", background: true };
+    await parent.client.acpSpawn({ body });
+    const child = stage.as((await stage.client.openSession({ body: { key: "child-13" } })).token);
+    const { task } = await shown("child-13", child);
+    const change = { params: { id: task.taskId }, body: { policy: "silent" } } as const;
+    expect(await refusal(child.notifyTask(change))).toMatchObject({ code: "BAD_INPUT" });
+    expect((await shown(task.taskId)).task.policy).toBe("done_only");
+    expect((await parent.client.notifyTask(change)).changed).toBe(true);
+    const forged = { label: "mine", agentId: "codex" };
+    expect(await refusal(child.createTask({ body: forged }))).toMatchObject({ code: "BAD_INPUT" });
+    expect((await stage.client.createTask({ body: forged })).task.agentId).toBe("codex");
+    await parent.client.cancelTask({ params: { id: task.taskId } });
+  });
+
   test("is seen by it and by the operator, and by nobody else: as if there were none", async () => {
     const parent = await boss("boss-5");
     const stranger = (await stage.client.openSession({ body: { key: "stranger-5" } })).token;
