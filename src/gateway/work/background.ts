@@ -168,7 +168,8 @@ export class Background implements AsyncDisposable {
       await this.look(taskId).catch(() => undefined);
       return started;
     } catch (error) {
-      await this.#refuse(task, error).catch(() => undefined);
+      // By a gateway that stops: whoever asked may ask the next one.
+      if (!(error instanceof SupervisorClosed)) await this.#refuse(task, error).catch(() => undefined);
       throw error;
     } finally {
       this.#awaited.delete(taskId);
