@@ -60,7 +60,7 @@ async function ended(
     const survivors =
       task.turnId === null ? await endRun(parts, task, actor, gone) : await endTurn(parts, task, actor);
     if (survivors !== null || !begins) return survivors;
-    await setTimeout(LOOK_MS);
+    await setTimeout(LOOK_MS, undefined, { signal: gone });
   }
 }
 
