@@ -10,6 +10,7 @@ import { followLines } from "../../src/gateway/follow-lines.js";
 import type { Notification } from "../../src/store/task-record.js";
 import { shellAgent } from "../acp/controlled.js";
 import { fakeAgents } from "../agents/fake-agents.js";
+import { newRunId } from "../../src/supervisor/ids.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { oneGateway, refusal, sh, until } from "./real-gateway.js";
 
@@ -132,6 +133,49 @@ describe("exec", () => {
     expect(await ended(body.runId)).toMatchObject({ status: "succeeded" });
     const { tasks } = await stage.client.listTasks({ query: { runtime: "exec" } });
     expect(tasks.filter(({ runId }) => runId === body.runId)).toHaveLength(1);
+  });
+
+  test("named like somebody else's run is refused, and gives no hold of that run", async () => {
+    const { client: thief } = await boss("thief");
+    const { run } = await stage.client.exec({
+      body: { argv: ["sleep", "1000"], kind: "service", background: true },
+    });
+    const { runId } = run;
+    const body = { background: true, runId };
+    for (const take of [
+      () => thief.exec({ body: { ...body, argv: ["true"] } }),
+      () => thief.runAgent({ params: { id: "codex" }, body: { ...body, prompt: "hello" } }),
+    ])
+      expect(await refusal(take())).toMatchObject({ code: "RUN_EXISTS" });
+    expect((await thief.listTasks()).tasks).toEqual([]);
+    expect(await refusal(thief.cancelTask({ params: { id: runId } }))).toMatchObject({ code: "NOT_FOUND" });
+    expect(await processesOf(runId)).not.toEqual([]);
+    await stage.client.kill({ params: { runId } });
+  });
+
+  test("asked for again under the id of one that was refused is refused, too: its task has ended", async () => {
+    const body = { ...sh("echo fine"), background: true, runId: "run_asked0aga1n0" };
+    const wrong = { ...body, env: { HOLDFAST_RUN_ID: "x" } };
+    expect(await refusal(stage.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await ended(body.runId)).toMatchObject({ status: "failed" });
+    expect(await refusal(stage.client.exec({ body }))).toMatchObject({ code: "TASK_REFUSED" });
+    expect((await shown(body.runId)).run).toBeNull();
+  });
+
+  test("cancelled while it begins: nothing of it is left", async () => {
+    for (let round = 0; round < 10; round++) {
+      const runId = newRunId();
+      const starting = stage.client.exec({ body: { argv: ["sleep", "1000"], background: true, runId } });
+      await until("there is something to cancel", () =>
+        stage.client.cancelTask({ params: { id: runId } }).then(
+          () => true,
+          () => false,
+        ),
+      );
+      await starting.catch(() => undefined);
+      expect((await shown(runId)).task).toMatchObject({ status: "cancelled" });
+      expect(await processesOf(runId)).toEqual([]);
+    }
   });
 
   test("cancelled: until its processes are proven gone, told once, as cancelled", async () => {
@@ -346,6 +390,22 @@ describe("a session's background work", () => {
     await told(task.taskId, "delivered");
     const again = await stage.client.runAgent({ params: { id: "codex" }, body });
     expect(again.result?.text).not.toContain("Notice");
+  });
+
+  test("cannot be silenced by who does it, nor said to be another agent's", async () => {
+    const parent = await boss("boss-13");
+    const body = { argv: shellAgent(), cwd: place, key: "child-13", prompt: "sleep 1000", background: true };
+    await parent.client.acpSpawn({ body });
+    const child = stage.as((await stage.client.openSession({ body: { key: "child-13" } })).token);
+    const { task } = await shown("child-13", child);
+    const change = { params: { id: task.taskId }, body: { policy: "silent" } } as const;
+    expect(await refusal(child.notifyTask(change))).toMatchObject({ code: "BAD_INPUT" });
+    expect((await shown(task.taskId)).task.policy).toBe("done_only");
+    expect((await parent.client.notifyTask(change)).changed).toBe(true);
+    const forged = { label: "mine", agentId: "codex" };
+    expect(await refusal(child.createTask({ body: forged }))).toMatchObject({ code: "BAD_INPUT" });
+    expect((await stage.client.createTask({ body: forged })).task.agentId).toBe("codex");
+    await parent.client.cancelTask({ params: { id: task.taskId } });
   });
 
   test("is seen by it and by the operator, and by nobody else: as if there were none", async () => {

@@ -1,4 +1,5 @@
 import type { NotifyPolicy } from "../../store/task-record.js";
+import { say } from "../complain.js";
 import { needGateway } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
@@ -10,6 +11,10 @@ export async function notifyTask(wanted: string, policy: NotifyPolicy, json: boo
   const answer = await client.notifyTask({ params, body: { policy } });
   const { task, changed } = answer;
   if (json) print(toJson(answer));
-  else print(`${task.taskId}: ${task.policy}${changed ? "" : ", as before"}\n`);
+  else {
+    print(`${task.taskId}: ${task.policy}${changed ? "" : ", as before"}\n`);
+    if (task.policy !== "silent" && task.targets.length === 0)
+      say(`whom to tell was not said when ${task.taskId} was begun: nobody hears of it`, "yellow");
+  }
   return 0;
 }

@@ -16,11 +16,13 @@ export class ProgressLine implements Disposable {
     this.#on = on;
   }
 
-  show(text: string): void {
+  /** Of a long name only so much that the news are seen. */
+  show(name: string, news: string): void {
     if (!this.#on) return;
     this.#shown = true;
     // One that fills the last column may wrap, and then stands on two.
-    const line = fit(sanitizeLine(text), (process.stderr.columns || USUAL_COLUMNS) - 1);
+    const width = (process.stderr.columns || USUAL_COLUMNS) - 1;
+    const line = fit(`${fit(sanitizeLine(name), Math.floor(width / 3))}: ${sanitizeLine(news)}`, width);
     write(`${CLEAR}${paletteFor(2).dim(line)}`);
   }
 

@@ -59,8 +59,8 @@ async function waited(wanted: string, shows: boolean): Promise<Task> {
     meanwhile: "waiting for the next one, which knows what became of the task",
     later: `holdfast tasks show ${taskId}`,
   });
-  line.show(`${task.label}: ${task.progress ?? task.status}`);
-  for await (const event of followed) line.show(`${task.label}: ${taskEventText(event) || event.type}`);
+  line.show(task.label, task.progress ?? task.status);
+  for await (const event of followed) line.show(task.label, taskEventText(event) || event.type);
   return (await followed.client.getTask({ params })).task;
 }
 

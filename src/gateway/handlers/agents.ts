@@ -12,6 +12,7 @@ import { execBody } from "../contract/exec.js";
 import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
 import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
+import { mustBeUnused } from "./exec-background.js";
 import { execFor } from "./exec.js";
 import type { Desk } from "./handlers.js";
 import { listAgent, listAgents, type AnyListing } from "./list-agents.js";
@@ -67,6 +68,8 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       desk.mayStart();
       const runId = body.runId ?? newRunId();
       const session = before?.session ?? (await opened(desk, asking, entry.id, runId, body));
+      // Of one that was asked for before, what is missing is given.
+      await mustBeUnused(supervisor, runId, (run) => run.sessionId === session.id);
       const spool = { boundBytes: defaults.agentSpoolBytes };
       const identity = {
         ...(await identityOf(desk.gate.sessions, session)),

@@ -1,3 +1,6 @@
+import { RunExists } from "../../errors.js";
+import type { RunRecord } from "../../store/run-record.js";
+import type { Supervisor } from "../../supervisor/api.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { displayCommand, redactText } from "../../supervisor/redact.js";
 import { keyOfRun } from "../../tasks/key.js";
@@ -23,6 +26,7 @@ export async function execInBackground(
   const mayGoOn = body.kind === "task" && body.foreground === undefined;
   if (mayGoOn && body.background) {
     const runId = body.runId ?? newRunId();
+    await mustBeUnused(desk.supervisor, runId);
     return desk.background.give(await inputOf(desk, body, asking, identity, runId), async ({ doneBy }) => {
       const answer = await run({ ...body, runId });
       if (answer.ptyFellBack) await doneBy(answer.run.runId);
@@ -34,6 +38,16 @@ export async function execInBackground(
   return desk.background.give(await inputOf(desk, body, asking, identity, answer.run.runId), () =>
     Promise.resolve(answer),
   );
+}
+
+/** Asked before a task is made of it: whoever has the task of a run may see that run, and end it. */
+export async function mustBeUnused(
+  supervisor: Pick<Supervisor, "getRun">,
+  runId: string,
+  isTheSame: (known: RunRecord) => boolean = () => false,
+): Promise<void> {
+  const known = await supervisor.getRun(runId);
+  if (known !== null && !isTheSame(known)) throw new RunExists(runId);
 }
 
 async function inputOf(

@@ -39,6 +39,17 @@ export interface TaskDesk extends CancelParts {
   readonly send: () => void;
 }
 
+/** Whose work it is, of a session's own agent; of others the operator alone can say. */
+function agentOf(requester: Requester, said: string | undefined): string | null {
+  if (requester.kind === "operator") return said ?? null;
+  const { agentId } = requester.session;
+  if (said === undefined || said === agentId) return agentId;
+  throw new BadInput(
+    "agentId",
+    "a session's work is its own agent's, and cannot be said to be another's; nothing was recorded",
+  );
+}
+
 export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
   const { store, background } = desk;
   const visible = (requester: Requester, id: string) => visibleTask(desk, requester, id);
@@ -86,7 +97,7 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
       });
       const made = await desk.tasks.create({
         ...rest,
-        agentId: rest.agentId ?? null,
+        agentId: agentOf(requester, rest.agentId),
         ...whom,
         runtime: "external",
         key: key === undefined ? null : keyOfCaller(self, key),
@@ -118,7 +129,12 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
     },
 
     notifyTask: async ({ params, body: { policy } }, { requester }) => {
-      const { taskId } = await visible(requester, params.id);
+      const { taskId, ownerSessionId } = await visible(requester, params.id);
+      if (!(await desk.sights.runsOf(requester)(ownerSessionId)))
+        throw new BadInput(
+          "task",
+          `who asked for task ${taskId} decides when to hear of it, not who does it; nothing was changed`,
+        );
       const { actor } = requester;
       return taken(await said(taskId, { type: "policy", at: Date.now(), policy, actor }));
     },

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
 import { defaults } from "../../defaults.js";
-import { StoreAway, SupervisorClosed } from "../../errors.js";
+import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
 import type { TaskRecord } from "../../store/task-record.js";
 import { isEnded } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
@@ -59,6 +59,7 @@ const NEVER = new AbortController().signal;
 export class Background implements AsyncDisposable {
   readonly #parts: BackgroundParts;
   readonly #awaited = new Map<string, AbortSignal>();
+  readonly #beginning = new Set<string | null>();
   readonly #followed = new Set<string>();
   readonly #looking = new Set<Promise<unknown>>();
   readonly #left = new AbortController();
@@ -73,28 +74,21 @@ export class Background implements AsyncDisposable {
   async give<Started>(
     input: TaskInput,
     start: (going: Going) => Promise<Started>,
-    { awaited }: Given = {},
+    given: Given = {},
   ): Promise<Started> {
-    const { task } = await this.#parts.tasks.create(input);
-    const { taskId } = task;
-    if (awaited !== undefined) this.#awaited.set(taskId, awaited);
+    const { key } = input;
+    // Before it is on record: from then on it can be cancelled.
+    this.#beginning.add(key);
     try {
-      const started = await start({
-        begun: () => this.follow(task),
-        doneBy: async (runId) => {
-          await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
-        },
-      });
-      // It is begun, whether that can be noted now or not; the next round looks again.
-      await this.look(taskId).catch(() => undefined);
-      return started;
-    } catch (error) {
-      await this.#refuse(task, error).catch(() => undefined);
-      throw error;
+      return await this.#give(input, start, given);
     } finally {
-      this.#awaited.delete(taskId);
-      this.follow(task);
+      this.#beginning.delete(key);
     }
+  }
+
+  /** Whether what does it may come to be yet. */
+  isBeginning({ key }: Pick<TaskRecord, "key">): boolean {
+    return this.#beginning.has(key);
   }
 
   /** What a task does not say yet of its work, it says when this resolves. */
@@ -150,6 +144,37 @@ export class Background implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#left.abort();
     await Promise.allSettled(this.#looking);
+  }
+
+  async #give<Started>(
+    input: TaskInput,
+    start: (going: Going) => Promise<Started>,
+    { awaited }: Given,
+  ): Promise<Started> {
+    const { task, created } = await this.#parts.tasks.create(input);
+    const { taskId, status } = task;
+    // Under the name of work that never came to be: whatever became of this, its task could not say.
+    if (!created && isEnded(status) && (await backingOf(this.#parts, task)).state === "gone")
+      throw new TaskRefused(taskId, status, "ended");
+    if (awaited !== undefined) this.#awaited.set(taskId, awaited);
+    try {
+      const started = await start({
+        begun: () => this.follow(task),
+        doneBy: async (runId) => {
+          await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+        },
+      });
+      // It is begun, whether that can be noted now or not; the next round looks again.
+      await this.look(taskId).catch(() => undefined);
+      return started;
+    } catch (error) {
+      // By a gateway that stops: whoever asked may ask the next one.
+      if (!(error instanceof SupervisorClosed)) await this.#refuse(task, error).catch(() => undefined);
+      throw error;
+    } finally {
+      this.#awaited.delete(taskId);
+      this.follow(task);
+    }
   }
 
   /** Whoever asked is told at once. What was begun all the same, or before, goes on. */

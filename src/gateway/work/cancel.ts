@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import type { Survivor } from "../../anchor/host.js";
 import type { AcpController } from "../../acp/controller.js";
 import type { AcpStore } from "../../store/acp-store.js";
@@ -11,6 +12,8 @@ import type { Background } from "./background.js";
 import type { TaskTail } from "./task-tail.js";
 
 const SOON_MS = 5_000;
+/** It is on record soon after its task. */
+const LOOK_MS = 20;
 
 export interface CancelParts {
   readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
@@ -31,8 +34,7 @@ export async function cancelTask(
   if (isEnded(task.status)) return { task, outcome: "ended-before", survivors: [] };
   const { background, store } = parts;
   const { taskId } = task;
-  const survivors =
-    task.turnId === null ? await endRun(parts, task, actor, gone) : await endTurn(parts, task, actor);
+  const survivors = await ended(parts, task, actor, gone);
   if (survivors === null) await background.tell(taskId, cancelled(actor));
   else await background.look(taskId);
   if (survivors?.length === 0) await said(parts, taskId, gone);
@@ -43,6 +45,23 @@ export async function cancelTask(
       ? "cancelled"
       : "ended-before";
   return { task: now, outcome, survivors: [...(survivors ?? [])] };
+}
+
+/** What is being begun is waited for: it could not be ended afterwards. Null: as below. */
+async function ended(
+  parts: CancelParts,
+  task: TaskRecord,
+  actor: string,
+  gone: AbortSignal,
+): Promise<readonly Survivor[] | null> {
+  for (;;) {
+    // Before the look: what has been begun since is found by it.
+    const begins = parts.background.isBeginning(task);
+    const survivors =
+      task.turnId === null ? await endRun(parts, task, actor, gone) : await endTurn(parts, task, actor);
+    if (survivors !== null || !begins) return survivors;
+    await setTimeout(LOOK_MS, undefined, { signal: gone });
+  }
 }
 
 /** Of what was done elsewhere, the gateway there says what became of it: at once, unless it is away. */

@@ -1,3 +1,4 @@
+import { TaskRefused } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { SessionMessage } from "../../store/message-record.js";
 import { keyOfTurn } from "../../tasks/key.js";
@@ -21,7 +22,7 @@ export async function wakeFor(
     requesterSessionId: parentSessionId,
     origin: null,
   });
-  return background.give(
+  const given = background.give(
     {
       runtime: "acp",
       key: keyOfTurn(turnId),
@@ -34,4 +35,9 @@ export async function wakeFor(
     },
     begin,
   );
+  return given.catch((error: unknown) => {
+    // It is said all the same: whoever waits behind it must not wait for ever.
+    if (error instanceof TaskRefused) return begin();
+    throw error;
+  });
 }

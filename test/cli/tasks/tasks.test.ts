@@ -279,13 +279,18 @@ test("the policy of a task is changed while it goes on, and not afterwards", asy
     stdout: `${id}: silent\n`,
   });
   expect((await many.holdfast("tasks", "notify", id, "silent")).stdout).toBe(`${id}: silent, as before\n`);
-  await client.finishTask({ params: { id }, body: { status: "succeeded" } });
   expect(await many.holdfast("tasks", "notify", id, "done_only")).toMatchObject({
+    code: 0,
+    stdout: `${id}: done_only\n`,
+    stderr: `holdfast: whom to tell was not said when ${id} was begun: nobody hears of it\n`,
+  });
+  await client.finishTask({ params: { id }, body: { status: "succeeded" } });
+  expect(await many.holdfast("tasks", "notify", id, "silent")).toMatchObject({
     code: 1,
     stdout: "",
     stderr: `holdfast: task ${id} has ended (succeeded), which is final; nothing was changed\n`,
   });
-  expect(await client.getTask({ params: { id } })).toMatchObject({ task: { policy: "silent" } });
+  expect(await client.getTask({ params: { id } })).toMatchObject({ task: { policy: "done_only" } });
 });
 
 test("maintenance says what it would do, and does it only when told to", async () => {

@@ -17,13 +17,10 @@ async function atWork(label: string): Promise<string> {
 }
 
 test.skipIf(whyNoTerminal !== null)(
-  "Ctrl-C stops waiting, and nothing else",
+  "how it is going is seen behind a name of any length; Ctrl-C stops waiting, and nothing else",
   async () => {
-    const id = await atWork("typing");
-    const { code, stdout } = await resident.atTerminal(
-      ["tasks", "wait", id],
-      ["typing: half of it", "\u0003"],
-    );
+    const id = await atWork(`typing${" on".repeat(50)}`);
+    const { code, stdout } = await resident.atTerminal(["tasks", "wait", id], ["…: half of it", "\u0003"]);
     expect(code).toBe(130);
     expect(stdout).toContain(`not waiting any more; ${id} goes on`);
     const client = await resident.client();
