@@ -198,7 +198,7 @@ export class HeldSession {
 
   /** One thing at a time; then whatever has come meanwhile. */
   #occupy(work: () => Promise<void>): void {
-    const { clock, onProblem } = this.#parts;
+    const { clock, kept, onProblem } = this.#parts;
     this.#busy = true;
     work().then(
       () => {
@@ -206,7 +206,7 @@ export class HeldSession {
         if (this.#kicked && !this.#left) this.kick();
       },
       (cause: unknown) => {
-        if (this.#left) return;
+        if (this.#left || kept.row.state === "closed") return;
         onProblem("the next prompt could not be looked for; trying again", cause);
         clock.after(AGAIN_MS, () => {
           this.#busy = false;

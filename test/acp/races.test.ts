@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { newTurnId } from "../../src/acp/ids.js";
 import { StateUnusable } from "../../src/errors.js";
@@ -24,6 +25,34 @@ test("a cancel that a gateway took to its grave is carried out by the next", asy
   });
   await second.acp.closeSession(session, { actor: "test" });
   await second.gone(session);
+});
+
+test("a session that is closed looks for no further prompt, also not in a store that is gone", async () => {
+  const looked = deferred<void>();
+  const gate = deferred<void>();
+  let asked = 0;
+  const problems: string[] = [];
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      listAcpTurns: async (filter) => {
+        // For the first prompt, and then for the next.
+        if (filter.states?.includes("queued") === true && filter.limit === 1 && ++asked === 2) {
+          looked.resolve();
+          await gate.promise;
+        }
+        return store.listAcpTurns(filter);
+      },
+    });
+  const house = await Controlled.open({}, { through, onProblem: (message) => problems.push(message) });
+  const session = await house.spawn(shellAgent());
+  const turn = await house.ask(session, "echo on");
+  await house.ended(turn);
+  await looked.promise;
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.leave();
+  gate.resolve();
+  await setImmediate();
+  expect(problems).toEqual([]);
 });
 
 test("a cancel finds the turn that is sent while it is looked for in the queue", async () => {
