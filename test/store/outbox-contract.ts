@@ -202,5 +202,50 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
       expect(await store.outboxDueIn()).toBeNull();
     });
+
+    /** A change that is told at another time than those before it. */
+    const changed = (taskId: string, seq: number) => {
+      const { notification, ...rest } = notice(taskId, "state", { seq });
+      return {
+        set: { noticedAt: AT },
+        notices: [{ ...rest, notification: { ...notification, at: AT + seq } }],
+      };
+    };
+
+    test("a change that could not be told is not told after a newer one", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 2));
+      const first = await one();
+      await store.commitTask(taskId, 2, changed(taskId, 3));
+      const second = await one();
+      await store.settleOutbox(second, delivered);
+      await store.settleOutbox(first, again);
+      expect(await claim()).toEqual([]);
+      expect(await store.listOutbox({ taskId })).toMatchObject([{ key: second.key, status: "delivered" }]);
+    });
+
+    test("a change whose sender was killed is not told beside a newer one", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 2));
+      await one();
+      await store.commitTask(taskId, 2, changed(taskId, 3));
+      await store.releaseOutbox("a");
+      const [only, ...more] = await claim(other, "b");
+      expect(more).toEqual([]);
+      expect(only?.notification.id).toBe(`task-state:${taskId}:3`);
+      await other.settleOutbox(only ?? expect.fail("none"), delivered);
+      expect(await store.listOutbox({ taskId })).toHaveLength(1);
+    });
+
+    test("what nobody wants to hear of any more is not tried again", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 2));
+      await store.settleOutbox(await one(), dead);
+      await store.commitTask(taskId, 2, ending(taskId));
+      await store.settleOutbox(await one(), delivered);
+      expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
+      expect(await store.listOutbox({ taskId, statuses: ["pending"] })).toEqual([]);
+      expect(await store.dismissOutbox(taskId, taskEvent("dismissed"))).toBe(1);
+    });
   });
 }

@@ -199,7 +199,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     const settle = settleEntry(db, words, entry, result);
     if (entry.notification.kind === "terminal") return yield* this.#resolve(taskId, settle);
     if ((yield* countOf(settle)) === 0) return false;
-    if (result.status === "pending") yield* countOf(dropOvertaken(db, words, taskId));
+    yield* countOf(dropOvertaken(db, words, taskId));
     return true;
   }
 
