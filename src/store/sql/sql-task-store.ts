@@ -78,7 +78,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     const gone = this.#engine.db
       .deleteFrom("tasks")
       .where("task_id", "in", taskIds)
-      .where("ended_at", "is not", null);
+      .where("ended_at", "is not", null)
+      .where("delivery", "<>", "pending");
     return this.#engine.perform(() => countOf(gone));
   }
 
