@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import type { Store } from "../../src/store/store.js";
 import { outboxKey, type OutboxEntry, type Target } from "../../src/store/task-record.js";
 import type { TestSessionDatabase } from "./session-contract.js";
@@ -246,6 +247,19 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
       expect(await store.listOutbox({ taskId, statuses: ["pending"] })).toEqual([]);
       expect(await store.dismissOutbox(taskId, taskEvent("dismissed"))).toBe(1);
+    });
+
+    test("of many changes that were told, the newest are kept; of what is still to be told, everything", async () => {
+      const taskId = await begun();
+      for (let n = 1; n <= defaults.taskEventsKept + 5; n += 1) {
+        await store.commitTask(taskId, n, changed(taskId, n));
+        await store.settleOutbox(await one(), n % 2 === 0 ? delivered : dead);
+      }
+      const kept = await other.listOutbox({ taskId });
+      expect(kept).toHaveLength(defaults.taskEventsKept);
+      expect(kept.map(({ createdAt }) => createdAt - AT)).toEqual(kept.map((_, index) => index + 6));
+      await store.commitTask(taskId, defaults.taskEventsKept + 6, ending(taskId));
+      expect(await claim()).toMatchObject([{ notification: { kind: "terminal" } }]);
     });
   });
 }

@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import type { Compilable, Kysely, RawBuilder } from "kysely";
+import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry } from "../task-columns.js";
 import { outboxKey, targetKey } from "../task-record.js";
@@ -206,6 +207,18 @@ export function dropOvertaken(db: Kysely<Schema>, words: Words, taskId: string):
     .where(overtaken)
     .where(pending)
     .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]));
+}
+
+/** Of those about changes that are settled, all but the newest: work may go on for months. */
+export function dropOldStates(db: Kysely<Schema>, taskId: string): Compilable {
+  const settled = db
+    .selectFrom("task_outbox")
+    .select("entry_key")
+    .where("task_id", "=", taskId)
+    .where("kind", "=", "state")
+    .where("status", "<>", "pending");
+  const newest = settled.orderBy("created_at", "desc").limit(defaults.taskEventsKept);
+  return db.deleteFrom("task_outbox").where("entry_key", "in", settled).where("entry_key", "not in", newest);
 }
 
 /** What is worst of the messages about its end; what was dismissed is nobody's concern. */

@@ -18,6 +18,7 @@ import {
   claimEntries,
   deriveDelivery,
   dismissEntries,
+  dropOldStates,
   dropOvertaken,
   dropStates,
   dueIn,
@@ -201,6 +202,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     if (entry.notification.kind === "terminal") return yield* this.#resolve(taskId, settle);
     if ((yield* countOf(settle)) === 0) return false;
     yield* countOf(dropOvertaken(db, words, taskId));
+    if (result.status !== "pending") yield* countOf(dropOldStates(db, taskId));
     return true;
   }
 
