@@ -123,12 +123,18 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
 
   retryOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
     const retry = retryEntries(this.#engine.db, this.#engine.words, taskId);
-    return this.#engine.transact(() => this.#decide(taskId, retry, event));
+    return this.#decided(taskId, retry, event);
   }
 
   dismissOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
     const dismiss = dismissEntries(this.#engine.db, taskId, event.at);
-    return this.#engine.transact(() => this.#decide(taskId, dismiss, event));
+    return this.#decided(taskId, dismiss, event);
+  }
+
+  async #decided(taskId: string, change: Compilable, event: NewTaskEvent): Promise<number> {
+    const count = await this.#engine.transact(() => this.#decide(taskId, change, event));
+    if (count > 0) await this.#engine.flush();
+    return count;
   }
 
   *#insert(
