@@ -49,6 +49,8 @@ export interface OutboxFilter {
   readonly taskId?: string;
   readonly target?: Target;
   readonly statuses?: readonly OutboxStatus[];
+  /** The page after the one that ended here. */
+  readonly after?: Pick<OutboxEntry, "createdAt" | "key"> | undefined;
   readonly limit?: number;
 }
 
