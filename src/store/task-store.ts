@@ -49,6 +49,8 @@ export interface OutboxFilter {
   readonly taskId?: string;
   readonly target?: Target;
   readonly statuses?: readonly OutboxStatus[];
+  /** The page after the one that ended here. */
+  readonly after?: Pick<OutboxEntry, "createdAt" | "key"> | undefined;
   readonly limit?: number;
 }
 
@@ -90,7 +92,10 @@ export interface TaskStore {
   listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]>;
   /** Oldest first. */
   listTaskEvents(taskId: string): Promise<readonly TaskEvent[]>;
-  /** Forget tasks that have ended, with their events and messages. Others are left alone. Returns how many. */
+  /**
+   * Forget tasks that have ended, with their events and messages. Others are left alone, and those of which somebody is
+   * still to be told. Returns how many.
+   */
   deleteTasks(taskIds: readonly string[]): Promise<number>;
   /** Oldest first. */
   listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]>;

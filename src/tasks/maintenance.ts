@@ -20,11 +20,19 @@ export type Measure = { readonly taskId: string; readonly version: number } & (
   | { readonly act: "forget" }
 );
 
-/** What the sweep does about a task now, if anything. The same whether it is done or only shown. */
-export function measure(task: TaskRecord, backing: Backing, now: number): Measure | null {
+/**
+ * What the sweep does about a task now, if anything. The same whether it is done or only shown. `watchedSince`: what was
+ * not heard of before it is not held against anybody.
+ */
+export function measure(
+  task: TaskRecord,
+  backing: Backing,
+  now: number,
+  watchedSince = -Infinity,
+): Measure | null {
   const { taskId, version, cleanupAfter } = task;
   if (!isEnded(task.status)) {
-    const happening = happeningOf(task, judged(task, backing, now), now);
+    const happening = happeningOf(task, judged(task, backing, now), now, watchedSince);
     return happening === null ? null : { taskId, version, act: "tell", happening };
   }
   if (cleanupAfter === null)
@@ -43,7 +51,12 @@ function judged({ heartbeatMs, lastEventAt }: TaskRecord, backing: Backing, now:
   return now - lastEventAt > heartbeatMs ? { state: "gone" } : { state: "alive", activeAt: null };
 }
 
-function happeningOf(task: TaskRecord, backing: Backing, now: number): Happening | null {
+function happeningOf(
+  task: TaskRecord,
+  backing: Backing,
+  now: number,
+  watchedSince: number,
+): Happening | null {
   const { missingSince } = task;
   switch (backing.state) {
     case "unknown":
@@ -58,7 +71,9 @@ function happeningOf(task: TaskRecord, backing: Backing, now: number): Happening
     }
     case "gone":
       if (missingSince === null) return { type: "missing", at: now };
-      return now - missingSince >= defaults.taskLostMs ? lost(missingSince, now) : null;
+      return now - Math.max(missingSince, watchedSince) >= defaults.taskLostMs
+        ? lost(missingSince, now)
+        : null;
   }
 }
 

@@ -3,6 +3,7 @@ import type { TaskFilter, TaskStore } from "../store/task-store.js";
 import { audit, type Finding } from "./audit.js";
 import { measure, type Backing, type Measure } from "./maintenance.js";
 import type { Tasks } from "./tasks.js";
+import type { Watch } from "./watch.js";
 
 /** Read at a time: a page is a few hundred kilobytes. */
 const PAGE = 500;
@@ -12,6 +13,8 @@ export interface RoundOptions {
   /** What is known of whoever does it. Asked for open tasks only. */
   readonly backingOf: (task: TaskRecord) => Promise<Backing>;
   readonly now: () => number;
+  /** Left out: what is on record counts, whoever wrote it. */
+  readonly watch?: Watch;
   /** Also look at every task that has ended, for what no index tells. */
   readonly thorough?: boolean;
 }
@@ -35,13 +38,16 @@ export async function sweep(options: SweepOptions): Promise<readonly Measure[]> 
 
 /** What is to be done about all tasks, some at a time. Changes nothing. */
 export async function* round(options: RoundOptions): AsyncGenerator<readonly Measure[], void, undefined> {
-  const { store, now, thorough = false } = options;
+  const { store, now, watch, thorough = false } = options;
+  watch?.since(now());
   const ended = thorough ? { open: false } : { cleanupBefore: now() };
   for (const filter of [{ open: true }, ended])
     for await (const page of pagesOf(store, filter)) {
       const measures: Measure[] = [];
       for (const task of page) {
-        const wanted = measure(task, await backing(options, task), now());
+        const found = await backing(options, task);
+        const at = now();
+        const wanted = measure(task, found, at, watch?.since(at));
         if (wanted !== null) measures.push(wanted);
       }
       yield measures;

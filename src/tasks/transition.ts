@@ -100,10 +100,16 @@ const cells: Readonly<
 };
 
 /** Work that never began can be cancelled or lost, and nothing else; an end that is told again is no second one. */
-function onFinish(task: TaskRecord, { status, startedAt }: Finish): Verdict {
-  if (isEnded(task.status)) return task.status === status ? "same" : "ended";
+function onFinish(task: TaskRecord, finish: Finish): Verdict {
+  const { status, startedAt } = finish;
+  if (isEnded(task.status))
+    return task.status === status && task.outcome === outcomeOf(finish) ? "same" : "ended";
   const began = task.startedAt ?? startedAt;
   return began !== null || status === "cancelled" || status === "lost" ? "take" : "not-started";
+}
+
+function outcomeOf({ status, outcome }: Finish): TaskOutcome | null {
+  return status === "succeeded" ? (outcome ?? "succeeded") : null;
 }
 
 /**
@@ -185,7 +191,7 @@ function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
   const { status, actor } = finish;
   const began = task.startedAt ?? finish.startedAt;
   const startedAt = began === null ? null : Math.min(Math.max(began, task.createdAt), at);
-  const outcome = status === "succeeded" ? (finish.outcome ?? "succeeded") : null;
+  const outcome = outcomeOf(finish);
   const set: TaskPatch = {
     status,
     outcome,

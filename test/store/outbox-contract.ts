@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import type { Store } from "../../src/store/store.js";
 import { outboxKey, type OutboxEntry, type Target } from "../../src/store/task-record.js";
 import type { TestSessionDatabase } from "./session-contract.js";
@@ -201,6 +202,64 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       await other.settleOutbox(only ?? expect.fail("none"), delivered);
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
       expect(await store.outboxDueIn()).toBeNull();
+    });
+
+    /** A change that is told at another time than those before it. */
+    const changed = (taskId: string, seq: number) => {
+      const { notification, ...rest } = notice(taskId, "state", { seq });
+      return {
+        set: { noticedAt: AT },
+        notices: [{ ...rest, notification: { ...notification, at: AT + seq } }],
+      };
+    };
+
+    test("a change that could not be told is not told after a newer one", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 2));
+      const first = await one();
+      await store.commitTask(taskId, 2, changed(taskId, 3));
+      const second = await one();
+      await store.settleOutbox(second, delivered);
+      await store.settleOutbox(first, again);
+      expect(await claim()).toEqual([]);
+      expect(await store.listOutbox({ taskId })).toMatchObject([{ key: second.key, status: "delivered" }]);
+    });
+
+    test("a change whose sender was killed is not told beside a newer one", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 2));
+      await one();
+      await store.commitTask(taskId, 2, changed(taskId, 3));
+      await store.releaseOutbox("a");
+      const [only, ...more] = await claim(other, "b");
+      expect(more).toEqual([]);
+      expect(only?.notification.id).toBe(`task-state:${taskId}:3`);
+      await other.settleOutbox(only ?? expect.fail("none"), delivered);
+      expect(await store.listOutbox({ taskId })).toHaveLength(1);
+    });
+
+    test("what nobody wants to hear of any more is not tried again", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 2));
+      await store.settleOutbox(await one(), dead);
+      await store.commitTask(taskId, 2, ending(taskId));
+      await store.settleOutbox(await one(), delivered);
+      expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
+      expect(await store.listOutbox({ taskId, statuses: ["pending"] })).toEqual([]);
+      expect(await store.dismissOutbox(taskId, taskEvent("dismissed"))).toBe(1);
+    });
+
+    test("of many changes that were told, the newest are kept; of what is still to be told, everything", async () => {
+      const taskId = await begun();
+      for (let n = 1; n <= defaults.taskEventsKept + 5; n += 1) {
+        await store.commitTask(taskId, n, changed(taskId, n));
+        await store.settleOutbox(await one(), n % 2 === 0 ? delivered : dead);
+      }
+      const kept = await other.listOutbox({ taskId });
+      expect(kept).toHaveLength(defaults.taskEventsKept);
+      expect(kept.map(({ createdAt }) => createdAt - AT)).toEqual(kept.map((_, index) => index + 6));
+      await store.commitTask(taskId, defaults.taskEventsKept + 6, ending(taskId));
+      expect(await claim()).toMatchObject([{ notification: { kind: "terminal" } }]);
     });
   });
 }

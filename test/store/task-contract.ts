@@ -139,10 +139,20 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await list({ cleanupBefore: AT + 101 })).toEqual([fourth]);
     });
 
-    test("only what has ended is forgotten, with everything of it", async () => {
+    test("only what has ended is forgotten, with everything of it, and not while somebody is still to be told", async () => {
       const { taskId } = await created();
       const { taskId: open } = await created();
       await store.commitTask(taskId, 1, ending(taskId));
+      const settled = async (status: "parent_missing" | "session_queued"): Promise<void> => {
+        for (const entry of await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9_000 }))
+          await store.settleOutbox(entry, { status, at: AT });
+      };
+      await settled("parent_missing");
+      // An operator has it tried anew, after a sweep has found it old.
+      await other.retryOutbox(taskId, taskEvent("retried"));
+      expect(await store.deleteTasks([taskId, open])).toBe(0);
+      expect(await other.listOutbox({})).toHaveLength(1);
+      await settled("session_queued");
       expect(await store.deleteTasks([taskId, open, "none"])).toBe(1);
       expect(await store.deleteTasks([])).toBe(0);
       expect(await other.getTask(taskId)).toBeNull();

@@ -7,14 +7,18 @@ import type { Store } from "../../src/store/store.js";
 import { ending, newTask, taskEvent } from "../store/task-samples.js";
 import { taskHouse } from "./house.js";
 
-test("a task, its end and the attempt to tell of it are on the disk before anybody goes on; a heartbeat need not be", async () => {
+test("a task, its end, the attempt to tell of it and what an operator decides are on the disk before anybody goes on; a heartbeat need not be", async () => {
   await using house = await taskHouse();
   const { taskId, version } = await house.begun();
-  await house.ended();
+  const undelivered = await house.ended();
+  const [entry] = await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 });
+  const at = Date.now();
+  await house.store.settleOutbox(entry ?? expect.fail("none"), { status: "parent_missing", at });
   const calls: Readonly<Record<string, (store: Store) => Promise<unknown>>> = {
     heartbeat: (store) => store.commitTask(taskId, version, { set: { lastEventAt: 5 } }),
     insertTask: (store) => store.insertTask(newTask(), [taskEvent("created")]),
     commitTask: (store) => store.commitTask(taskId, version + 1, ending(taskId)),
+    retryOutbox: (store) => store.retryOutbox(undelivered.taskId, taskEvent("retried")),
     claimOutbox: (store) => store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 }),
   };
   for (const [name, call] of Object.entries(calls)) {

@@ -5,6 +5,7 @@ import type { TaskRecord } from "../../src/store/task-record.js";
 import { audit } from "../../src/tasks/audit.js";
 import { measure, type Backing } from "../../src/tasks/maintenance.js";
 import { auditAll, sweep } from "../../src/tasks/sweep.js";
+import { Watch } from "../../src/tasks/watch.js";
 import { AT } from "../store/session-samples.js";
 import { newTask, SUCCEEDED } from "../store/task-samples.js";
 import { succeeded, taskHouse, type TaskHouse } from "./house.js";
@@ -192,6 +193,30 @@ describe("a sweep", () => {
       },
     });
     expect(await statusOf(task)).toBe("running");
+  });
+
+  test("while nobody looked, nobody is lost: after a restart, a sleep or a jump of the clock the time begins anew", async () => {
+    const task = await house.begun({ runtime: "external", heartbeatMs: MIN });
+    let at = NOW + 2 * MIN;
+    const minutes = async (watch: Watch, count: number): Promise<void> => {
+      for (let n = 0; n < count; n += 1) {
+        await sweep({ ...house, apply: true, now: () => at, watch, backingOf: async () => unknown });
+        at += MIN;
+      }
+    };
+    const first = new Watch();
+    await minutes(first, 3);
+    expect((await house.store.getTask(task.taskId))?.missingSince).toBe(NOW + 2 * MIN);
+    // The host sleeps; then the gateway is away. Who does it could not say anything meanwhile.
+    at += 60 * MIN;
+    await minutes(first, 5);
+    expect(await statusOf(task)).toBe("running");
+    at += 60 * MIN;
+    const second = new Watch();
+    await minutes(second, 5);
+    expect(await statusOf(task)).toBe("running");
+    await minutes(second, 1);
+    expect(await statusOf(task)).toBe("lost");
   });
 
   test("a thorough one dates what nobody dated, and an audit goes over all pages", async () => {

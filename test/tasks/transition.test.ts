@@ -55,13 +55,15 @@ describe("what may happen to a task", () => {
     [{ type: "found", at: AT }, "same", "same", "same"],
     [finish("succeeded"), "not-started", "changed", "same"],
     [finish("succeeded", { startedAt: AT }), "changed", "changed", "same"],
+    [finish("succeeded", { outcome: "succeeded" }), "not-started", "changed", "same"],
+    [finish("succeeded", { outcome: "blocked" }), "not-started", "changed", "ended"],
     [finish("failed"), "not-started", "changed", "ended"],
     [finish("timed_out"), "not-started", "changed", "ended"],
     [finish("cancelled"), "changed", "changed", "ended"],
     [finish("lost"), "changed", "changed", "ended"],
   ];
   for (const [happening, whenQueued, whenRunning, whenEnded] of all)
-    test(`${happening.type} ${"status" in happening ? happening.status : ""}: ${whenQueued}, ${whenRunning}, ${whenEnded}`, () => {
+    test(`${happening.type} ${"status" in happening ? `${happening.status} ${happening.outcome}` : ""}: ${whenQueued}, ${whenRunning}, ${whenEnded}`, () => {
       expect([queued, running, done].map((each) => kindOf(each, happening))).toEqual([
         whenQueued,
         whenRunning,

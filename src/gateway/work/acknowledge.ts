@@ -8,15 +8,21 @@ export type ReadOf = Pick<MessageStore, "listMessages"> &
     getSession(id: string): Promise<SessionRow | null>;
   };
 
-/** At a time: more wait only where sessions are told of much and never asked anything. */
-const LIMIT = 1_000;
+/** Read at a time. */
+const PAGE = 500;
 
 /** What was put into sessions and has been read since is delivered; what was not, and never will be, has nobody to read it. */
 export async function acknowledgeRead(store: ReadOf, sessionId?: string): Promise<void> {
   const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
-  for (const entry of await store.listOutbox({ ...to, statuses: ["session_queued"], limit: LIMIT })) {
-    const as = await whatBecame(store, entry);
-    if (as !== null) await store.acknowledgeOutbox(entry.key, entry.taskId, Date.now(), as);
+  const waiting = { ...to, statuses: ["session_queued"], limit: PAGE } as const;
+  let page = await store.listOutbox(waiting);
+  while (page.length > 0) {
+    for (const entry of page) {
+      const as = await whatBecame(store, entry);
+      if (as !== null) await store.acknowledgeOutbox(entry.key, entry.taskId, Date.now(), as);
+    }
+    // What was not read stays, and is not in the way of what was.
+    page = await store.listOutbox({ ...waiting, after: page.at(-1) });
   }
 }
 

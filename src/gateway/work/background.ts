@@ -14,6 +14,7 @@ import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
 import type { Tasks, Told } from "../../tasks/tasks.js";
 import type { Finish, Happening } from "../../tasks/transition.js";
+import { Watch } from "../../tasks/watch.js";
 import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
 import { lastLine, type Ends } from "./last-lines.js";
@@ -63,6 +64,7 @@ export class Background implements AsyncDisposable {
   readonly #followed = new Set<string>();
   readonly #looking = new Set<Promise<unknown>>();
   readonly #left = new AbortController();
+  readonly #watch = new Watch();
 
   constructor(parts: BackgroundParts) {
     this.#parts = parts;
@@ -120,6 +122,8 @@ export class Background implements AsyncDisposable {
         return backing;
       },
       now: Date.now,
+      // Whoever asks for a thorough one wants it now.
+      ...(thorough ? {} : { watch: this.#watch }),
       apply,
       thorough,
     });
@@ -188,7 +192,9 @@ export class Background implements AsyncDisposable {
   async #look(taskId: string): Promise<void> {
     const task = await this.#parts.store.getTask(taskId);
     if (task === null || isEnded(task.status)) return;
-    const wanted = measure(task, await backingOf(this.#parts, task), Date.now());
+    const backing = await backingOf(this.#parts, task);
+    const now = Date.now();
+    const wanted = measure(task, backing, now, this.#watch.since(now));
     if (wanted?.act === "tell") await this.tell(taskId, wanted.happening);
   }
 

@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import type { Compilable, Kysely, RawBuilder } from "kysely";
+import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry } from "../task-columns.js";
 import { outboxKey, targetKey } from "../task-record.js";
@@ -118,10 +119,17 @@ function inOrder(words: Words): RawBuilder<boolean> {
     select 1 from task_outbox as other
     where other.task_id = task_outbox.task_id and other.kind = 'state' and other.target_key = task_outbox.target_key
       and other.lease_until > (select ${now}) and other.lease_until <= (select ${now}) + ${HORIZON_MS}
-  ) else exists (
-    select 1 from tasks where tasks.task_id = task_outbox.task_id and tasks.ended_at is null
-  ) end`;
+  ) else not ${overtaken} end`;
 }
+
+/** One about a change, when the task has ended, or a newer one has been put in for the same target. */
+const overtaken = sql<boolean>`(kind = 'state' and (exists (
+    select 1 from tasks where tasks.task_id = task_outbox.task_id and tasks.ended_at is not null
+  ) or exists (
+    select 1 from task_outbox as newer
+    where newer.task_id = task_outbox.task_id and newer.kind = 'state' and newer.target_key = task_outbox.target_key
+      and newer.created_at > task_outbox.created_at
+  )))`;
 
 /** Of the attempt that was claimed, as long as nobody else has begun another. */
 export function settleEntry(
@@ -174,12 +182,9 @@ export function acknowledgeEntry(
 }
 
 export function retryEntries(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
-  return undelivered(db, taskId).set({
-    status: "pending",
-    spent_ms: 0,
-    settled_at: null,
-    due_at: words.now(),
-  });
+  return undelivered(db, taskId)
+    .where(sql<boolean>`not ${overtaken}`)
+    .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: words.now() });
 }
 
 export function dismissEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
@@ -194,23 +199,26 @@ function undelivered(db: Kysely<Schema>, taskId: string) {
     .where("status", "in", ["failed", "parent_missing"]);
 }
 
-/** Messages about changes of a task that has ended, which nobody is sending. */
+/** Messages that came to nothing, which nobody is sending. */
 export function dropOvertaken(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
   return db
     .deleteFrom("task_outbox")
     .where("task_id", "=", taskId)
-    .where("kind", "=", "state")
+    .where(overtaken)
     .where(pending)
-    .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]))
-    .where((is) =>
-      is.exists(
-        is
-          .selectFrom("tasks")
-          .select("task_id")
-          .where("task_id", "=", taskId)
-          .where("ended_at", "is not", null),
-      ),
-    );
+    .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]));
+}
+
+/** Of those about changes that are settled, all but the newest: work may go on for months. */
+export function dropOldStates(db: Kysely<Schema>, taskId: string): Compilable {
+  const settled = db
+    .selectFrom("task_outbox")
+    .select("entry_key")
+    .where("task_id", "=", taskId)
+    .where("kind", "=", "state")
+    .where("status", "<>", "pending");
+  const newest = settled.orderBy("created_at", "desc").limit(defaults.taskEventsKept);
+  return db.deleteFrom("task_outbox").where("entry_key", "in", settled).where("entry_key", "not in", newest);
 }
 
 /** What is worst of the messages about its end; what was dismissed is nobody's concern. */

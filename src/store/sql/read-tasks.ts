@@ -58,12 +58,14 @@ export async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promis
 
 export async function listOutbox(
   db: Kysely<Schema>,
-  { taskId, target, statuses, limit }: OutboxFilter,
+  { taskId, target, statuses, after, limit }: OutboxFilter,
 ): Promise<readonly OutboxEntry[]> {
   let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
   if (taskId !== undefined) query = query.where("task_id", "=", taskId);
   if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
   if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (after !== undefined)
+    query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
   if (limit !== undefined) query = query.limit(limit);
   return (await query.execute()).map(toOutboxEntry);
 }

@@ -18,6 +18,7 @@ import {
   claimEntries,
   deriveDelivery,
   dismissEntries,
+  dropOldStates,
   dropOvertaken,
   dropStates,
   dueIn,
@@ -78,7 +79,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     const gone = this.#engine.db
       .deleteFrom("tasks")
       .where("task_id", "in", taskIds)
-      .where("ended_at", "is not", null);
+      .where("ended_at", "is not", null)
+      .where("delivery", "<>", "pending");
     return this.#engine.perform(() => countOf(gone));
   }
 
@@ -121,12 +123,18 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
 
   retryOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
     const retry = retryEntries(this.#engine.db, this.#engine.words, taskId);
-    return this.#engine.transact(() => this.#decide(taskId, retry, event));
+    return this.#decided(taskId, retry, event);
   }
 
   dismissOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
     const dismiss = dismissEntries(this.#engine.db, taskId, event.at);
-    return this.#engine.transact(() => this.#decide(taskId, dismiss, event));
+    return this.#decided(taskId, dismiss, event);
+  }
+
+  async #decided(taskId: string, change: Compilable, event: NewTaskEvent): Promise<number> {
+    const count = await this.#engine.transact(() => this.#decide(taskId, change, event));
+    if (count > 0) await this.#engine.flush();
+    return count;
   }
 
   *#insert(
@@ -199,7 +207,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     const settle = settleEntry(db, words, entry, result);
     if (entry.notification.kind === "terminal") return yield* this.#resolve(taskId, settle);
     if ((yield* countOf(settle)) === 0) return false;
-    if (result.status === "pending") yield* countOf(dropOvertaken(db, words, taskId));
+    yield* countOf(dropOvertaken(db, words, taskId));
+    if (result.status !== "pending") yield* countOf(dropOldStates(db, taskId));
     return true;
   }
 
