@@ -173,6 +173,7 @@ export class AgentSeat {
 
 /** Where it ended by itself, that says more than what could not be asked any more. */
 function asEnded(error: unknown, end: AdapterEnd | null): unknown {
-  const gone = error instanceof StdinClosed ? "ended" : error instanceof AcpClosed ? error.reason : null;
-  return end !== null && end.closed.reason === gone ? end.closed : error;
+  if (end === null || end.closed.reason === "closed") return error;
+  const isWhy = error instanceof AcpClosed && error.reason === end.closed.reason;
+  return isWhy || error instanceof StdinClosed ? end.closed : error;
 }

@@ -1,17 +1,9 @@
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/live-trees.js";
 import type { AgentEntry } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
-import {
-  AcpNotHeld,
-  AcpSessionClosed,
-  BadInput,
-  NotFound,
-  SessionTaken,
-  SupervisorClosed,
-} from "../errors.js";
+import { AcpNotHeld, AcpSessionClosed, NotFound, SessionTaken, SupervisorClosed } from "../errors.js";
 import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type {
   AcpMode,
@@ -24,20 +16,22 @@ import type {
 import type { AcpChange, AcpStore } from "../store/acp-store.js";
 import type { GatewayStore } from "../store/gateway-store.js";
 import type { MessageStore } from "../store/message-store.js";
-import { isSame, OPEN_STATES } from "../store/run-record.js";
+import { OPEN_STATES } from "../store/run-record.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { ReadStore } from "../store/store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
-import { displayCommand, redactArguments } from "../supervisor/redact.js";
+import { displayCommand } from "../supervisor/redact.js";
+import { AgentCommands, keptArgv, type AskedCommand } from "./agent-commands.js";
 import { ACP_BACKEND, type AgentCommand } from "./agent-process.js";
 import { type AskedOffer, offerFrom, offerNews, offerOf, offersAnything } from "./client/offer.js";
-import { AGENT_LABEL, openTerminalsOf, TERMINAL_BACKEND } from "./client/terminals.js";
+import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { HeldSession, type CancelRequest, type CloseRequest, type HeldParts } from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
 import { KeptSession } from "./kept-session.js";
 import { acpLimits, type AcpLimits } from "./limits.js";
+import { ownedTree, type OwnedTree } from "./owned-tree.js";
 import { UpdateTail } from "./update-tail.js";
 import { closedAsLost } from "./lost-session.js";
 import { hostClock } from "./wire/host-clock.js";
@@ -58,14 +52,9 @@ export interface AcpControllerParts {
   readonly waking?: HeldParts["waking"];
 }
 
-export interface EnsureRequest {
+export interface EnsureRequest extends AskedCommand {
   readonly key: string;
-  /** Of the catalogue; or `argv`, any command that speaks ACP. */
-  readonly agent?: string | undefined;
-  readonly argv?: readonly string[] | undefined;
   readonly cwd: string;
-  /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
-  readonly environment?: Readonly<Record<string, string>> | undefined;
   readonly mode?: AcpMode;
   readonly rules?: readonly PermissionRule[];
   readonly reap?: ReapPolicy;
@@ -87,15 +76,6 @@ export interface Closed {
   readonly survivors: readonly Survivor[];
 }
 
-/** What is known of the processes of a session. */
-export interface OwnedTree {
-  readonly runId: string | null;
-  /** The agent's own process is the recorded one, and below the recorded anchor. */
-  readonly verified: boolean;
-  readonly why: string;
-  readonly processes: Awaited<ReturnType<Run["members"]>>;
-}
-
 export interface StartupOrphans {
   /** Sessions whose agents go on. */
   readonly resumed: number;
@@ -115,11 +95,11 @@ export const DEFAULT_RULES: readonly PermissionRule[] = [
 /** One owner of the life of every ACP session of a gateway. */
 export class AcpController implements AsyncDisposable {
   readonly tail: UpdateTail;
+  readonly commands: AgentCommands;
   readonly #parts: AcpControllerParts;
   readonly #clock: Clock = hostClock;
   readonly #limits: AcpLimits;
   readonly #held = new Map<string, HeldSession>();
-  readonly #commands = new Map<string, AgentCommand>();
   readonly #ensuring = new Map<string, Promise<void>>();
   readonly #arriving = new Map<string, Promise<HeldSession | null>>();
   readonly #begun = deferred<void>();
@@ -127,6 +107,7 @@ export class AcpController implements AsyncDisposable {
 
   constructor(parts: AcpControllerParts) {
     this.#parts = parts;
+    this.commands = new AgentCommands(parts.agents, parts.sessions);
     this.#limits = { ...acpLimits, ...parts.limits };
     this.tail = new UpdateTail(parts.store, (sessionId) => this.#held.has(sessionId));
   }
@@ -188,7 +169,7 @@ export class AcpController implements AsyncDisposable {
   }
 
   async #ensure(request: EnsureRequest): Promise<Ensured> {
-    const command = this.commandFor(request);
+    const command = this.commands.asked(request);
     const { store, sessions, supervisor } = this.#parts;
     const { agent = null, mode = "session" } = request;
     const options: SessionOptions = {
@@ -208,7 +189,7 @@ export class AcpController implements AsyncDisposable {
       sessionId: row.id,
       gatewayInstanceId: supervisor.instanceId,
       agent,
-      argv: requester === null || isPlace(command.argv[0]) ? keepable(command.argv) : null,
+      argv: keptArgv(command.argv, requester === null),
       command: displayCommand(command.argv),
       cwd: resolve(request.cwd),
       mode,
@@ -232,7 +213,7 @@ export class AcpController implements AsyncDisposable {
     // Another gateway of the same store was asked for it, too, and was faster.
     if (!(await store.insertAcpSession(session)))
       return this.#again(row, await this.#get(row.id), command, request);
-    this.#commands.set(row.id, command);
+    this.commands.remember(row.id, command);
     const held = await this.#hold(await this.#offering(session, request));
     try {
       await held.up();
@@ -316,31 +297,7 @@ export class AcpController implements AsyncDisposable {
 
   async verifyOwnedTree(sessionId: string): Promise<OwnedTree> {
     const { runId } = await this.#get(sessionId);
-    const nobody = (why: string): OwnedTree => ({ runId, verified: false, why, processes: [] });
-    if (runId === null) return nobody("it has no agent process");
-    const record = await this.#parts.supervisor.getRun(runId);
-    if (record === null || record.state === "exited") return nobody("its agent's process has ended");
-    const run = this.#parts.supervisor.run(runId);
-    if (run === null) return nobody(`${record.ownerInstanceId} holds its agent's process, not this gateway`);
-    const processes = await this.#livingOf(run);
-    if (processes === null) return nobody("its processes cannot be seen now");
-    const verified = processes.some(({ identity }) => isSame(identity, record.root));
-    const why = verified
-      ? "its agent's process is the recorded one, below its anchor"
-      : "its agent's own process is gone; the rest is its run's to end";
-    return { runId, verified, why, processes };
-  }
-
-  /** Of the agent and of the terminals it has. Null: they cannot be seen now. */
-  async #livingOf(agent: Run): Promise<LiveProcesses | null> {
-    const { supervisor } = this.#parts;
-    const processes = await agent.members().catch(() => null);
-    if (processes === null) return null;
-    const terminals = await openTerminalsOf(supervisor, agent.runId);
-    const runs = terminals.flatMap(({ runId }) => supervisor.run(runId) ?? []);
-    // One that ends just now has nobody.
-    const others = await Promise.all(runs.map((run) => run.members().catch(() => [])));
-    return [processes, ...others].flat();
+    return ownedTree(this.#parts.supervisor, runId);
   }
 
   /** Of a session's agent, if one runs here. */
@@ -488,10 +445,10 @@ export class AcpController implements AsyncDisposable {
       waking: this.#parts.waking ?? ((_message, _turnId, begin) => begin()),
       owner: { sessionKey: row.key, agentId: row.agentId },
       offer,
-      command: () => this.#command(kept.row),
+      command: () => this.commands.again(kept.row),
       execRules: async () => (await sessions.get(sessionId))?.execRules ?? row.execRules,
       onClosed: async (actor) => {
-        this.#commands.delete(sessionId);
+        this.commands.forget(sessionId);
         await sessions.close(sessionId, actor);
         if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
         this.tail.wake(sessionId);
@@ -521,52 +478,8 @@ export class AcpController implements AsyncDisposable {
     if (JSON.stringify(known.rules) !== JSON.stringify(rules))
       throw new SessionTaken(row.key, "an open session has it, with other permissions");
     const held = await this.#holding(row.id);
-    if (!this.#commands.has(row.id)) this.#commands.set(row.id, command);
+    this.commands.remember(row.id, command);
     await held.up();
     return { row, session: held.kept.row, created: false };
   }
-
-  /** What would be started; throws when it is not known. */
-  commandFor({
-    agent,
-    argv,
-    environment,
-  }: Pick<EnsureRequest, "agent" | "argv" | "environment">): AgentCommand {
-    const inherit = environment === undefined ? {} : { inherit: environment };
-    if ((agent === undefined) === (argv === undefined))
-      throw new BadInput("agent", "say which agent: by its name, or by its command; nothing was started");
-    if (argv !== undefined) return { argv, env: {}, ...inherit };
-    const entry = this.#parts.agents.get(agent ?? "");
-    if (entry?.acp === undefined)
-      throw new BadInput(
-        "agent",
-        `there is no agent ${JSON.stringify(agent)} that speaks ACP: \`holdfast agents list\` shows those there are; nothing was started`,
-      );
-    return { argv: entry.acp.argv, env: entry.env, ...inherit };
-  }
-
-  /** With a token of its session: what the agent starts can ask the gateway as that session. */
-  async #command({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
-    const entry = agent === null ? undefined : this.#parts.agents.get(agent);
-    const known =
-      this.#commands.get(sessionId) ??
-      (entry?.acp === undefined
-        ? argv === null
-          ? null
-          : { argv, env: {} }
-        : { argv: entry.acp.argv, env: entry.env });
-    if (known === null) return null;
-    const token = await this.#parts.sessions.issueToken(sessionId);
-    return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
-  }
-}
-
-/** One that is looked for in PATH may be another program in the gateway's, which nobody has allowed the session. */
-function isPlace(program = ""): boolean {
-  return program.includes("/");
-}
-
-/** Null: something in it looks like a secret. */
-function keepable(argv: readonly string[]): readonly string[] | null {
-  return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;
 }

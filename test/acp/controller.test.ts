@@ -29,6 +29,12 @@ test.each([
   expect(house.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
 });
 
+test("an agent that says rubbish and leaves is told by that, not by what could not be said to it", async () => {
+  const house = await Controlled.open({ leaveMs: 10_000 }, { onProblem: () => undefined });
+  const rubbish = house.spawn(["sh", "-c", "yes rubbish | head -n 2000"]);
+  await expect(rubbish).rejects.toMatchObject({ code: "ACP_CLOSED", reason: "protocol-error" });
+});
+
 test.each([
   ["never-prompt", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["half-frames", {}, SOON * 2, "failed", "ACP_TIMEOUT"],

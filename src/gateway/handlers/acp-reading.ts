@@ -1,4 +1,4 @@
-import type { OwnedTree } from "../../acp/controller.js";
+import type { OwnedTree } from "../../acp/owned-tree.js";
 import { offerOf } from "../../acp/client/offer.js";
 import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";

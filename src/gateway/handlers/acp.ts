@@ -222,7 +222,7 @@ async function starter(
     );
   if (body.client !== undefined)
     throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
-  const { argv, env: entrys } = acp.commandFor(body);
+  const { argv, env: entrys } = acp.commands.asked(body);
   await mustBeAllowed(gate, asking, {
     argv,
     cwd: body.cwd,

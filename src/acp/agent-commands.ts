@@ -1,0 +1,70 @@
+import type { AgentEntry } from "../agents/entry.js";
+import { BadInput } from "../errors.js";
+import type { Sessions } from "../sessions/sessions.js";
+import type { AcpSession } from "../store/acp-record.js";
+import { redactArguments } from "../supervisor/redact.js";
+import type { AgentCommand } from "./agent-process.js";
+
+export interface AskedCommand {
+  /** Of the catalogue; or `argv`, any command that speaks ACP. */
+  readonly agent?: string | undefined;
+  readonly argv?: readonly string[] | undefined;
+  /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+}
+
+/** How agents are started: as was asked for, and again, as far as that is known. */
+export class AgentCommands {
+  readonly #agents: ReadonlyMap<string, AgentEntry>;
+  readonly #sessions: Pick<Sessions, "issueToken">;
+  /** What callers said to this process, their environment included; by session. */
+  readonly #told = new Map<string, AgentCommand>();
+
+  constructor(agents: ReadonlyMap<string, AgentEntry>, sessions: Pick<Sessions, "issueToken">) {
+    this.#agents = agents;
+    this.#sessions = sessions;
+  }
+
+  /** What would be started; throws when it is not known. */
+  asked({ agent, argv, environment }: AskedCommand): AgentCommand {
+    const inherit = environment === undefined ? {} : { inherit: environment };
+    if ((agent === undefined) === (argv === undefined))
+      throw new BadInput("agent", "say which agent: by its name, or by its command; nothing was started");
+    const known = this.#known(agent ?? null, argv ?? null);
+    if (known !== null) return { ...known, ...inherit };
+    throw new BadInput(
+      "agent",
+      `there is no agent ${JSON.stringify(agent)} that speaks ACP: \`holdfast agents list\` shows those there are; nothing was started`,
+    );
+  }
+
+  /** With a token of its session: what the agent starts can ask the gateway as that session. Null: not known any more. */
+  async again({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
+    const known = this.#told.get(sessionId) ?? this.#known(agent, argv);
+    if (known === null) return null;
+    const token = await this.#sessions.issueToken(sessionId);
+    return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
+  }
+
+  /** The first that is said of a session holds. */
+  remember(sessionId: string, command: AgentCommand): void {
+    if (!this.#told.has(sessionId)) this.#told.set(sessionId, command);
+  }
+
+  forget(sessionId: string): void {
+    this.#told.delete(sessionId);
+  }
+
+  #known(agent: string | null, argv: readonly string[] | null): AgentCommand | null {
+    const entry = agent === null ? undefined : this.#agents.get(agent);
+    if (entry?.acp !== undefined) return { argv: entry.acp.argv, env: entry.env };
+    return argv === null ? null : { argv, env: {} };
+  }
+}
+
+/** What is stored of a command line. Null: it cannot be started again by another process. */
+export function keptArgv(argv: readonly string[], byOperator: boolean): readonly string[] | null {
+  // One that is looked for in PATH may be another program in the gateway's, which nobody has allowed the session.
+  if (!byOperator && argv[0]?.includes("/") !== true) return null;
+  return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;
+}
