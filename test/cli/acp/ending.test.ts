@@ -100,12 +100,14 @@ describe("a turn that ends", () => {
     const shell = fileURLToPath(new URL("../../acp/agents/shell.mjs", import.meta.url));
     const body = { argv: [process.execPath, shell], cwd: house.resident.home, key: "s" };
     const { session } = await client.acpSpawn({ body });
-    const left = await acp("prompt", "s", "setsid sleep 3041 & echo up");
+    // Until it has become what it is to be, it is a shell.
+    const sleeping = 'until test "$(cat /proc/$!/comm)" = sleep; do :; done; echo up';
+    const left = await acp("prompt", "s", `setsid sleep 3041 & ${sleeping}`);
     expect(left).toMatchObject({ code: 0 });
     expect(left.stderr).toMatch(
       /^holdfast: the turn has left 1 process running, until the session is closed: sleep.* \(pid \d+\)\n$/,
     );
-    const waiting = house.resident.start("acp", "prompt", "s", "setsid sleep 3042 & echo up; sleep 3043");
+    const waiting = house.resident.start("acp", "prompt", "s", `setsid sleep 3042 & ${sleeping}; sleep 3043`);
     await sees(waiting.child.stdout, "up");
     const cancel = await acp("cancel", "s", "--reap-tools");
     expect(cancel).toMatchObject({ code: 0 });
