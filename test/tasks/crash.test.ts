@@ -28,7 +28,7 @@ const steps = [
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Stores with a worker each, at the same time; and how often each worker is killed. */
 const LANES = 2;
-const KILLS = steps.length * (soak ? 30 : 2);
+const KILLS = steps.length * (soak ? 30 : 10);
 /** A step is reached by the first, the second, … of a worker's messages. */
 const TIMES = 3;
 /** A worker takes half a second of processor time; this is a machine with much else to do. */
