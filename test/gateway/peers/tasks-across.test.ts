@@ -1,7 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import type { ServerResponse } from "node:http";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import type { GatewayClient } from "../../../src/gateway/client.js";
 import { followLines } from "../../../src/gateway/follow-lines.js";
 import { shellAgent } from "../../acp/controlled.js";
 import { receiver } from "../../channels/receiver.js";
@@ -11,6 +14,7 @@ import { until } from "../real-gateway.js";
 import { Fleet, REACHABLE, type Member } from "./fleet.js";
 
 const TASKS = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 60;
+const KILLS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 1;
 const origin = { channel: "user" } as const;
 const cwd = process.cwd();
 
@@ -27,6 +31,32 @@ secrets = [{ file = "${secret}" }]
 allow-http = true
 allow-networks = ["127.0.0.0/8"]
 `;
+}
+
+/** Tasks that each begin at one and end at another, some at a time. */
+async function finishMany(
+  count: number,
+  pairs: readonly (readonly [GatewayClient, GatewayClient])[],
+): Promise<readonly string[]> {
+  const ids: string[] = [];
+  const lane = async ([one, other]: readonly [GatewayClient, GatewayClient]): Promise<void> => {
+    while (ids.length < count) {
+      const place = ids.push("") - 1;
+      const { task } = await one.createTask({ body: { label: `task ${place}`, origin } });
+      ids[place] = task.taskId;
+      const params = { id: task.taskId };
+      await other.finishTask({ params, body: { status: "succeeded", summary: `${place}` } });
+    }
+  };
+  await Promise.all([...pairs, ...pairs].map(lane));
+  return ids;
+}
+
+async function allTold(client: GatewayClient): Promise<void> {
+  await until("all are told", async () => {
+    const { tasks } = await client.listTasks({ query: { delivery: "pending" } });
+    return tasks.length === 0;
+  });
 }
 
 async function told({ client }: Member, id: string) {
@@ -49,21 +79,13 @@ describe.skipIf(whyNoPostgres !== null)(
       const here = await fleet.join(config);
       const there = await fleet.join(config);
 
-      const ids: string[] = [];
-      const lane = async (one: Member, other: Member): Promise<void> => {
-        while (ids.length < TASKS) {
-          const place = ids.push("") - 1;
-          const { task } = await one.client.createTask({ body: { label: `task ${place}`, origin } });
-          ids[place] = task.taskId;
-          const params = { id: task.taskId };
-          await other.client.finishTask({ params, body: { status: "succeeded", summary: `${place}` } });
-        }
-      };
-      await Promise.all([here, there, here, there].flatMap((one) => [lane(one, here), lane(one, there)]));
-      await until("all are told", async () => {
-        const { tasks } = await here.client.listTasks({ query: { delivery: "pending" } });
-        return tasks.length === 0;
-      });
+      const ids = await finishMany(TASKS, [
+        [here.client, here.client],
+        [here.client, there.client],
+        [there.client, here.client],
+        [there.client, there.client],
+      ]);
+      await allTold(here.client);
       const got = received.map(({ headers }) => String(headers["webhook-id"]));
       expect(got.toSorted()).toEqual(ids.map((id) => `task-terminal:${id}`).toSorted());
 
@@ -92,6 +114,52 @@ describe.skipIf(whyNoPostgres !== null)(
       expect(await processesOf(session.runId ?? "")).toEqual([]);
       await told(there, task.taskId);
       expect(received).toHaveLength(TASKS + 2);
+    });
+
+    test("one is killed while both are sending: only what it was sending is repeated, under its id, and says so", async () => {
+      await using fleet = await Fleet.open();
+      const held: ServerResponse[] = [];
+      let holding = 0;
+      const { url, received } = await receiver((_, response) => {
+        if (held.length < holding) held.push(response);
+        else response.end("ok");
+      });
+      const config = configFor(url);
+      const file = join(await fleet.newHome(), "config.toml");
+      writeFileSync(file, config);
+      vi.stubEnv("HOLDFAST_CONFIG", file);
+      const here = await fleet.join(config);
+      let there = await fleet.spawn();
+      const ids: string[] = [];
+      for (let kill = 0; kill < KILLS; kill++) {
+        const before = received.length;
+        // More than one of them sends at once: some of it is the other's.
+        holding = defaults.deliveriesAtOnce + 4;
+        ids.push(
+          ...(await finishMany(3 * holding, [
+            [here.client, there.client],
+            [there.client, here.client],
+          ])),
+        );
+        await until("both are sending", () => held.length === holding);
+        await there.kill();
+        holding = 0;
+        for (const response of held.splice(0)) response.end("ok");
+        there = await fleet.spawn(there.home);
+        await allTold(here.client);
+        const got = received.slice(before).map(({ headers }) => String(headers["webhook-id"]));
+        const again = got.filter((id, index) => got.indexOf(id) < index);
+        // At least what was held beyond what the other can send, at most what one can.
+        expect(again.length).toBeGreaterThanOrEqual(4);
+        expect(again.length).toBeLessThanOrEqual(defaults.deliveriesAtOnce);
+        expect(new Set(again).size, "each of them once more").toBe(again.length);
+      }
+      const all = received.map(({ headers }) => String(headers["webhook-id"]));
+      expect([...new Set(all)].toSorted()).toEqual(ids.map((id) => `task-terminal:${id}`).toSorted());
+      for (const [index, { body }] of received.entries()) {
+        const { data } = JSON.parse(body) as { readonly data: { readonly repeat?: true } };
+        if (all.indexOf(all[index] ?? "") < index) expect(data.repeat).toBe(true);
+      }
     });
   },
 );
