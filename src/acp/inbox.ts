@@ -54,7 +54,9 @@ export class Inbox {
     const which = mode === "run" ? {} : ({ deliver: "next-turn" } as const);
     const limit = defaults.inboxMessages;
     const waiting = await messages.listMessages(sessionId, { pending: true, ...which, limit });
-    return carry(waiting, this.#parts.sessions, defaults.acpPromptChars);
+    // What was told in vain may have been too much to be told at once.
+    const again = waiting.some(({ inVain }) => inVain > 0);
+    return carry(waiting, this.#parts.sessions, again ? defaults.agentCarriedChars : defaults.acpPromptChars);
   }
 
   frame(message: SessionMessage): Promise<string> {

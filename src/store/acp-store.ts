@@ -32,7 +32,7 @@ export interface AcpChange {
   }[];
   /** Messages that go with a turn: each with one only. */
   readonly take?: { readonly turnId: string; readonly messages: readonly string[] };
-  /** The turn whose messages have been answered, and when. */
+  /** The turn whose messages have been answered, and when. A turn that ends without lets go of its notices. */
   readonly delivered?: { readonly turnId: string; readonly at: number };
   readonly updates?: readonly NewAcpUpdate[];
   readonly newPermission?: AcpPermission;

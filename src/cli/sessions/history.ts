@@ -54,9 +54,12 @@ function messageText(message: SessionMessage, turns: Told["turns"]): string {
   return `${paletteFor(1).bold(`${head}${whereItIs(message, turns)}`)}\n${sanitizeText(text).trimEnd()}\n`;
 }
 
-function whereItIs({ deliver, turnId, deliveredAt }: SessionMessage, turns: Told["turns"]): string {
-  if (turnId === null)
-    return deliveredAt !== null ? "" : deliver === "wake" ? " (waits)" : " (waits for the next turn)";
+function whereItIs({ deliver, turnId, inVain, deliveredAt }: SessionMessage, turns: Told["turns"]): string {
+  if (turnId === null) {
+    if (deliveredAt !== null) return "";
+    const before = inVain === 0 ? "" : `; told ${inVain === 1 ? "once" : `${inVain} times`}, not answered`;
+    return deliver === "wake" ? " (waits)" : ` (waits for the next turn${before})`;
+  }
   const turn = turns.find((each) => each.turnId === turnId);
   const name = turn === undefined ? turnId : `#${turn.place}`;
   if (deliveredAt !== null) return ` (told with ${name})`;

@@ -39,6 +39,8 @@ const messageShape: z.ZodType<SessionMessage> = z.object({
   deliver: z.enum(DELIVERIES),
   /** The turn that takes it to the session's agent; null: none does, or not yet. */
   turnId: z.string().nullable(),
+  /** Turns that took it and came to nothing: a notice of Holdfast's own is told again. */
+  inVain: z.int(),
   /** Null: it waits, or its turn came to nothing. */
   deliveredAt: z.number().nullable(),
 });

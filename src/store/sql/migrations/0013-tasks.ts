@@ -1,5 +1,14 @@
 /** Background work and who is told of it. What each column means is said where the records are defined. */
 export const sql = `
+-- A notice is told until it is had; whatever else is said goes with one turn.
+alter table session_messages add column in_vain integer not null default 0;
+drop trigger session_messages_are_taken_once;
+create trigger session_messages_are_taken_once before update of turn_id on session_messages
+when old.turn_id is not null and not (new.turn_id is null and old.role = 'system' and old.deliver = 'next-turn')
+begin
+  select raise(abort, 'a message goes with one turn');
+end;
+
 create table tasks (
   task_id          text primary key not null,
   key              text,
