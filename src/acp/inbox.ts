@@ -47,6 +47,12 @@ export class Inbox {
     this.#vainAt = 0;
   }
 
+  /** Whether it waits still. */
+  async has({ sessionId, seq }: SessionMessage): Promise<boolean> {
+    const which = { pending: true, after: seq - 1, before: seq + 1, limit: 1 } as const;
+    return (await this.#parts.messages.listMessages(sessionId, which)).length > 0;
+  }
+
   /** What waits for the next turn: as much of it as a prompt may have, the oldest first. */
   async carried(): Promise<Carried> {
     const { messages, kept } = this.#parts;

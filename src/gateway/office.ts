@@ -140,8 +140,9 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
   // Lost or failed, it is found at the next round.
-  const onDelivered = (sessionId: string): void =>
-    void acknowledgeRead(store, sessionId).catch(() => undefined);
+  const onRead = (sessionId: string): Promise<void> =>
+    acknowledgeRead(store, sessionId).catch(() => undefined);
+  const onDelivered = (sessionId: string): void => void onRead(sessionId);
   const agentRuns = new AgentRuns({
     ...{ supervisor, sessions, history, store, problem, onDelivered },
     agents: agents.all,
@@ -211,6 +212,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return true;
     },
     history,
+    onRead,
     records: store,
     agents,
     agentRuns,

@@ -28,6 +28,18 @@ export async function carry(
   return { messages, text };
 }
 
+/** Of messages, those that went with a prompt. */
+export async function carriedBy(
+  prompt: string,
+  messages: readonly SessionMessage[],
+  senders: Senders,
+): Promise<readonly string[]> {
+  const carried: string[] = [];
+  for (const message of messages)
+    if (prompt.includes(`${await framed(message, senders)}\n\n`)) carried.push(message.id);
+  return carried;
+}
+
 /** Whatever anybody takes for the end of a line. */
 const BREAK = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/;
 

@@ -1,8 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { History } from "../../src/sessions/history.js";
-import type { SessionMessage } from "../../src/store/message-record.js";
-import { Controlled, shellAgent } from "./controlled.js";
+import type { Deliver, SessionMessage } from "../../src/store/message-record.js";
+import type { Store } from "../../src/store/store.js";
+import { Controlled, shellAgent, withMethods } from "./controlled.js";
 
 /** What the agent was given, prompt by prompt. */
 function heard(house: Controlled): string[] {
@@ -147,6 +148,35 @@ test("a notice is told until it is had: whatever becomes of the turns that take 
     `${again}\n\nHOLD`,
     `${again}\n\nHOLD`,
   ]);
+});
+
+test("what is read elsewhere in the last moment is no turn, and keeps none from going on", async () => {
+  const reading = new Set<string>();
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      commitAcp: async (...asked) => {
+        const [session, , { take }] = asked;
+        await store.deliverMessages(session, take?.messages.filter((id) => reading.has(id)) ?? [], 1);
+        return store.commitAcp(...asked);
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent("echo"));
+  const running = await house.ask(session, "HOLD");
+  await house.said(running, "HOLD");
+  const say = (text: string, deliver: Deliver) =>
+    house.history.send(session, "user", { text, actor: "operator", deliver });
+  for (const [text, deliver] of [
+    ["woken", "wake"],
+    ["brought along", "next-turn"],
+  ] as const)
+    reading.add((await say(text, deliver)).id);
+  const last = await say("last", "wake");
+  await release(house);
+  await delivered(house, last);
+  expect(heard(house).map((prompt) => prompt.split("\n").at(-1))).toEqual(["HOLD", "> last"]);
+  const turns = await house.store.listAcpTurns({ sessionId: session });
+  expect(turns.map(({ outcome }) => outcome)).toEqual(["completed", "completed"]);
 });
 
 test.each([

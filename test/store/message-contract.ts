@@ -114,6 +114,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       });
       await send("turn_1", [first.id, second.id, said.id]);
       expect(await texts({ pending: true })).toEqual([]);
+      expect(await store.deliverMessages(id, [first.id, said.id], AT)).toEqual([]);
       // On its way it is kept, whatever is said meanwhile.
       await store.appendMessage(newMessage(id, { deliveredAt: AT, text: "x".repeat(99) }), {
         ...bounds,
@@ -139,6 +140,21 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
         { ...first, turnId: "turn_3", inVain: 2, deliveredAt: AT + 9 },
         { ...second, turnId: "turn_3", inVain: 1, deliveredAt: AT + 9 },
         { ...last, turnId: "turn_2" },
+      ]);
+    });
+
+    test("what was read elsewhere goes with no turn: none is made of it, and one that brings it along goes on", async () => {
+      await store.insertAcpSession(newAcpSession(id));
+      const [read, left] = [await say(), await say()];
+      await store.deliverMessages(id, [read.id], AT);
+      const [turnId, messages] = ["turn_1", [read.id, left.id]];
+      const newTurn = newAcpTurn(turnId);
+      expect(await store.commitAcp(id, "in_1", { newTurn, take: { turnId, messages } })).toBeNull();
+      expect(await store.commitAcp(id, "in_1", { newTurn })).not.toBeNull();
+      expect(await store.commitAcp(id, "in_1", { take: { turnId, messages } })).not.toBeNull();
+      expect(await other.listMessages(id, { limit: 9 })).toEqual([
+        { ...read, deliveredAt: AT },
+        { ...left, turnId },
       ]);
     });
 

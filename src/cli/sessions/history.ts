@@ -41,17 +41,16 @@ function entriesOf({ messages, turns, runs }: Told): string[] {
     // What is a turn's whole prompt is told by the turn.
     ...messages
       .filter(({ deliver, turnId }) => deliver !== "wake" || !turns.some((turn) => turn.turnId === turnId))
-      .map((message) => ({ at: message.at, text: messageText(message, turns) })),
+      .map((message) => ({ at: message.at, text: messageText(message, whereItIs(message, turns)) })),
     ...turns.map((turn) => ({ at: turn.createdAt, text: turnText(turn, palette, turn.place) })),
     ...runs.map((run) => ({ at: run.createdAt, text: runText(run) })),
   ];
   return entries.toSorted((one, other) => one.at - other.at).map(({ text }) => text);
 }
 
-function messageText(message: SessionMessage, turns: Told["turns"]): string {
-  const { seq, role, actor, text, at } = message;
+export function messageText({ seq, role, actor, text, at }: SessionMessage, where: string): string {
   const head = `#${seq} ${role}, ${sanitizeLine(actor)}, ${new Date(at).toISOString()}`;
-  return `${paletteFor(1).bold(`${head}${whereItIs(message, turns)}`)}\n${sanitizeText(text).trimEnd()}\n`;
+  return `${paletteFor(1).bold(`${head}${where}`)}\n${sanitizeText(text).trimEnd()}\n`;
 }
 
 function whereItIs({ deliver, turnId, inVain, deliveredAt }: SessionMessage, turns: Told["turns"]): string {

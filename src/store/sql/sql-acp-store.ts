@@ -129,8 +129,8 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where("state", "=", from),
       );
     const { take, delivered } = change;
-    for (const id of take?.messages ?? [])
-      yield* mustChange(
+    for (const id of take?.messages ?? []) {
+      const taken = yield* countOf(
         db
           .updateTable("session_messages")
           .set({ turn_id: take?.turnId ?? null })
@@ -138,6 +138,9 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where("session_id", "=", sessionId)
           .where(waiting),
       );
+      // Of what was read elsewhere meanwhile no turn is made; one that only brings it along goes on.
+      if (taken === 0 && change.newTurn !== undefined) throw new NotAsThought();
+    }
     if (delivered !== undefined)
       yield* countOf(
         db

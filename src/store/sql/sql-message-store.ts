@@ -2,7 +2,7 @@ import type { NewMessage, SessionMessage } from "../message-record.js";
 import type { HistoryBounds, MessageCount, MessageFilter, MessageStore } from "../message-store.js";
 import { appendMessage } from "./append-message.js";
 import type { Engine } from "./engine.js";
-import { settled, undelivered } from "./message-states.js";
+import { settled, waiting } from "./message-states.js";
 import * as read from "./read-messages.js";
 import { SqlSessionStore } from "./sql-session-store.js";
 import { countOf, type Steps } from "./steps.js";
@@ -48,7 +48,7 @@ export class SqlMessageStore extends SqlSessionStore implements MessageStore {
         .set({ delivered_at: at })
         .where("session_id", "=", sessionId)
         .where("id", "=", id)
-        .where(undelivered);
+        .where(waiting);
       if ((yield* countOf(deliver)) > 0) delivered.push(id);
     }
     return delivered;
