@@ -96,6 +96,7 @@ create table task_outbox (
 ) strict;
 
 create index task_outbox_due on task_outbox (due_at) where status = 'pending';
+create index task_outbox_unread on task_outbox (status) where status in ('session_queued', 'failed');
 create index task_outbox_of_task on task_outbox (task_id);
 create index task_outbox_to on task_outbox (target_key, status);
 create index task_outbox_states on task_outbox (task_id) where kind = 'state';
