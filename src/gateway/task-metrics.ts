@@ -41,10 +41,10 @@ export class TaskMetrics {
     return new Counter({ name, help, labelNames: ["status"], registers: [this.registry] });
   }
 
-  #gauge<Status extends string>(
+  #gauge(
     name: string,
     help: string,
-    statuses: readonly Status[],
+    statuses: readonly string[],
     count: () => Promise<ReadonlyMap<string, number>>,
   ): void {
     const gauge = new Gauge({

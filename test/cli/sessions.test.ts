@@ -112,6 +112,10 @@ test("inbox shows what waits and changes nothing; --take and --acknowledge end t
     code: 0,
     stdout: `${JSON.stringify({ acknowledged: [second] })}\n`,
   });
+  expect(await own("--acknowledge", "x")).toMatchObject({
+    code: 1,
+    stderr: "holdfast: there is no message x; nothing was acknowledged\n",
+  });
   const full = await house.resident.shell(
     `HOLDFAST_TOKEN=${token} holdfast sessions inbox --take >/dev/full; echo $?`,
   );

@@ -150,7 +150,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     )
     .argument("[session]", `${NAMED}; with a session's token: its own, if left out`)
     .option("--take", "acknowledge what is shown, after it was shown: it does not wait any more")
-    .option("--acknowledge <message>", "acknowledge one that was read before (repeatable)", collectWords, [])
+    .option("--acknowledge <message>", "acknowledge one that was read before (repeatable)", collectWords)
     .option(
       "--limit <n>",
       "at most this many, the oldest",

@@ -1,4 +1,4 @@
-import { BadInput } from "../../errors.js";
+import { BadInput, NotFound } from "../../errors.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import { say } from "../complain.js";
@@ -16,14 +16,14 @@ interface ReadFlags extends TalkFlags {
 export interface InboxFlags extends ReadFlags {
   readonly take?: true;
   /** Messages that were read before. */
-  readonly acknowledge: readonly string[];
+  readonly acknowledge?: readonly string[];
 }
 
 type Inbox = AnswerOf<"sessionInbox">;
 
 export async function showInbox(
   wanted: string | undefined,
-  { take, acknowledge, ...flags }: InboxFlags,
+  { take, acknowledge = [], ...flags }: InboxFlags,
 ): Promise<number> {
   mustBeOneWay(take, acknowledge);
   if (wanted === undefined && sessionToken() === null)
@@ -58,6 +58,8 @@ async function acknowledgeThose(
   ids: readonly string[],
   { json }: TalkFlags,
 ): Promise<number> {
+  const none = ids.find((id) => !/^msg_[0-9a-z]{12}$/.test(id));
+  if (none !== undefined) throw new NotFound(`message ${none.slice(0, 200)}; nothing was acknowledged`);
   const { client } = await needGateway();
   const answer = await client.acknowledgeInbox({
     params: await whose(wanted, client),
