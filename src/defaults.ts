@@ -267,7 +267,10 @@ export const defaults = {
   acpCommandChars: 512 * 1024,
   /** Of a terminal's output, at most and when the agent does not say: a model reads far less. */
   acpTerminalBytes: 1024 * 1024,
-  /** Of what waits for a session, told to its command with a prompt: that may have to stand on a command line. */
+  /**
+   * Of what waits for a session, told to its command with a prompt: that may have to stand on a command line. Also of
+   * what is told to an agent again, which may have been too much for it.
+   */
   agentCarriedChars: 16_000,
   /** Of a task's history, beside how it began and ended: what a person reads through. */
   taskEventsKept: 100,

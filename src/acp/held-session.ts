@@ -244,9 +244,15 @@ export class HeldSession {
     const { actor: askedBy } = message;
     const text = await this.#inbox.frame(message);
     const turnId = turnOfMessage(message.id);
-    await this.#parts.waking(message, turnId, async () => {
-      await this.#queue.add({ text, askedBy, message, turnId });
-    });
+    try {
+      await this.#parts.waking(message, turnId, async () => {
+        await this.#queue.add({ text, askedBy, message, turnId });
+      });
+    } catch (error) {
+      // It may have been read elsewhere meanwhile.
+      if (await this.#inbox.has(message)) throw error;
+      return this.#next();
+    }
     return this.#parts.store.getAcpTurn(turnId);
   }
 

@@ -47,6 +47,12 @@ export class Inbox {
     this.#vainAt = 0;
   }
 
+  /** Whether it waits still. */
+  async has({ sessionId, seq }: SessionMessage): Promise<boolean> {
+    const which = { pending: true, after: seq - 1, before: seq + 1, limit: 1 } as const;
+    return (await this.#parts.messages.listMessages(sessionId, which)).length > 0;
+  }
+
   /** What waits for the next turn: as much of it as a prompt may have, the oldest first. */
   async carried(): Promise<Carried> {
     const { messages, kept } = this.#parts;
@@ -54,7 +60,9 @@ export class Inbox {
     const which = mode === "run" ? {} : ({ deliver: "next-turn" } as const);
     const limit = defaults.inboxMessages;
     const waiting = await messages.listMessages(sessionId, { pending: true, ...which, limit });
-    return carry(waiting, this.#parts.sessions, defaults.acpPromptChars);
+    // What was told in vain may have been too much to be told at once.
+    const again = waiting.some(({ inVain }) => inVain > 0);
+    return carry(waiting, this.#parts.sessions, again ? defaults.agentCarriedChars : defaults.acpPromptChars);
   }
 
   frame(message: SessionMessage): Promise<string> {

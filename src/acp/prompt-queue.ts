@@ -56,6 +56,8 @@ export class PromptQueue {
     );
     if (taken) return turnId;
     const there = await this.#parts.store.getAcpTurn(turnId);
+    if (there === null && message !== undefined && kept.row.state !== "closing")
+      throw new BadInput("message", "the session has read it itself; no turn was made of it");
     if (there === null) throw new AcpSessionClosed(sessionId);
     // Asked twice at once.
     if (there.sessionId === sessionId) return turnId;

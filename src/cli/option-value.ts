@@ -22,7 +22,7 @@ export function collectPairs(
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 
-export function collectWords(text: string, before: readonly string[]): string[] {
+export function collectWords(text: string, before: readonly string[] = []): string[] {
   return [...before, text];
 }
 

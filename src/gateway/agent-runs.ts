@@ -2,7 +2,7 @@ import type { AgentEntry } from "../agents/entry.js";
 import { runResult, type RunResult } from "../agents/run-result.js";
 import { defaults } from "../defaults.js";
 import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../errors.js";
-import { carry, type Carried } from "../sessions/carried.js";
+import { carriedBy, carry } from "../sessions/carried.js";
 import type { History } from "../sessions/history.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionMessage } from "../store/message-record.js";
@@ -70,7 +70,16 @@ export class AgentRuns implements AsyncDisposable {
 
   /** What waits for a session, before a prompt: its command is told with that. */
   async waiting(session: SessionRow): Promise<string> {
-    return (await this.#carried(session.id, Infinity)).text;
+    const { history, sessions } = this.#parts;
+    return (await carry(await history.waiting(session.id), sessions, defaults.agentCarriedChars)).text;
+  }
+
+  /** What a session's command at work was told with its prompt, and has not answered yet. */
+  async told({ id, backend, gatewayInstanceId }: SessionRow): Promise<ReadonlySet<string>> {
+    if (backend !== CLI_BACKEND) return new Set();
+    const unanswered = await this.#parts.store.listUnanswered(gatewayInstanceId, UNANSWERED);
+    const prompt = unanswered.find(({ sessionId }) => sessionId === id);
+    return new Set(prompt === undefined ? [] : await this.#toldWith(prompt));
   }
 
   /** What came of a run that has ended; recorded, if it was not. Null: it goes on, or was given no prompt. */
@@ -163,21 +172,25 @@ export class AgentRuns implements AsyncDisposable {
     );
   }
 
-  /** What waited when the prompt was given went with it. It is the same whoever looks: nobody else takes any of it. */
   async #acknowledge(sessionId: string, runId: string): Promise<void> {
     const { history } = this.#parts;
     const said = await history.list(sessionId, { runId, limit: 2 });
     const prompt = said.find(({ role }) => role === "user");
-    const { messages } = await this.#carried(sessionId, prompt?.seq ?? 0);
+    const messages = prompt === undefined ? [] : await this.#toldWith(prompt);
     if (messages.length === 0) return;
     await history.acknowledge(sessionId, messages);
     this.#parts.onDelivered(sessionId);
   }
 
-  async #carried(sessionId: string, before: number): Promise<Carried> {
+  /** Of what waits, what a prompt says: others may have had some of it since. */
+  async #toldWith({ sessionId, seq, text }: SessionMessage): Promise<readonly string[]> {
     const { history, sessions } = this.#parts;
-    const waiting = (await history.waiting(sessionId)).filter(({ seq }) => seq < before);
-    return carry(waiting, sessions, defaults.agentCarriedChars);
+    const waiting = await history.waiting(sessionId);
+    return carriedBy(
+      text,
+      waiting.filter((message) => message.seq < seq),
+      sessions,
+    );
   }
 
   async #read({ sessionId, runId }: Asked, record: RunRecord): Promise<RunResult> {

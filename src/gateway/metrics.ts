@@ -7,6 +7,7 @@ import type { RunEvent } from "../store/run-event.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
+import type { TaskMetrics } from "./task-metrics.js";
 
 const PREFIX = "holdfast_run_";
 
@@ -17,6 +18,7 @@ const PAGE = 500;
 export class Metrics implements AsyncDisposable {
   readonly #registry = new Registry();
   readonly #supervisor: Supervisor;
+  readonly #tasks: Pick<TaskMetrics, "registry">;
   readonly #ours: Pick<EventFilter, "stateId">;
   readonly #stops = new Map<string, number>();
   #cursor: EventCursor | null = null;
@@ -38,8 +40,14 @@ export class Metrics implements AsyncDisposable {
   readonly #stopSeconds = this.#histogram("stop_seconds", "from the stop to the proven end");
 
   /** `ours`: which events there are to count. */
-  constructor(supervisor: Supervisor, host: NativeObserver, ours: Pick<EventFilter, "stateId">) {
+  constructor(
+    supervisor: Supervisor,
+    host: NativeObserver,
+    tasks: Pick<TaskMetrics, "registry">,
+    ours: Pick<EventFilter, "stateId">,
+  ) {
     this.#supervisor = supervisor;
+    this.#tasks = tasks;
     this.#ours = ours;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
@@ -75,7 +83,7 @@ export class Metrics implements AsyncDisposable {
 
   async text(): Promise<string> {
     await this.#catchUp();
-    return this.#registry.metrics();
+    return Registry.merge([this.#registry, this.#tasks.registry]).metrics();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -43,6 +43,7 @@ import { StoreAway, SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
+import { TaskMetrics } from "./task-metrics.js";
 import { Presence } from "./presence.js";
 import { openDoors, type Doors } from "./server/doors.js";
 import type { Entrance } from "./server/entrance.js";
@@ -140,8 +141,9 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
   // Lost or failed, it is found at the next round.
-  const onDelivered = (sessionId: string): void =>
-    void acknowledgeRead(store, sessionId).catch(() => undefined);
+  const onRead = (sessionId: string): Promise<void> =>
+    acknowledgeRead(store, sessionId).catch(() => undefined);
+  const onDelivered = (sessionId: string): void => void onRead(sessionId);
   const agentRuns = new AgentRuns({
     ...{ supervisor, sessions, history, store, problem, onDelivered },
     agents: agents.all,
@@ -167,17 +169,23 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
+  const taskMetrics = new TaskMetrics(store);
   const notifier = new Notifier({
     store,
     courier,
     owner: instanceId,
+    onSettled: (status) => taskMetrics.attempted(status),
     onTrouble: (what, cause) => {
       // A store that is away is told of by those who look at it less often.
       if (!(cause instanceof StoreAway))
         problem({ runId: null, message: `${what} could not be seen to; trying again`, cause });
     },
   });
-  const tasks = new Tasks({ store, onNotice: () => notifier.wake() });
+  const tasks = new Tasks({
+    store,
+    onNotice: () => notifier.wake(),
+    onEnd: (status) => taskMetrics.ended(status),
+  });
   const tail = new TaskTail(store);
   const background = new Background({
     ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, problem },
@@ -211,6 +219,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return true;
     },
     history,
+    onRead,
     records: store,
     agents,
     agentRuns,
@@ -258,7 +267,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   );
   const observer = observeNatively(home, machine, findAnchor());
-  const metrics = new Metrics(supervisor, observer, store.shared ? { stateId } : {});
+  const metrics = new Metrics(supervisor, observer, taskMetrics, store.shared ? { stateId } : {});
   await metrics.start();
   const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);

@@ -28,13 +28,26 @@ export async function carry(
   return { messages, text };
 }
 
+/** Of messages, those that went with a prompt. */
+export async function carriedBy(
+  prompt: string,
+  messages: readonly SessionMessage[],
+  senders: Senders,
+): Promise<readonly string[]> {
+  const carried: string[] = [];
+  for (const message of messages)
+    if (prompt.includes(`${await framed(message, senders)}\n\n`)) carried.push(message.id);
+  return carried;
+}
+
 /** Whatever anybody takes for the end of a line. */
 const BREAK = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/;
 
 /** Says who speaks, in one line, and quotes every other: nothing in it can pass for somebody else's word, or for the prompt. */
 export async function framed(message: SessionMessage, senders: Senders): Promise<string> {
   const heading = (await headingOf(message, senders)).split(BREAK).join(" ");
-  const quoted = message.text.split(BREAK);
+  const { text, inVain } = message;
+  const quoted = (inVain === 0 ? text : `(again) ${text}`).split(BREAK);
   return [`${heading}:`, ...quoted.map((line) => `> ${line}`)].join("\n");
 }
 

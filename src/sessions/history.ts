@@ -107,6 +107,7 @@ export class History {
       at: this.#clock.wall(),
       deliver,
       turnId: null,
+      inVain: 0,
       deliveredAt,
     };
     const kept = await this.#store.appendMessage(message, historyBounds);

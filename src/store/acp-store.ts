@@ -30,9 +30,9 @@ export interface AcpChange {
     readonly from: AcpTurnState;
     readonly set: TurnPatch;
   }[];
-  /** Messages that go with a turn: each with one only. */
+  /** Messages that go with a turn, each with one only: those that wait. A new turn is of messages that do, or is not made. */
   readonly take?: { readonly turnId: string; readonly messages: readonly string[] };
-  /** The turn whose messages have been answered, and when. */
+  /** The turn whose messages have been answered, and when. A turn that ends without lets go of its notices. */
   readonly delivered?: { readonly turnId: string; readonly at: number };
   readonly updates?: readonly NewAcpUpdate[];
   readonly newPermission?: AcpPermission;

@@ -17,6 +17,7 @@ export function toMessageColumns(message: NewMessage, seq: number): Insertable<M
     at: message.at,
     deliver: message.deliver,
     turn_id: message.turnId,
+    in_vain: message.inVain,
     delivered_at: message.deliveredAt,
   };
 }
@@ -35,6 +36,7 @@ export function toMessage(row: Selectable<MessageTable>): SessionMessage {
     at: row.at,
     deliver: row.deliver,
     turnId: row.turn_id,
+    inVain: row.in_vain,
     deliveredAt: row.delivered_at,
   };
 }

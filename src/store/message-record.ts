@@ -23,8 +23,13 @@ export interface SessionMessage {
   readonly cause: string | null;
   readonly at: number;
   readonly deliver: Deliver;
-  /** The turn that takes it to its agent: one, whatever comes of that. Null: none does, or not yet. */
+  /**
+   * The turn that takes it to its agent: one, whatever comes of that. A notice is told until it is had: one that came to
+   * nothing lets go of it. Null: none does, or not yet.
+   */
   readonly turnId: string | null;
+  /** Turns that have let go of it. Whether the agent had it from them nobody knows. */
+  readonly inVain: number;
   /** When its agent had answered it, or it needed no answer. Null: it waits, or its turn came to nothing. */
   readonly deliveredAt: number | null;
 }

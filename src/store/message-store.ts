@@ -37,7 +37,7 @@ export interface MessageStore {
   appendMessage(message: NewMessage, bounds: HistoryBounds): Promise<SessionMessage | "closed" | "full">;
   listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]>;
   countMessages(sessionId: string): Promise<MessageCount>;
-  /** Those of them that were waiting until now. */
+  /** Those of them that were waiting until now. What a turn has taken is not touched. */
   deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
   /** What runs of this gateway's sessions were given and have not answered yet, oldest first. */
   listUnanswered(gatewayInstanceId: string, limit: number): Promise<readonly SessionMessage[]>;

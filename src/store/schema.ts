@@ -227,6 +227,7 @@ export interface MessageTable {
   deliver: Deliver;
   turn_id: string | null;
   delivered_at: number | null;
+  in_vain: number;
 }
 
 export interface AcpSessionTable {

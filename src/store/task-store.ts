@@ -90,6 +90,8 @@ export interface TaskStore {
   /** Tasks whose id starts with `prefix`, at most `limit`. */
   findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]>;
   listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]>;
+  /** By status. */
+  countOpenTasks(): Promise<ReadonlyMap<TaskStatus, number>>;
   /** Oldest first. */
   listTaskEvents(taskId: string): Promise<readonly TaskEvent[]>;
   /**
@@ -99,6 +101,8 @@ export interface TaskStore {
   deleteTasks(taskIds: readonly string[]): Promise<number>;
   /** Oldest first. */
   listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]>;
+  /** Messages to be sent, waiting in a session, or given up: by status. */
+  countUndelivered(): Promise<ReadonlyMap<OutboxStatus, number>>;
   /**
    * Take messages to send; nobody else gets them until the lease is over. The attempt is counted, and survives power
    * loss with what it is about. Never one about a change beside or after the one about the end.

@@ -16,6 +16,8 @@ export interface NotifierOptions {
   readonly clock?: Clock;
   /** The store does not answer; it is asked again. */
   readonly onTrouble?: (what: string, cause: unknown) => void;
+  /** What came of an attempt is written down. */
+  readonly onSettled?: (status: OutboxResult["status"]) => void;
   readonly limits?: Partial<NotifierLimits>;
 }
 
@@ -123,7 +125,7 @@ export class Notifier {
   }
 
   async #send(entry: OutboxEntry, leasedUntil: number): Promise<void> {
-    const { store } = this.#options;
+    const { store, onSettled } = this.#options;
     const began = this.#clock.now();
     // This process slept, or the store was slow: by the time it is sent, another may be sending it.
     if (began + this.#limits.attemptMs > leasedUntil) return;
@@ -131,7 +133,10 @@ export class Notifier {
       (receipt): OutboxResult => ({ ...receipt, at: this.#clock.wall() }),
       (error: unknown) => this.#failed(entry, error, this.#clock.now() - began),
     );
-    await this.#asked("what came of a message", () => store.settleOutbox(entry, result), leasedUntil);
+    const settle = async (): Promise<void> => {
+      if (await store.settleOutbox(entry, result)) onSettled?.(result.status);
+    };
+    await this.#asked("what came of a message", settle, leasedUntil);
   }
 
   async #attempt({ target, notification, repeat }: OutboxEntry): Promise<Receipt> {

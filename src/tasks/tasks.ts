@@ -1,4 +1,4 @@
-import type { TaskRecord } from "../store/task-record.js";
+import { isEnded, type TaskRecord, type TaskStatus } from "../store/task-record.js";
 import type { TaskStore } from "../store/task-store.js";
 import { newTask, type TaskInput } from "./new-task.js";
 import { transition, type Happening, type Refusal } from "./transition.js";
@@ -15,6 +15,7 @@ export interface TasksOptions {
   readonly now?: () => number;
   /** There is something to send. */
   readonly onNotice?: () => void;
+  readonly onEnd?: (status: TaskStatus) => void;
 }
 
 /** The registry of background work. */
@@ -22,11 +23,13 @@ export class Tasks {
   readonly #store: TasksOptions["store"];
   readonly #now: () => number;
   readonly #onNotice: () => void;
+  readonly #onEnd: (status: TaskStatus) => void;
 
-  constructor({ store, now = Date.now, onNotice = () => {} }: TasksOptions) {
+  constructor({ store, now = Date.now, onNotice = () => {}, onEnd = () => {} }: TasksOptions) {
     this.#store = store;
     this.#now = now;
     this.#onNotice = onNotice;
+    this.#onEnd = onEnd;
   }
 
   /** Before the work begins. The task that has this key, where there is one: what it says stands. */
@@ -48,6 +51,7 @@ export class Tasks {
       // Somebody else was faster: what is to be said of it now may be another thing.
       if (after === null) continue;
       if ((step.change.notices ?? []).length > 0) this.#onNotice();
+      if (!isEnded(task.status) && isEnded(after.status)) this.#onEnd(after.status);
       return step.kind === "refused"
         ? { kind: "refused", task: after, why: step.why }
         : { kind: "changed", task: after };

@@ -1,8 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { History } from "../../src/sessions/history.js";
-import type { SessionMessage } from "../../src/store/message-record.js";
-import { Controlled, shellAgent } from "./controlled.js";
+import type { Deliver, SessionMessage } from "../../src/store/message-record.js";
+import type { Store } from "../../src/store/store.js";
+import { Controlled, shellAgent, withMethods } from "./controlled.js";
 
 /** What the agent was given, prompt by prompt. */
 function heard(house: Controlled): string[] {
@@ -99,8 +100,8 @@ test("what waits for the next turn wakes nobody, and is told before its prompt, 
 test("one whose turn came to nothing is not sent again, and is counted", async () => {
   const house = await Controlled.open();
   const session = await house.spawn(shellAgent("echo", "resume"));
-  const carried = { text: "a notice", actor: "task", deliver: "next-turn" } as const;
-  await house.history.send(session, "system", carried);
+  const carried = { text: "by the way", actor: "operator", deliver: "next-turn" } as const;
+  await house.history.send(session, "user", carried);
   await house.history.send(session, "user", { text: "DIE", actor: "operator" });
   await house.until(session, async () => (await count(house, session)).undelivered === 2);
   expect(await house.turn(session, "next")).toMatchObject({ outcome: "completed", text: "next" });
@@ -108,6 +109,74 @@ test("one whose turn came to nothing is not sent again, and is counted", async (
   const all = await house.history.list(session, { limit: 9 });
   expect(new Set(all.map(({ turnId }) => turnId)).size).toBe(1);
   expect(all.map(({ deliveredAt }) => deliveredAt)).toEqual([null, null]);
+});
+
+test("a notice is told until it is had: whatever becomes of the turns that take it", async () => {
+  const house = await Controlled.open({ cancelMs: 500 });
+  const session = await house.spawn(shellAgent("echo", "resume"));
+  const notice = { text: "your task has finished", actor: "tasks", deliver: "next-turn" } as const;
+  const { id } = await house.history.send(session, "system", notice);
+  const now = async (): Promise<SessionMessage | undefined> =>
+    (await house.history.list(session, { limit: 99 })).find((message) => message.id === id);
+  // Its agent dies.
+  expect(await house.turn(session, "DIE")).toMatchObject({ outcome: "interrupted" });
+  expect(await now()).toMatchObject({ turnId: null, inVain: 1, deliveredAt: null });
+  expect(await count(house, session)).toMatchObject({ total: 1, pending: 1, undelivered: 0 });
+  // It is cancelled; meanwhile the notice is on its way, and with no other.
+  const held = await house.ask(session, "HOLD");
+  await house.said(held, "HOLD");
+  expect(await now()).toMatchObject({ turnId: held.turnId, inVain: 1 });
+  expect(await house.history.waiting(session)).toEqual([]);
+  await house.acp.cancelTurn(session, { actor: "test" });
+  expect((await house.ended(held)).outcome).not.toBe("completed");
+  expect(await now()).toMatchObject({ turnId: null, inVain: 2, deliveredAt: null });
+  // Its agent dies while no gateway is there.
+  const last = await house.ask(session, "HOLD");
+  await house.said(last, "HOLD");
+  const pid = await house.pid(session);
+  const next = await house.restart({}, { meanwhile: () => process.kill(pid, "SIGKILL") });
+  expect(await next.ended(last)).toMatchObject({ outcome: "interrupted" });
+  expect(await next.history.waiting(session)).toMatchObject([{ id, inVain: 3 }]);
+  // It answers, whatever it is told twice.
+  const told = (words: string): string => `Notice from Holdfast, not from a person:\n> ${words}`;
+  const again = told("(again) your task has finished");
+  expect(await next.turn(session, "go on")).toMatchObject({ text: `${again}\n\ngo on` });
+  await delivered(next, { id, sessionId: session } as SessionMessage);
+  expect(await next.turn(session, "and now")).toMatchObject({ text: "and now" });
+  expect(heard(house)).toEqual([
+    `${told("your task has finished")}\n\nDIE`,
+    `${again}\n\nHOLD`,
+    `${again}\n\nHOLD`,
+  ]);
+});
+
+test("what is read elsewhere in the last moment is no turn, and keeps none from going on", async () => {
+  const reading = new Set<string>();
+  const through = (store: Store): Store =>
+    withMethods(store, {
+      commitAcp: async (...asked) => {
+        const [session, , { take }] = asked;
+        await store.deliverMessages(session, take?.messages.filter((id) => reading.has(id)) ?? [], 1);
+        return store.commitAcp(...asked);
+      },
+    });
+  const house = await Controlled.open({}, { through });
+  const session = await house.spawn(shellAgent("echo"));
+  const running = await house.ask(session, "HOLD");
+  await house.said(running, "HOLD");
+  const say = (text: string, deliver: Deliver) =>
+    house.history.send(session, "user", { text, actor: "operator", deliver });
+  for (const [text, deliver] of [
+    ["woken", "wake"],
+    ["brought along", "next-turn"],
+  ] as const)
+    reading.add((await say(text, deliver)).id);
+  const last = await say("last", "wake");
+  await release(house);
+  await delivered(house, last);
+  expect(heard(house).map((prompt) => prompt.split("\n").at(-1))).toEqual(["HOLD", "> last"]);
+  const turns = await house.store.listAcpTurns({ sessionId: session });
+  expect(turns.map(({ outcome }) => outcome)).toEqual(["completed", "completed"]);
 });
 
 test.each([

@@ -93,6 +93,7 @@ export const conduct: Readonly<
   "sessions list": () => [["--all"]],
   "sessions status": ({ session }) => [[session]],
   "sessions history": ({ session }) => [[session], [session, "--limit", "1"]],
+  "sessions inbox": ({ session }) => [[session], [session, "--limit", "1"]],
   "sessions send": "acts",
   "sessions end": "acts",
   "approvals list": () => [[]],

@@ -19,6 +19,7 @@ test("--json of every command that shows what a process or a person said steers 
     await holdfast("runs", "show", "--json", runId),
     await holdfast("sessions", "send", "--json", session.id, HOSTILE),
     await holdfast("sessions", "history", "--json", session.id),
+    await holdfast("sessions", "inbox", "--json", session.id),
   ];
   for (const { code, stdout } of said) {
     expect(code).toBe(0);

@@ -5,7 +5,7 @@ import type { Approval } from "../../src/store/approval-record.js";
 import type { SessionRow } from "../../src/store/session-record.js";
 import { until } from "../io/until.js";
 import { whyNoTerminal } from "./field.js";
-import { oneHouse } from "./many.js";
+import { Many, oneHouse } from "./many.js";
 import { sees } from "./stage.js";
 
 const house = oneHouse();
@@ -85,6 +85,64 @@ test("list shows who is there, end kills the tokens, and a key or an id will do"
       .map(({ key }) => key)
       .toSorted(),
   ).toEqual(["by-id", "by-key"]);
+});
+
+test("inbox shows what waits and changes nothing; --take and --acknowledge end that, once it was shown", async () => {
+  const { session, token } = await create("--key", "mailbox");
+  const { many } = house;
+  for (const text of ["one \u001b[31m", "two", "three"])
+    await many.holdfast("sessions", "send", "mailbox", text);
+  const inbox = async (...words: readonly string[]) => many.holdfast("sessions", "inbox", ...words);
+  const look = await inbox("mailbox");
+  expect(look).toMatchObject({ code: 0, stderr: "" });
+  expect(look.stdout).toMatch(
+    /^#1 user, operator, .* \(msg_\w+\)\none\n\n#2 user, .*\ntwo\n\n#3 user, .*\nthree\n$/,
+  );
+  expect(look.stdout).not.toContain("\u001b[31m");
+  expect(await inbox("mailbox")).toEqual(look);
+  expect(await inbox()).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("HOLDFAST_TOKEN") as string,
+  });
+  await using mine = new Many({ ...house.resident.env, HOLDFAST_TOKEN: token });
+  const own = async (...words: readonly string[]) => mine.holdfast("sessions", "inbox", ...words);
+  const { messages } = JSON.parse((await own("--json")).stdout) as { messages: { id: string }[] };
+  const [first, second, third] = messages.map(({ id }) => id);
+  expect(await own("--acknowledge", second ?? "", "--json")).toMatchObject({
+    code: 0,
+    stdout: `${JSON.stringify({ acknowledged: [second] })}\n`,
+  });
+  expect(await own("--acknowledge", "x")).toMatchObject({
+    code: 1,
+    stderr: "holdfast: there is no message x; nothing was acknowledged\n",
+  });
+  const full = await house.resident.shell(
+    `HOLDFAST_TOKEN=${token} holdfast sessions inbox --take >/dev/full; echo $?`,
+  );
+  expect(full).toMatchObject({
+    stdout: "125\n",
+    stderr: expect.stringContaining("all of it goes on waiting") as string,
+  });
+  expect(await own("--take", "--limit", "1")).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("one") as string,
+    stderr: "holdfast: there is more\n",
+  });
+  expect(JSON.parse((await own("--take", "--json")).stdout)).toMatchObject({
+    session: { id: session.id },
+    messages: [{ id: third }],
+    more: false,
+  });
+  expect(await own("--take")).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: "holdfast: nothing waits for it\n",
+  });
+  expect(await own("--acknowledge", first ?? "")).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: `holdfast: ${first} does not wait here, or not any more\n`,
+  });
 });
 
 test("a question is listed with when it expires, allowed or denied once, and too late afterwards", async () => {

@@ -323,6 +323,22 @@ describe("a session's background work", () => {
     expect(await told("child-12", "session_queued")).toMatchObject({ summary: "late", policy: "done_only" });
   });
 
+  test("is told until it is had: a turn that comes to nothing does not count", async () => {
+    const parent = await boss("boss-13");
+    const { task } = await parent.client.createTask({ body: { label: "index" } });
+    const params = { id: task.taskId };
+    await parent.client.finishTask({ params, body: { status: "succeeded", summary: "12 files" } });
+    await told(task.taskId, "session_queued");
+    const ask = async (text: string) =>
+      (await stage.client.acpPrompt({ params: { id: "boss-13" }, body: { text } })).turn;
+    expect(await ask("DIE")).toMatchObject({ outcome: "interrupted" });
+    const { messages } = await parent.client.sessionInbox({ params: { id: parent.id } });
+    expect(messages).toMatchObject([{ turnId: null, inVain: 1, deliveredAt: null }]);
+    expect((await shown(task.taskId)).task.delivery).toBe("session_queued");
+    expect((await ask("go on")).text).toContain("> (again) Task “index” succeeded: 12 files");
+    await told(task.taskId, "delivered");
+  });
+
   test("that it asks for by a message is told like a turn; what others say to its child is talk", async () => {
     const parent = await boss("boss-9");
     const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };

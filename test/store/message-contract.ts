@@ -100,6 +100,64 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       });
     });
 
+    test("a notice whose turn ends without an answer waits again; what a person said does not", async () => {
+      await store.insertAcpSession(newAcpSession(id));
+      const notice = { role: "system", deliver: "next-turn" } as const;
+      const [first, second] = [await say({ ...notice, text: "one" }), await say({ ...notice, text: "two" })];
+      const said = await say({ deliver: "next-turn", text: "said" });
+      const send = async (turnId: string, messages: readonly string[]): Promise<void> => {
+        const newTurn = newAcpTurn(turnId);
+        expect(await store.commitAcp(id, "in_1", { newTurn, take: { turnId, messages } })).not.toBeNull();
+      };
+      const end = (turnId: string, outcome: "interrupted" | "completed") => ({
+        turns: [{ turnId, from: "queued", set: { state: "ended", endedAt: AT, outcome } }] as const,
+      });
+      await send("turn_1", [first.id, second.id, said.id]);
+      expect(await texts({ pending: true })).toEqual([]);
+      expect(await store.deliverMessages(id, [first.id, said.id], AT)).toEqual([]);
+      // On its way it is kept, whatever is said meanwhile.
+      await store.appendMessage(newMessage(id, { deliveredAt: AT, text: "x".repeat(99) }), {
+        ...bounds,
+        bytes: 10,
+      });
+      expect(await store.forgetMessages(AT + 1)).toBeGreaterThan(0);
+      expect(await texts()).toEqual(["one", "two"]);
+      await store.commitAcp(id, "in_1", end("turn_1", "interrupted"));
+      expect(await other.listMessages(id, { pending: true, limit: 9 })).toEqual([
+        { ...first, inVain: 1 },
+        { ...second, inVain: 1 },
+      ]);
+      expect(await other.countMessages(id)).toMatchObject({ pending: 2, undelivered: 0 });
+      const last = await say({ deliver: "next-turn", text: "last" });
+      await send("turn_2", [first.id, last.id]);
+      await store.commitAcp(id, "in_1", end("turn_2", "interrupted"));
+      expect(await texts({ pending: true })).toEqual(["one", "two"]);
+      expect(await other.countMessages(id)).toMatchObject({ pending: 2, undelivered: 1 });
+      await send("turn_3", [first.id, second.id]);
+      const delivered = { turnId: "turn_3", at: AT + 9 };
+      await store.commitAcp(id, "in_1", { ...end("turn_3", "completed"), delivered });
+      expect(await other.listMessages(id, { limit: 9 })).toEqual([
+        { ...first, turnId: "turn_3", inVain: 2, deliveredAt: AT + 9 },
+        { ...second, turnId: "turn_3", inVain: 1, deliveredAt: AT + 9 },
+        { ...last, turnId: "turn_2" },
+      ]);
+    });
+
+    test("what was read elsewhere goes with no turn: none is made of it, and one that brings it along goes on", async () => {
+      await store.insertAcpSession(newAcpSession(id));
+      const [read, left] = [await say(), await say()];
+      await store.deliverMessages(id, [read.id], AT);
+      const [turnId, messages] = ["turn_1", [read.id, left.id]];
+      const newTurn = newAcpTurn(turnId);
+      expect(await store.commitAcp(id, "in_1", { newTurn, take: { turnId, messages } })).toBeNull();
+      expect(await store.commitAcp(id, "in_1", { newTurn })).not.toBeNull();
+      expect(await store.commitAcp(id, "in_1", { take: { turnId, messages } })).not.toBeNull();
+      expect(await other.listMessages(id, { limit: 9 })).toEqual([
+        { ...read, deliveredAt: AT },
+        { ...left, turnId },
+      ]);
+    });
+
     test("many at once, through two connections, have each their place, and none is missing", async () => {
       const all = await Promise.all(
         Array.from({ length: 20 }, (_, at) => say({ text: String(at) }, at % 2 === 0 ? store : other)),

@@ -115,6 +115,35 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await other.acknowledgeOutbox("none", "none", AT + 8)).toBe(false);
     });
 
+    test("what is open, and what was not delivered, is counted by status", async () => {
+      expect(await store.countOpenTasks()).toEqual(new Map());
+      expect(await store.countUndelivered()).toEqual(new Map());
+      await begun();
+      await store.insertTask(newTask({ status: "running", startedAt: AT }), [taskEvent("created")]);
+      await ended([PARENT, CHAT]);
+      await ended();
+      expect(await other.countUndelivered()).toEqual(new Map([["pending", 3]]));
+      const [first, second, third] = await claim();
+      if (first === undefined || second === undefined || third === undefined) return expect.fail("none");
+      await store.settleOutbox(first, { status: "session_queued", at: AT });
+      await store.settleOutbox(second, dead);
+      await store.settleOutbox(third, delivered);
+      await ended();
+      expect(await other.countUndelivered()).toEqual(
+        new Map([
+          ["pending", 1],
+          ["session_queued", 1],
+          ["failed", 1],
+        ]),
+      );
+      expect(await other.countOpenTasks()).toEqual(
+        new Map([
+          ["queued", 1],
+          ["running", 1],
+        ]),
+      );
+    });
+
     test("what waits in a session that ends without reading it has nobody to read it, and is found by its session", async () => {
       const taskId = await ended([PARENT, CHAT]);
       for (const entry of await claim())

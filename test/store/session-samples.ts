@@ -55,6 +55,7 @@ export function newMessage(sessionId: string, change: Partial<NewMessage> = {}):
     at: AT,
     deliver: "wake",
     turnId: null,
+    inVain: 0,
     deliveredAt: null,
     ...change,
   };

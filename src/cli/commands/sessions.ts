@@ -1,11 +1,13 @@
 import { Option, type Command } from "commander";
 import { DELIVERIES } from "../../store/message-record.js";
 import { VISIBILITIES, type ExecEffect, type ExecRule, type Visibility } from "../../store/session-record.js";
-import { atMost, optionValue, wholeNumber } from "../option-value.js";
+import { defaults } from "../../defaults.js";
+import { atMost, collectWords, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { parseExecRule } from "../sessions/exec-rule.js";
 import type { ListFlags } from "../sessions/sessions.js";
 import type { HistoryFlags } from "../sessions/history.js";
+import type { InboxFlags } from "../sessions/inbox.js";
 import type { SendFlags, TalkFlags } from "../sessions/talk.js";
 
 const createExamples = `
@@ -20,6 +22,23 @@ its end, and its arguments if it has any: * is any one word, ... the rest.
 Examples:
   holdfast sessions create --key chat-7 --allow "git status ..." --deny "*"
   HOLDFAST_TOKEN=$(holdfast sessions create --key ci --allow "*" --json | jq -r .token)
+`;
+
+const inboxExamples = `
+An agent over ACP is told what waits at its turns. A session without one (a
+script, an agent that is run some other way) reads it here, and says that it
+has: only then a task that was to be told to it counts as delivered. Only the
+session itself and the operator acknowledge; what a turn is bringing to an
+agent at this moment is not shown.
+
+--take is one command. Whoever must not lose anything, whatever is killed,
+reads first, and acknowledges by id when it has seen to it.
+
+Examples:
+  holdfast sessions inbox chat-7
+  HOLDFAST_TOKEN=$token holdfast sessions inbox --take
+  holdfast sessions inbox --json | jq -r '.messages[].id'
+  holdfast sessions inbox --acknowledge msg_4k2m8s1x9q0z
 `;
 
 interface CreateFlags {
@@ -43,7 +62,7 @@ function visibilityOption(): Option {
 export function addSessionsCommand(program: Command, finish: Finish): void {
   const sessions = program
     .command("sessions")
-    .summary("who may do what, and what was said: create, list, history, send, end")
+    .summary("who may do what, and what was said: create, list, history, inbox, send, end")
     .description("Sessions: what a token acts for.");
   // In the order they are written, whichever of the three each is.
   const rules: ExecRule[] = [];
@@ -122,6 +141,28 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .action(async (wanted: string, flags: HistoryFlags) => {
       const { showHistory } = await import("../sessions/history.js");
       finish(await showHistory(wanted, flags));
+    });
+  sessions
+    .command("inbox")
+    .summary("what waits for one; --take: have it acknowledged")
+    .description(
+      "What waits for a session: messages, and notices of its tasks. Only reads, without --take and --acknowledge.",
+    )
+    .argument("[session]", `${NAMED}; with a session's token: its own, if left out`)
+    .option("--take", "acknowledge what is shown, after it was shown: it does not wait any more")
+    .option("--acknowledge <message>", "acknowledge one that was read before (repeatable)", collectWords)
+    .option(
+      "--limit <n>",
+      "at most this many, the oldest",
+      atMost(defaults.inboxMessages),
+      defaults.inboxMessages,
+    )
+    .addOption(visibilityOption())
+    .option("--json", "session, messages and whether there are more as JSON; what was acknowledged")
+    .addHelpText("after", inboxExamples)
+    .action(async (wanted: string | undefined, flags: InboxFlags) => {
+      const { showInbox } = await import("../sessions/inbox.js");
+      finish(await showInbox(wanted, flags));
     });
   sessions
     .command("send")

@@ -16,6 +16,7 @@ export type Looking = Pick<
   | "listSessions"
   | "sessionStatus"
   | "sessionHistory"
+  | "sessionInbox"
   | AcpReadingVerb
   | TaskReadingVerb
   /** Without `apply`. */

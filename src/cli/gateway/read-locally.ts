@@ -5,6 +5,7 @@ import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
 import { filterOf, type RunReader } from "../../gateway/handlers/run-reader.js";
 import { farGateway } from "../../gateway/peers/whereabouts.js";
+import { inboxOf } from "../../gateway/handlers/session-inbox.js";
 import { historyOf, statusOf } from "../../gateway/handlers/session-told.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
 import { Screens } from "../../gateway/screens.js";
@@ -92,6 +93,10 @@ export async function readLocally(home: string): Promise<Look> {
       sessionHistory: async ({ params, query = {} } = {}) => {
         const { from, session } = await sessionOf(params);
         return historyOf(session, from, from, contract.sessionHistory.query.parse(query));
+      },
+      sessionInbox: async ({ params, query = {} } = {}) => {
+        const { from, session } = await sessionOf(params);
+        return inboxOf(session, from, contract.sessionInbox.query.parse(query).limit);
       },
       ...readTasksLocally(store, findSession, asking),
       ...readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),

@@ -41,22 +41,24 @@ function entriesOf({ messages, turns, runs }: Told): string[] {
     // What is a turn's whole prompt is told by the turn.
     ...messages
       .filter(({ deliver, turnId }) => deliver !== "wake" || !turns.some((turn) => turn.turnId === turnId))
-      .map((message) => ({ at: message.at, text: messageText(message, turns) })),
+      .map((message) => ({ at: message.at, text: messageText(message, whereItIs(message, turns)) })),
     ...turns.map((turn) => ({ at: turn.createdAt, text: turnText(turn, palette, turn.place) })),
     ...runs.map((run) => ({ at: run.createdAt, text: runText(run) })),
   ];
   return entries.toSorted((one, other) => one.at - other.at).map(({ text }) => text);
 }
 
-function messageText(message: SessionMessage, turns: Told["turns"]): string {
-  const { seq, role, actor, text, at } = message;
+export function messageText({ seq, role, actor, text, at }: SessionMessage, where: string): string {
   const head = `#${seq} ${role}, ${sanitizeLine(actor)}, ${new Date(at).toISOString()}`;
-  return `${paletteFor(1).bold(`${head}${whereItIs(message, turns)}`)}\n${sanitizeText(text).trimEnd()}\n`;
+  return `${paletteFor(1).bold(`${head}${where}`)}\n${sanitizeText(text).trimEnd()}\n`;
 }
 
-function whereItIs({ deliver, turnId, deliveredAt }: SessionMessage, turns: Told["turns"]): string {
-  if (turnId === null)
-    return deliveredAt !== null ? "" : deliver === "wake" ? " (waits)" : " (waits for the next turn)";
+function whereItIs({ deliver, turnId, inVain, deliveredAt }: SessionMessage, turns: Told["turns"]): string {
+  if (turnId === null) {
+    if (deliveredAt !== null) return "";
+    const before = inVain === 0 ? "" : `; told ${inVain === 1 ? "once" : `${inVain} times`}, not answered`;
+    return deliver === "wake" ? " (waits)" : ` (waits for the next turn${before})`;
+  }
   const turn = turns.find((each) => each.turnId === turnId);
   const name = turn === undefined ? turnId : `#${turn.place}`;
   if (deliveredAt !== null) return ` (told with ${name})`;

@@ -25,6 +25,8 @@ export const addresses = {
   listSessions: { method: "GET", path: "/v1/sessions" },
   sessionStatus: { method: "GET", path: "/v1/sessions/{id}" },
   sessionHistory: { method: "GET", path: "/v1/sessions/{id}/history" },
+  sessionInbox: { method: "GET", path: "/v1/sessions/{id}/inbox" },
+  acknowledgeInbox: { method: "POST", path: "/v1/sessions/{id}/inbox" },
   sendMessage: { method: "POST", path: "/v1/sessions/{id}/messages" },
   closeSession: { method: "DELETE", path: "/v1/sessions/{id}" },
   listAgents: { method: "GET", path: "/v1/agents" },

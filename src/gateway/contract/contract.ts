@@ -32,6 +32,7 @@ import type { Asked, Answered, Heard } from "./route.js";
 import { getRun, listRuns } from "./runs.js";
 import { adoptProcess, adoptRun, ready } from "./services.js";
 import {
+  acknowledgeInbox,
   closeSession,
   decideApproval,
   listApprovals,
@@ -39,6 +40,7 @@ import {
   openSession,
   sendMessage,
   sessionHistory,
+  sessionInbox,
   sessionStatus,
 } from "./sessions.js";
 import {
@@ -83,6 +85,8 @@ export const contract = {
   listSessions,
   sessionStatus,
   sessionHistory,
+  sessionInbox,
+  acknowledgeInbox,
   sendMessage,
   closeSession,
   listAgents,

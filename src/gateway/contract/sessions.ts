@@ -39,6 +39,8 @@ const messageShape: z.ZodType<SessionMessage> = z.object({
   deliver: z.enum(DELIVERIES),
   /** The turn that takes it to the session's agent; null: none does, or not yet. */
   turnId: z.string().nullable(),
+  /** Turns that took it and came to nothing: a notice of Holdfast's own is told again. */
+  inVain: z.int(),
   /** Null: it waits, or its turn came to nothing. */
   deliveredAt: z.number().nullable(),
 });
@@ -153,6 +155,42 @@ export const sessionHistory = route({
           .nullable(),
       }),
     ),
+  }),
+});
+
+export const sessionInbox = route({
+  ...addresses.sessionInbox,
+  summary: "What waits for a session, the oldest first; it goes on waiting until it is acknowledged",
+  audience: "session",
+  params: sessionParams,
+  query: z.strictObject({
+    visibility,
+    limit: z.coerce.number().int().min(1).max(defaults.inboxMessages).default(defaults.inboxMessages),
+  }),
+  body: nothing,
+  answer: z.object({
+    session: sessionShape,
+    messages: z.array(messageShape),
+    /** There is more, which did not fit. */
+    more: z.boolean(),
+  }),
+});
+
+export const acknowledgeInbox = route({
+  ...addresses.acknowledgeInbox,
+  summary: "Say that a session has had these: its own token does, or the operator",
+  audience: "session",
+  params: sessionParams,
+  query: nothing,
+  body: z.strictObject({
+    ids: z
+      .array(z.string().regex(/^msg_[0-9a-z]{12}$/, "must be a message's id"))
+      .min(1)
+      .max(1_000),
+  }),
+  answer: z.object({
+    /** Those of them that waited until now. */
+    acknowledged: z.array(z.string()),
   }),
 });
 

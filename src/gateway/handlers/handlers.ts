@@ -41,6 +41,8 @@ export interface Desk extends ChannelDesk {
   readonly store: Pick<TaskStore, "listTasks">;
   /** False: the session has no agent over ACP, or that is closed already. */
   readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
+  /** Some of what waited for the session was read: whoever is told by that is told. Never rejects. */
+  readonly onRead: (sessionId: string) => Promise<void>;
   readonly supervisor: Supervisor;
   readonly stops: Stops;
   readonly sights: Sights;

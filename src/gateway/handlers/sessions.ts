@@ -1,13 +1,21 @@
-import { NotFound } from "../../errors.js";
+import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import type { Verb } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
 import { defined } from "./defined.js";
 import type { Desk } from "./handlers.js";
+import { inboxOf } from "./session-inbox.js";
 import { historyOf, statusOf } from "./session-told.js";
 
 type SessionVerb = Extract<
   Verb,
-  "openSession" | "listSessions" | "sessionStatus" | "sessionHistory" | "sendMessage" | "closeSession"
+  | "openSession"
+  | "listSessions"
+  | "sessionStatus"
+  | "sessionHistory"
+  | "sessionInbox"
+  | "acknowledgeInbox"
+  | "sendMessage"
+  | "closeSession"
 >;
 
 export function sessionHandlers({
@@ -15,12 +23,14 @@ export function sessionHandlers({
   sights,
   history,
   records,
+  agentRuns,
+  onRead,
   closeAgent,
   gate: { sessions },
-}: Pick<Desk, "supervisor" | "sights" | "history" | "records" | "closeAgent" | "gate">): Pick<
-  Handlers,
-  SessionVerb
-> {
+}: Pick<
+  Desk,
+  "supervisor" | "sights" | "history" | "records" | "agentRuns" | "onRead" | "closeAgent" | "gate"
+>): Pick<Handlers, SessionVerb> {
   return {
     openSession: async ({ body: { key, ...options } }) => {
       const { session, created } = await sessions.open(key, defined(options));
@@ -42,6 +52,29 @@ export function sessionHandlers({
     sessionHistory: async ({ params, query: { visibility, ...wanted } }, { requester }) => {
       const session = await sights.session(requester, params.id, visibility);
       return historyOf(session, supervisor, records, wanted);
+    },
+
+    sessionInbox: async ({ params, query: { visibility, limit } }, { requester }) => {
+      const session = await sights.session(requester, params.id, visibility);
+      return inboxOf(session, records, limit, await agentRuns.told(session));
+    },
+
+    acknowledgeInbox: async ({ params, body: { ids } }, { requester }) => {
+      const session = await sights.session(requester, params.id);
+      const { id, closedAt } = session;
+      if (requester.kind === "session" && requester.session.id !== id)
+        throw new BadInput(
+          "session",
+          `what waits for session ${id} is acknowledged by itself or the operator; nothing was changed`,
+        );
+      if (closedAt !== null) throw new SessionClosed(id);
+      const taken = await agentRuns.told(session);
+      const acknowledged = await history.acknowledge(
+        id,
+        ids.filter((each) => !taken.has(each)),
+      );
+      if (acknowledged.length > 0) await onRead(id);
+      return { acknowledged: [...acknowledged] };
     },
 
     sendMessage: async ({ params, body: { text, visibility, deliver } }, { requester }) => {

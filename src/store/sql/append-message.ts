@@ -4,11 +4,11 @@ import { toMessage, toMessageColumns } from "../message-columns.js";
 import type { NewMessage, SessionMessage } from "../message-record.js";
 import type { HistoryBounds } from "../message-store.js";
 import type { Schema } from "../schema.js";
+import { settled, waiting } from "./message-states.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
-/** Literals, not parameters: only so can the partial indexes serve. */
+/** A literal, not a parameter: only so can the partial index serve. */
 const open = sql<boolean>`closed_at is null`;
-const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
 
 /** What is too old to be kept is looked for this often. */
 const PRUNED_EVERY = 16;
@@ -65,7 +65,7 @@ function* prune(
 ): Steps<void> {
   const forget = sql`
     delete from session_messages
-    where session_id = ${sessionId} and (delivered_at is not null or turn_id is not null) and seq < ${last} and (
+    where session_id = ${sessionId} and ${settled} and seq < ${last} and (
       seq <= ${last - messages} or seq <= (
         select max(seq) from (
           select seq, sum(bytes) over (order by seq desc) as total from session_messages where session_id = ${sessionId}

@@ -4,9 +4,7 @@ import { toMessage } from "../message-columns.js";
 import type { SessionMessage } from "../message-record.js";
 import type { MessageCount, MessageFilter } from "../message-store.js";
 import type { Schema } from "../schema.js";
-
-/** Literals, not parameters: only so can the partial index serve. */
-const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
+import { waiting } from "./message-states.js";
 
 export async function listMessages(
   db: Kysely<Schema>,

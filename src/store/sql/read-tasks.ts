@@ -1,15 +1,17 @@
 import { sql } from "kysely";
-import type { Kysely } from "kysely";
+import type { Kysely, RawBuilder } from "kysely";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry, toTask, toTaskEvent } from "../task-columns.js";
 import { targetKey } from "../task-record.js";
-import type { OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
+import type { OutboxEntry, OutboxStatus, TaskEvent, TaskRecord, TaskStatus } from "../task-record.js";
 import type { OutboxFilter, TaskFilter } from "../task-store.js";
 import { afterPrefix } from "./after-prefix.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`ended_at is null`;
 const ended = sql<boolean>`ended_at is not null`;
+const pending = sql<boolean>`status = 'pending'`;
+const unread = sql<boolean>`status in ('session_queued', 'failed')`;
 
 export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
@@ -68,6 +70,30 @@ export async function listOutbox(
     query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
   if (limit !== undefined) query = query.limit(limit);
   return (await query.execute()).map(toOutboxEntry);
+}
+
+export async function countOpenTasks(db: Kysely<Schema>): Promise<ReadonlyMap<TaskStatus, number>> {
+  const rows = await db
+    .selectFrom("tasks")
+    .select(({ fn }) => ["status", fn.countAll<number>().as("count")])
+    // By the index of statuses: that of the open ones does not have them.
+    .where("status", "in", ["queued", "running"])
+    .groupBy("status")
+    .execute();
+  return new Map(rows.map(({ status, count }) => [status, count]));
+}
+
+/** Each where its own index has it. */
+export async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<OutboxStatus, number>> {
+  const count = (which: RawBuilder<boolean>) =>
+    db
+      .selectFrom("task_outbox")
+      .select(({ fn }) => ["status", fn.countAll<number>().as("count")])
+      .where(which)
+      .groupBy("status")
+      .execute();
+  const rows = [...(await count(pending)), ...(await count(unread))];
+  return new Map(rows.map(({ status, count: counted }) => [status, counted]));
 }
 
 async function pageOf(

@@ -24,13 +24,12 @@ import type {
 import { takePlace } from "./append-message.js";
 import { appendEvents } from "./append-events.js";
 import type { Engine } from "./engine.js";
+import { isNotice, undelivered, waiting } from "./message-states.js";
 import * as read from "./read-acp.js";
 import { SqlMessageStore } from "./sql-message-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
 const pending = sql<boolean>`verdict is null`;
-const waiting = sql<boolean>`delivered_at is null and turn_id is null`;
-const undelivered = sql<boolean>`delivered_at is null`;
 
 /** Rows of one insert. A few sizes only: a statement of its own for every count would drive the others out of their places. */
 const INSERTED_AT_ONCE = [256, 64, 16, 4, 1] as const;
@@ -130,8 +129,8 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where("state", "=", from),
       );
     const { take, delivered } = change;
-    for (const id of take?.messages ?? [])
-      yield* mustChange(
+    for (const id of take?.messages ?? []) {
+      const taken = yield* countOf(
         db
           .updateTable("session_messages")
           .set({ turn_id: take?.turnId ?? null })
@@ -139,6 +138,9 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where("session_id", "=", sessionId)
           .where(waiting),
       );
+      // Of what was read elsewhere meanwhile no turn is made; one that only brings it along goes on.
+      if (taken === 0 && change.newTurn !== undefined) throw new NotAsThought();
+    }
     if (delivered !== undefined)
       yield* countOf(
         db
@@ -147,6 +149,16 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where("turn_id", "=", delivered.turnId)
           .where(undelivered),
       );
+    for (const { turnId, set } of turns)
+      if (set.state === "ended")
+        yield* countOf(
+          db
+            .updateTable("session_messages")
+            .set((column) => ({ turn_id: null, in_vain: column("in_vain", "+", 1) }))
+            .where("turn_id", "=", turnId)
+            .where(undelivered)
+            .where(isNotice),
+        );
     if (change.newPermission !== undefined)
       yield* countOf(db.insertInto("acp_permissions").values(toAcpPermissionColumns(change.newPermission)));
     for (const { id, decision } of decide)

@@ -1,14 +1,11 @@
-import { sql } from "kysely";
 import type { NewMessage, SessionMessage } from "../message-record.js";
 import type { HistoryBounds, MessageCount, MessageFilter, MessageStore } from "../message-store.js";
 import { appendMessage } from "./append-message.js";
 import type { Engine } from "./engine.js";
+import { settled, waiting } from "./message-states.js";
 import * as read from "./read-messages.js";
 import { SqlSessionStore } from "./sql-session-store.js";
 import { countOf, type Steps } from "./steps.js";
-
-const waiting = sql<boolean>`delivered_at is null`;
-const settled = sql<boolean>`(delivered_at is not null or turn_id is not null)`;
 
 export class SqlMessageStore extends SqlSessionStore implements MessageStore {
   readonly #engine: Engine;

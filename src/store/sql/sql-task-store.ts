@@ -1,7 +1,14 @@
 import type { Compilable } from "kysely";
 import { defaults } from "../../defaults.js";
 import { toTask, toTaskColumns } from "../task-columns.js";
-import type { NewTaskEvent, OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
+import type {
+  NewTaskEvent,
+  OutboxEntry,
+  OutboxStatus,
+  TaskEvent,
+  TaskRecord,
+  TaskStatus,
+} from "../task-record.js";
 import type {
   NewTask,
   OutboxClaim,
@@ -70,6 +77,10 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     return read.listTasks(this.#engine.db, filter);
   }
 
+  countOpenTasks(): Promise<ReadonlyMap<TaskStatus, number>> {
+    return read.countOpenTasks(this.#engine.db);
+  }
+
   listTaskEvents(taskId: string): Promise<readonly TaskEvent[]> {
     return read.listTaskEvents(this.#engine.db, taskId);
   }
@@ -86,6 +97,10 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
 
   listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]> {
     return read.listOutbox(this.#engine.db, filter);
+  }
+
+  countUndelivered(): Promise<ReadonlyMap<OutboxStatus, number>> {
+    return read.countUndelivered(this.#engine.db);
   }
 
   async claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]> {

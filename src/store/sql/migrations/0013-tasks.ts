@@ -1,5 +1,14 @@
 /** Background work and who is told of it. What each column means is said where the records are defined. */
 export const sql = `
+-- A notice is told until it is had; whatever else is said goes with one turn.
+alter table session_messages add column in_vain integer not null default 0;
+drop trigger session_messages_are_taken_once;
+create trigger session_messages_are_taken_once before update of turn_id on session_messages
+when old.turn_id is not null and not (new.turn_id is null and old.role = 'system' and old.deliver = 'next-turn')
+begin
+  select raise(abort, 'a message goes with one turn');
+end;
+
 create table tasks (
   task_id          text primary key not null,
   key              text,
@@ -87,6 +96,7 @@ create table task_outbox (
 ) strict;
 
 create index task_outbox_due on task_outbox (due_at) where status = 'pending';
+create index task_outbox_unread on task_outbox (status) where status in ('session_queued', 'failed');
 create index task_outbox_of_task on task_outbox (task_id);
 create index task_outbox_to on task_outbox (target_key, status);
 create index task_outbox_states on task_outbox (task_id) where kind = 'state';
