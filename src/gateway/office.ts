@@ -136,7 +136,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const history = new History(store);
   const bell = new Bell();
-  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
+  const channels = openChannels(config.channels, { supervisor, bell });
+  const courier = createCourier(channels, sessionInbox(history));
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
   // Lost or failed, it is found at the next round.
@@ -180,7 +181,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const tasks = new Tasks({ store, onNotice: () => notifier.wake() });
   const tail = new TaskTail(store);
   const background = new Background({
-    ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, problem },
+    ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, channels, problem },
     isHere: (run) => !store.shared || run.stateId === stateId,
   });
   const stops = new Stops({ supervisor, store, whereabouts });
