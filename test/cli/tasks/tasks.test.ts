@@ -27,7 +27,7 @@ beforeAll(async () => {
     config,
     [
       fakeAgents,
-      '[channels.deaf]\nkind = "command"\nargv = ["/nowhere/at-all"]',
+      '[channels.deaf]\nkind = "telegram"\ntoken = { env = "NO_BOT_OF_OURS" }',
       `[channels.user]\nkind = "command"\nargv = ["/bin/sh", "-c", "cat >> ${heard}"]`,
     ].join("\n"),
   );
@@ -244,7 +244,9 @@ test("a message that could not be delivered is seen, tried again, and given up",
   await failed();
   const shown = await many.holdfast("tasks", "show", id);
   expect(shown.stdout).toMatch(
-    new RegExp(`\n {2}task-terminal:${id} {2}failed at .*, channel deaf, 1 attempt: .*/nowhere/at-all`),
+    new RegExp(
+      `\n {2}task-terminal:${id} {2}failed at .*, channel deaf, 1 attempt: no Telegram chat is named`,
+    ),
   );
   const audit = await many.holdfast("tasks", "audit");
   expect(audit).toMatchObject({ code: 1, stderr: "" });
