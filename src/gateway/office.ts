@@ -32,6 +32,7 @@ import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
+import { taskPlaces } from "./handlers/task-places.js";
 import { visibleTask } from "./handlers/task-reading.js";
 import { createTaskHandlers } from "./handlers/tasks.js";
 import { Errands } from "./commands/carry-out.js";
@@ -185,8 +186,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     isHere: (run) => !store.shared || run.stateId === stateId,
   });
   const stops = new Stops({ supervisor, store, whereabouts });
+  const operator = await operatorToken(home);
   const taskDesk = {
     ...{ store, supervisor, stops, acp, background, tail, tasks, sights, channels: config.channels },
+    places: taskPlaces(operator),
     send: () => notifier.wake(),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
@@ -261,7 +264,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, observer, store.shared ? { stateId } : {});
   await metrics.start();
-  const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
   const app = (entrance: Entrance): RequestListener =>

@@ -168,6 +168,11 @@ test("a session has its own tasks, behind however many that it may not see", asy
   const { taskId } = task;
   crowd(await finished({ status: "succeeded" }), 6_000);
   try {
+    const page = await own.listTasks();
+    expect(page).toEqual({ tasks: [], next: expect.any(String) as string });
+    // Where it goes on is at a task of which it may not even know the name.
+    expect(Buffer.from(page.next ?? "", "base64url").toString("latin1")).not.toContain("crowd");
+    expect(page.next).not.toContain("crowd");
     expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
     expect((await resident.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
     expect((await json<Task[]>("tasks", "--session", "worker")).map((each) => each.taskId)).toEqual([taskId]);
