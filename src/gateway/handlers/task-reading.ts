@@ -57,6 +57,8 @@ export function createTaskReading(desk: TaskReadingDesk): Pick<Handlers, TaskRea
 
 /** As many as are named when a name is not enough, and one more. */
 const NAMED = 5;
+/** Of an id without what it begins with: less is a slip, and may be right by chance. */
+const ENOUGH = 4;
 /** Looked through for those that a session may see. */
 const LOOKED_THROUGH = 1_000;
 
@@ -89,7 +91,7 @@ async function meant(
   if (wanted.startsWith("run_")) {
     const of = await store.listTasks({ runId: wanted, limit });
     if (of.length > 0) return of;
-    const runs = await store.findRuns(wanted, NAMED + 1);
+    const runs = await store.findRuns(beginning("run_", wanted), NAMED + 1);
     return (await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })))).flat();
   }
   if (wanted.startsWith("turn_")) {
@@ -99,7 +101,16 @@ async function meant(
   const session = wanted.startsWith("task_") ? null : await sights.perhaps(requester, wanted);
   if (session !== null) return ofSession(store, session);
   if (looksLikeSessionId(wanted)) return [];
-  return store.findTasks(wanted.startsWith("task_") ? wanted : `task_${wanted}`, limit);
+  return store.findTasks(beginning("task_", wanted), limit);
+}
+
+function beginning(kind: "run_" | "task_", wanted: string): string {
+  const id = wanted.startsWith(kind) ? wanted : `${kind}${wanted}`;
+  if (id.length >= kind.length + ENOUGH) return id;
+  throw new BadInput(
+    "task",
+    `${JSON.stringify(wanted)} is too little to name a task: of an id it takes ${ENOUGH} characters after ${kind}; nothing was done`,
+  );
 }
 
 /** What a session does; of one that does nothing, what it asked for. */

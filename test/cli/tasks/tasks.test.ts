@@ -134,6 +134,46 @@ test.each([
   },
 );
 
+test("asked to tell of work, and not whom, it is refused where nobody would hear, and said where that is seen later", async () => {
+  const notify = ["--notify", "state_changes"];
+  for (const words of [
+    ["run", "--detach", ...notify, "--", "true"],
+    ["agent", "run", "text", "--background", ...notify, "hello"],
+  ])
+    expect(await many.holdfast(...words)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr:
+        "holdfast: --notify state_changes alone tells nobody: add --tell <channel>; nothing was started\n",
+    });
+  const spawn = ["acp", "spawn", "--agent-command", RECITE, "--background", ...notify];
+  const spawned = await many.holdfast(...spawn, steps({ say: "x" }));
+  expect(spawned).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_\w+\n$/) as string });
+  expect(spawned.stderr).toMatch(/whom to tell was not said when task_\w+ was begun: nobody hears of it\n$/);
+  // A session hears itself, and who is silent need not be told.
+  expect(await many.holdfast("run", "--detach", "--notify", "silent", "--", "true")).toMatchObject({
+    code: 0,
+    stderr: "",
+  });
+  const body = { key: "hearer", execRules: [{ effect: "allow" as const }] };
+  const { token } = await client.openSession({ body });
+  await using session = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  expect(await session.holdfast("run", "--detach", ...notify, "--", "true")).toMatchObject({
+    code: 0,
+    stderr: "",
+  });
+});
+
+test("a token that is empty acts for nobody, and not for the operator", async () => {
+  await using nobody = new Many({ ...resident.env, HOLDFAST_TOKEN: "" });
+  for (const words of [["tasks"], ["run", "--", "true"], ["ps"], ["gateway", "stop"]])
+    expect(await nobody.holdfast(...words)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining("HOLDFAST_TOKEN is set and empty, and acts for nobody") as string,
+    });
+});
+
 test("list shows the newest first, by status, runtime and session, and says when there are more", async () => {
   const { session, token } = await client.openSession({ body: { key: "reader" } });
   await using reader = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
@@ -174,6 +214,9 @@ test("a session has its own tasks, behind however many that it may not see", asy
     expect(Buffer.from(page.next ?? "", "base64url").toString("latin1")).not.toContain("crowd");
     expect(page.next).not.toContain("crowd");
     expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
+    expect((await many.holdfast("tasks", "cancel", "crowd")).stderr).toMatch(
+      /"crowd" may mean several tasks: (task_crowd\d+, ){5}…; nothing was done\n$/,
+    );
     expect((await resident.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
     expect((await json<Task[]>("tasks", "--session", "worker")).map((each) => each.taskId)).toEqual([taskId]);
   } finally {
@@ -215,7 +258,15 @@ test("what cannot be meant is refused in one sentence, and changes nothing", asy
     [2, /of acp,subagent,exec,external/, "list", "--runtime", "shell"],
     [1, /there is no task task_zzzz$/, "cancel", "task_zzzz"],
     [1, /there is no task run_zzzz$/, "wait", "run_zzzz"],
-    [2, /"task_" may mean several tasks: task_\w+, task_\w+.*; nothing was done$/, "cancel", "task_"],
+    // Even if there is only one.
+    [
+      2,
+      /"task_" is too little to name a task: .* 4 characters after task_; nothing was done$/,
+      "cancel",
+      "task_",
+    ],
+    [2, /"run_z" is too little to name a task: .* after run_; nothing was done$/, "cancel", "run_z"],
+    [2, new RegExp(`"${one.slice(5, 8)}" is too little to name a task`), "show", one.slice(5, 8)],
     [1, /has no message that could not be delivered$/, "retry", other],
     [1, /has no message that could not be delivered$/, "dismiss", one],
   ];
