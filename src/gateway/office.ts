@@ -344,6 +344,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       hearing[Symbol.dispose]();
       await notifier.stop();
       await background[Symbol.asyncDispose]();
+      tail.end();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
