@@ -26,8 +26,8 @@ how it ended to stderr. A gateway that is restarted is waited for. Ctrl-C stops
 waiting, and nothing else. A task that goes on needs a gateway: one is started
 when none runs, but not from inside a run, nor for a session (HOLDFAST_TOKEN).
 
-Exit status: 0 succeeded; 1 failed, or there is no such task; 3 blocked, it needs
-somebody; 124 timed out; 125 lost, or holdfast failed; 130 cancelled.
+Exit status: 0 succeeded; 1 failed, or there is no such task; 3 blocked, it
+needs somebody; 124 timed out; 125 lost, or holdfast failed; 130 cancelled.
 `;
 
 const policies = `

@@ -107,9 +107,10 @@ async function meant(
 function beginning(kind: "run_" | "task_", wanted: string): string {
   const id = wanted.startsWith(kind) ? wanted : `${kind}${wanted}`;
   if (id.length >= kind.length + ENOUGH) return id;
+  const what = id === wanted ? "is" : "is no session that may be seen, and";
   throw new BadInput(
     "task",
-    `${JSON.stringify(wanted)} is too little to name a task: of an id it takes ${ENOUGH} characters after ${kind}; nothing was done`,
+    `${JSON.stringify(wanted)} ${what} too little to name a task: of an id it takes ${ENOUGH} characters after ${kind}; nothing was done`,
   );
 }
 

@@ -264,7 +264,12 @@ test("what cannot be meant is refused in one sentence, and changes nothing", asy
       "task_",
     ],
     [2, /"run_z" is too little to name a task: .* after run_; nothing was done$/, "cancel", "run_z"],
-    [2, new RegExp(`"${one.slice(5, 8)}" is too little to name a task`), "show", one.slice(5, 8)],
+    [
+      2,
+      new RegExp(`"${one.slice(5, 8)}" is no session that may be seen, and too little to name a task`),
+      "show",
+      one.slice(5, 8),
+    ],
     [1, /has no message that could not be delivered$/, "retry", other],
     [1, /has no message that could not be delivered$/, "dismiss", one],
   ];
