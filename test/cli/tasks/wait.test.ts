@@ -38,10 +38,16 @@ test.skipIf(whyNoTerminal !== null).each([
   async (_, signal, said) => {
     const id = await atWork("counting");
     const { pid } = await resident.status();
+    const goesOn = async (text: string): Promise<unknown> => {
+      const client = await resident.client();
+      return client.taskProgress({ params: { id }, body: { text } });
+    };
     const { code, stdout } = await resident.atTerminal(
       ["tasks", "wait", id],
+      ["counting: half of it", () => goesOn("two thirds")],
+      // It hears by now what happens.
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
-      ["counting: half of it", async () => process.kill(pid, signal)],
+      ["counting: two thirds", async () => process.kill(pid, signal)],
       [
         `${said}; waiting for the next one`,
         async () => {
@@ -52,8 +58,7 @@ test.skipIf(whyNoTerminal !== null).each([
               () => false,
             ),
           );
-          const client = await resident.client();
-          await client.taskProgress({ params: { id }, body: { text: "nearly all" } });
+          await goesOn("nearly all");
         },
       ],
       [
