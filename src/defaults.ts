@@ -201,6 +201,10 @@ export const defaults = {
   channelAnswerBytes: 64 * 1024,
   /** Of an answer, or of what a program complained about, said in why a notification did not arrive. */
   channelExcerptChars: 200,
+  /** Between two signs that an agent is at work: Telegram shows one for five seconds. */
+  typingEveryMs: 4_500,
+  /** After one that did not arrive: nobody waits for it, and a receiver in trouble has enough to do. */
+  typingPauseMs: 60_000,
   /** Of each text of a notification, handed on: far above what a person reads in one. */
   channelTextChars: 16_000,
   /** Telegram refuses longer messages; Slack recommends no longer ones. */

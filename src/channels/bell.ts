@@ -3,19 +3,19 @@ import type { Channel } from "./channel.js";
 
 /** Rung for everybody who listens: terminals that are attached now. */
 export class Bell {
-  readonly #listeners = new Set<(notification: Notification) => void>();
+  readonly #listeners = new Set<(notification: Notification) => boolean>();
 
-  hear(listener: (notification: Notification) => void): Disposable {
+  /** `listener`: whether it has heard it; one that is about to leave has not. */
+  hear(listener: (notification: Notification) => boolean): Disposable {
     // One of its own, should the same function listen twice.
-    const own = (notification: Notification): void => listener(notification);
+    const own = (notification: Notification): boolean => listener(notification);
     this.#listeners.add(own);
     return { [Symbol.dispose]: () => this.#listeners.delete(own) };
   }
 
   /** How many have heard it. */
   ring(notification: Notification): number {
-    for (const listener of this.#listeners) listener(notification);
-    return this.#listeners.size;
+    return [...this.#listeners].filter((listener) => listener(notification)).length;
   }
 }
 

@@ -7,4 +7,6 @@ export interface Channel {
    * within the channel; null: as it is configured.
    */
   deliver(notification: Notification, address: string | null, signal: AbortSignal): Promise<string | null>;
+  /** Shows for a few seconds that somebody is at work. Left out: it cannot, or is not to. */
+  typing?(address: string | null, signal: AbortSignal): Promise<void>;
 }

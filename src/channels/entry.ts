@@ -57,6 +57,8 @@ const telegram = z
       .regex(TELEGRAM_ADDRESS, "must be a chat's number or @name, with /thread where it has threads")
       .optional(),
     root: httpAddress.default("https://api.telegram.org"),
+    /** Whether the chat sees that an agent is at work. */
+    typing: z.boolean().default(false),
     ...outgoing,
   })
   .refine((entry) => encrypted(entry.root, entry), { path: ["root"], message: NEEDS_HTTPS });

@@ -53,11 +53,9 @@ export async function post(
 ): Promise<Answer> {
   const { url, rules } = letter;
   if (url.protocol !== "https:" && !rules["allow-http"])
-    throw new DeliveryFailed(`${url.host} is not reached by https, and allow-http is not set`, {
-      permanent: true,
-    });
+    throw new DeliveryFailed(`${url.host} is not reached by https, and allow-http is not set`);
   const literal = url.hostname.replace(/^\[|\]$/g, "");
-  if (isIP(literal) !== 0 && !mayReach(literal, rules["allow-networks"])) throw forbidden(url, true);
+  if (isIP(literal) !== 0 && !mayReach(literal, rules["allow-networks"])) throw forbidden(url);
   const late = AbortSignal.timeout(rules["timeout-ms"]);
   try {
     const response = await send(letter, AbortSignal.any([signal, late]), resolve);
@@ -147,8 +145,7 @@ function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve):
       (found) => {
         const usable = found.filter(({ address }) => mayReach(address, rules["allow-networks"]));
         const [first] = usable;
-        // A name may lead elsewhere later, as on a network that asks for a login first.
-        if (first === undefined) callback(forbidden(url, false), []);
+        if (first === undefined) callback(forbidden(url), []);
         else if (options.all === true) callback(null, usable);
         else callback(null, first.address, first.family);
       },
@@ -157,10 +154,9 @@ function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve):
   };
 }
 
-function forbidden({ host }: URL, permanent: boolean): DeliveryFailed {
+function forbidden({ host }: URL): DeliveryFailed {
   return new DeliveryFailed(
     `${host} is no public address, and allow-networks does not name it; nothing was sent`,
-    { permanent },
   );
 }
 

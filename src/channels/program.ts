@@ -1,6 +1,4 @@
-import { constants } from "node:os";
 import { defaults } from "../defaults.js";
-import { SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
@@ -18,9 +16,6 @@ export interface ProgramCall {
   readonly input: string;
   readonly timeoutMs: number;
 }
-
-/** It will not be there at the next try either. */
-const ABSENT: readonly number[] = [constants.errno.ENOENT, constants.errno.EACCES, constants.errno.ENOEXEC];
 
 /** A run like any other, which has delivered when it exits with 0. Resolves with its id. */
 export async function callProgram(spawner: Spawner, call: ProgramCall, signal: AbortSignal): Promise<string> {
@@ -49,9 +44,8 @@ async function feed(run: Run, input: string): Promise<void> {
 }
 
 function notStarted(cause: unknown): DeliveryFailed {
-  const permanent = cause instanceof SpawnFailed && cause.step === "exec" && ABSENT.includes(cause.errno);
   const why = cause instanceof Error ? cause.message : String(cause);
-  return new DeliveryFailed(`the program was not started: ${why}`, { cause, permanent });
+  return new DeliveryFailed(`the program was not started: ${why}`, { cause });
 }
 
 function failureOf({ exit }: RunRecord, timeoutMs: number): string | null {
@@ -64,5 +58,6 @@ function failureOf({ exit }: RunRecord, timeoutMs: number): string | null {
 
 async function complaintOf(run: Run): Promise<string> {
   const { bytes } = await run.read("stderr", { maxBytes: 4 * defaults.channelExcerptChars });
-  return cut(sanitizeLine(redactText(Buffer.from(bytes).toString()).trim()), defaults.channelExcerptChars);
+  // In that order: a secret with an escape in it is put together by taking that out.
+  return cut(redactText(sanitizeLine(Buffer.from(bytes).toString().trim())), defaults.channelExcerptChars);
 }

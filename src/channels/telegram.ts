@@ -15,44 +15,56 @@ const PERMANENT = [400, 401, 403, 404];
 /** As a bot's father hands them out. */
 export const TELEGRAM_TOKEN = /^\d{1,20}:[\w-]{20,100}$/;
 
-const reply = z.union([
-  z.object({ ok: z.literal(true), result: z.object({ message_id: z.int() }) }),
-  z.object({
-    ok: z.literal(false),
-    description: z.string().default(""),
-    parameters: z.object({ retry_after: z.number().optional() }).default({}),
-  }),
-]);
+const refusal = z.object({
+  ok: z.literal(false),
+  description: z.string().default(""),
+  parameters: z.object({ retry_after: z.number().optional() }).default({}),
+});
+const message = z.object({ message_id: z.int() });
 
 /** The Bot API. It knows no ids: a repeat is seen twice. */
 export function telegramChannel(entry: EntryOf<"telegram">): Channel {
-  return {
-    deliver: async ({ text }, address, signal) => {
-      const { chat, thread } = placeOf(address ?? entry.chat ?? "");
-      const token = await readSecret(entry.token);
-      if (!TELEGRAM_TOKEN.test(token))
-        throw new DeliveryFailed("the Telegram bot's token does not look like one (123456:ABC…)");
-      // Without parse_mode: whatever the text holds, it is text.
-      const body = JSON.stringify({
-        chat_id: chat,
-        text: cut(text, defaults.telegramTextChars),
-        link_preview_options: { is_disabled: true },
-        ...(thread === null ? {} : { message_thread_id: thread }),
-      });
-      const secrets = [token, token.slice(token.indexOf(":") + 1)];
-      const url = new URL(`${entry.root.replace(/\/$/, "")}/bot${token}/sendMessage`);
-      const letter = { url, body, rules: entry, secrets };
-      const answer = await post(letter, signal);
-      const said = reply.safeParse(parsed(answer.body)).data;
-      if (said?.ok === true) return String(said.result.message_id);
-      // Something else than the Bot API has answered, which knows nothing of bots and chats.
-      if (said === undefined) throw refused(letter, answer, []);
-      const excerpt = cut(concealed(said.description, secrets), defaults.channelExcerptChars);
-      const { retry_after: seconds } = said.parameters;
-      const asked = seconds === undefined ? answer.retryAfterMs : boundedRetry(seconds * 1_000);
-      throw refused(letter, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT);
-    },
+  const deliver: Channel["deliver"] = async ({ text }, address, signal) => {
+    // Without parse_mode: whatever the text holds, it is text.
+    const fields = {
+      text: cut(text, defaults.telegramTextChars),
+      link_preview_options: { is_disabled: true },
+    };
+    return String((await call(entry, "sendMessage", address, fields, message, signal)).message_id);
   };
+  if (!entry.typing) return { deliver };
+  const typing = async (address: string | null, signal: AbortSignal): Promise<void> => {
+    await call(entry, "sendChatAction", address, { action: "typing" }, z.literal(true), signal);
+  };
+  return { deliver, typing };
+}
+
+async function call<Result>(
+  entry: EntryOf<"telegram">,
+  method: string,
+  address: string | null,
+  fields: Readonly<Record<string, unknown>>,
+  result: z.ZodType<Result>,
+  signal: AbortSignal,
+): Promise<Result> {
+  const { chat, thread } = placeOf(address ?? entry.chat ?? "");
+  const token = await readSecret(entry.token);
+  if (!TELEGRAM_TOKEN.test(token))
+    throw new DeliveryFailed("the Telegram bot's token does not look like one (123456:ABC…)");
+  const place = { chat_id: chat, ...(thread === null ? {} : { message_thread_id: thread }) };
+  const secrets = [token, token.slice(token.indexOf(":") + 1)];
+  const url = new URL(`${entry.root.replace(/\/$/, "")}/bot${token}/${method}`);
+  const letter = { url, body: JSON.stringify({ ...place, ...fields }), rules: entry, secrets };
+  const answer = await post(letter, signal);
+  const reply = z.union([z.object({ ok: z.literal(true), result }), refusal]);
+  const said = reply.safeParse(parsed(answer.body)).data;
+  if (said?.ok === true) return said.result;
+  // Something else than the Bot API has answered, which knows nothing of bots and chats.
+  if (said === undefined) throw refused(letter, answer, []);
+  const excerpt = cut(concealed(said.description, secrets), defaults.channelExcerptChars);
+  const { retry_after: seconds } = said.parameters;
+  const asked = seconds === undefined ? answer.retryAfterMs : boundedRetry(seconds * 1_000);
+  throw refused(letter, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT);
 }
 
 function placeOf(address: string): { readonly chat: string; readonly thread: number | null } {

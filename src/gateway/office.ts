@@ -32,6 +32,7 @@ import type { Config } from "./config.js";
 import { EventTail } from "./event-tail.js";
 import { createAcpHandlers } from "./handlers/acp.js";
 import { createHandlers } from "./handlers/handlers.js";
+import { taskPlaces } from "./handlers/task-places.js";
 import { visibleTask } from "./handlers/task-reading.js";
 import { createTaskHandlers } from "./handlers/tasks.js";
 import { Errands } from "./commands/carry-out.js";
@@ -137,7 +138,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const history = new History(store);
   const bell = new Bell();
-  const courier = createCourier(openChannels(config.channels, { supervisor, bell }), sessionInbox(history));
+  const channels = openChannels(config.channels, { supervisor, bell });
+  const courier = createCourier(channels, sessionInbox(history));
   const own = ownAgents(config.agents);
   const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
   // Lost or failed, it is found at the next round.
@@ -188,12 +190,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const tail = new TaskTail(store);
   const background = new Background({
-    ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, problem },
+    ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, channels, problem },
     isHere: (run) => !store.shared || run.stateId === stateId,
   });
   const stops = new Stops({ supervisor, store, whereabouts });
+  const operator = await operatorToken(home);
   const taskDesk = {
     ...{ store, supervisor, stops, acp, background, tail, tasks, sights, channels: config.channels },
+    places: taskPlaces(operator),
     send: () => notifier.wake(),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
@@ -269,7 +273,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, observer, taskMetrics, store.shared ? { stateId } : {});
   await metrics.start();
-  const operator = await operatorToken(home);
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
   const app = (entrance: Entrance): RequestListener =>
@@ -350,6 +353,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       hearing[Symbol.dispose]();
       await notifier.stop();
       await background[Symbol.asyncDispose]();
+      tail.end();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();

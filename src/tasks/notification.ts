@@ -14,7 +14,7 @@ export interface Courier {
 }
 
 export interface DeliveryFailedOptions extends ErrorOptions {
-  /** Trying again cannot help. */
+  /** Trying again cannot help: the receiver says so, or it is addressed to nobody. What is wrong here may be mended. */
   readonly permanent?: boolean;
   /** What the receiver asked for. */
   readonly retryAfterMs?: number | null;

@@ -27,8 +27,11 @@ export interface ReplyRouting {
   /** How it is going. */
   readonly progress: Target | null;
   /** That somebody is at work. A session has no use for that. */
-  readonly typing: Target | null;
+  readonly typing: UserTarget | null;
 }
+
+/** Where a user is, and no session. */
+export type UserTarget = Extract<Target, { readonly kind: "channel" }>;
 
 /**
  * Who hears of a piece of work: the one place that decides it.
@@ -43,11 +46,19 @@ export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
   if (mode === "run" && parentSessionId !== null) return through("background", parentSessionId);
   if (origin === null) return through("interactive", parentSessionId ?? requesterSessionId);
   if (origin.chat !== "direct") return through("interactive", requesterSessionId ?? parentSessionId);
-  const target: Target = { kind: "channel", channel: origin.channel, address: origin.address };
-  return { kind: "interactive", text: target, progress: target, typing: target };
+  return lanes("interactive", { kind: "channel", channel: origin.channel, address: origin.address });
+}
+
+/** Of those who hear of work, who can also see that somebody is at it: a user. */
+export function seesTyping(target: Target): target is UserTarget {
+  return target.kind === "channel";
 }
 
 function through(kind: ReplyRouting["kind"], sessionId: string | null): ReplyRouting {
-  const target: Target | null = sessionId === null ? null : { kind: "session", sessionId };
-  return { kind, text: target, progress: target, typing: null };
+  return lanes(kind, sessionId === null ? null : { kind: "session", sessionId });
+}
+
+function lanes(kind: ReplyRouting["kind"], target: Target | null): ReplyRouting {
+  const typing = target !== null && seesTyping(target) ? target : null;
+  return { kind, text: target, progress: target, typing };
 }

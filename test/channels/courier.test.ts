@@ -84,7 +84,7 @@ describe("to a channel", () => {
   test("after it was given up is not begun", async () => {
     const bell = new Bell();
     const heard: string[] = [];
-    using _ = bell.hear(({ id }) => heard.push(id));
+    using _ = bell.hear(({ id }) => heard.push(id) > 0);
     const courier = createCourier(new Map([["bell", bellChannel(bell)]]), inbox);
     const target = { kind: "channel", channel: "bell", address: null } as const;
     await expect(courier.deliver(target, sample(), AbortSignal.abort())).rejects.toThrow();
@@ -92,11 +92,12 @@ describe("to a channel", () => {
   });
 });
 
-test("a bell rings on every terminal that is attached; where none is, nothing was delivered", async () => {
+test("a bell rings on every terminal that is attached and not about to leave; where none is, nothing was delivered", async () => {
   const bell = new Bell();
   const channel = bellChannel(bell);
   const heard: string[] = [];
-  const hear = ({ id }: { readonly id: string }): void => void heard.push(id);
+  const hear = ({ id }: { readonly id: string }): boolean => heard.push(id) > 0;
+  using _leaving = bell.hear(() => false);
   const one = bell.hear(hear);
   const other = bell.hear(hear);
   expect(await channel.deliver(sample(), null, never)).toBe("2 terminals");

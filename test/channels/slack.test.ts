@@ -9,12 +9,12 @@ import { entryOf, failureOf, never, receiver, sample } from "./receiver.js";
 
 const PATH = "/services/T0000/B0000/hushhushhush";
 
-async function channelTo(address: string): Promise<Channel> {
+async function channelTo(address: string, fields: object = {}): Promise<Channel> {
   const directory = await mkdtemp(join(tmpdir(), "hf-"));
   onTestFinished(() => rm(directory, { recursive: true }));
   const file = join(directory, "url");
   await writeFile(file, address);
-  return slackChannel(entryOf("slack", { url: { file } }));
+  return slackChannel(entryOf("slack", { url: { file }, ...fields }));
 }
 
 test("those who read Slack's messages in their own way find no mention, and no link with another face", async () => {
@@ -72,3 +72,14 @@ test("an address that is none is not shown", async () => {
   const failure = await failureOf((await channelTo("hush")).deliver(sample(), null, never));
   expect(failure.message).toBe("the Slack webhook's secret is not an address as https://host/path");
 });
+
+test.each(["http://hooks.example.com/hush", "https://10.0.0.7/hush"])(
+  "an address that may not be reached may be put right: %s",
+  async (address) => {
+    const entry = { "allow-http": false, "allow-networks": [] };
+    const failure = await failureOf((await channelTo(address, entry)).deliver(sample(), null, never));
+    expect(failure.message).toMatch(/allow-http is not set|is no public address/);
+    expect(failure.message).not.toContain("hush");
+    expect(failure.permanent).toBe(false);
+  },
+);

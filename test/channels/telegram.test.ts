@@ -108,3 +108,29 @@ test("a token or a chat that cannot be one is sent nowhere", async () => {
   }
   expect(received).toEqual([]);
 });
+
+describe("that somebody is typing", () => {
+  test("is shown in the chat and thread, where that is wanted", async () => {
+    const { url, received } = await receiver((_, response) => response.end('{"ok":true,"result":true}'));
+    expect(channelAt(url)).not.toHaveProperty("typing");
+    const channel = channelAt(url, { typing: true });
+    await channel.typing?.(null, never);
+    await channel.typing?.("-1001234567890/17", never);
+    expect(received.map(({ path }) => path)).toEqual([
+      `/bot${TOKEN}/sendChatAction`,
+      `/bot${TOKEN}/sendChatAction`,
+    ]);
+    expect(received.map(({ body }) => JSON.parse(body) as unknown)).toEqual([
+      { chat_id: "42", action: "typing" },
+      { chat_id: "-1001234567890", message_thread_id: 17, action: "typing" },
+    ]);
+  });
+
+  test("is sent by the rules that messages are sent by", async () => {
+    const { url, received } = await receiver();
+    const shut = channelAt(url, { typing: true, "allow-networks": [] });
+    const failure = await failureOf(shut.typing?.(null, never) ?? Promise.resolve());
+    expect(failure.message).toMatch(/is no public address/);
+    expect(received).toEqual([]);
+  });
+});

@@ -60,17 +60,18 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(delivered.stderr).toContain("started a gateway in the background");
   expect(there.received[0]?.headers["webhook-id"]).toMatch(/^test:/);
 
-  const [refused, json, threaded, pager, none, bell, unknown] = (await Promise.all(
+  const [refused, json, threaded, nobody, pager, none, bell, unknown] = (await Promise.all(
     [
       ["busy"],
       ["inside", "--json"],
       ["bot", "--address", "7/8"],
+      ["bot", "--address", "7/8/9"],
       ["pager"],
       ["none"],
       ["bell"],
       ["opps"],
     ].map((words) => holdfast("notify", "test", ...words)),
-  )) as [Finished, Finished, Finished, Finished, Finished, Finished, Finished];
+  )) as [Finished, Finished, Finished, Finished, Finished, Finished, Finished, Finished];
   expect(refused).toMatchObject({ code: 3, stdout: "" });
   expect(refused.stderr).toMatch(
     /^holdfast: not delivered by busy: 127\.0\.0\.1:\d+ answered 429: later; a notification would be tried again, not before 9 s as the receiver asks\n$/,
@@ -79,7 +80,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(JSON.parse(json.stdout)).toMatchObject({
     channel: { name: "inside", kind: "webhook", where: "https://10.0.0.1" },
     delivered: false,
-    failure: { permanent: true, retryAfterMs: null },
+    failure: { permanent: false, retryAfterMs: null },
   });
   expect(threaded.stderr).toContain("answered 429: later");
   expect(busy.received.map(({ body }) => JSON.parse(body) as unknown)).toContainEqual(
@@ -88,7 +89,8 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(pager.stderr).toMatch(
     /not delivered by pager: the program exited with 3: \{"type":"task\.terminal".* \(run_\w+\); a notification would be tried again\n$/,
   );
-  expect(none.stderr).toMatch(/no-such-pager.*; trying again cannot help\n$/);
+  expect(none.stderr).toMatch(/no-such-pager.*; a notification would be tried again\n$/);
+  expect(nobody.stderr).toMatch(/no Telegram chat is named: .*; trying again cannot help\n$/);
   expect(bell.stderr).toContain("no terminal is attached that could ring");
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
   expect(unknown.stderr).toContain(

@@ -27,8 +27,8 @@ effect = "allow"
 kind = "command"
 argv = ["/bin/sh", "-c", "cat >> ${heard}"]
 [channels.deaf]
-kind = "command"
-argv = ["/nowhere/at-all"]`,
+kind = "telegram"
+token = { env = "NO_BOT_OF_OURS" }`,
   "",
 );
 const stage = oneGateway({ config });
@@ -687,7 +687,7 @@ test("what cannot be delivered is a dead letter, which an operator can have trie
   await told(task.taskId, "failed");
   const [message] = (await shown(task.taskId)).messages;
   expect(message).toMatchObject({ status: "failed", attempts: 2 });
-  expect(message?.error).toContain("/nowhere/at-all");
+  expect(message?.error).toContain("no Telegram chat is named");
   expect(await stage.client.dismissTask({ params })).toMatchObject({
     messages: 1,
     task: { delivery: "not_applicable" },

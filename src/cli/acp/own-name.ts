@@ -1,4 +1,4 @@
-import { sessionToken } from "../gateway/connect.js";
+import { sessionToken } from "../session-token.js";
 
 /** What a session of mine is called by everybody: a session's own sessions bear its name in front of theirs. */
 export function ownName(name: string): string {

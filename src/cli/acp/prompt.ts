@@ -4,9 +4,11 @@ import { newTurnId } from "../../acp/ids.js";
 import { BadInput } from "../../errors.js";
 import type { AskedOf } from "../../gateway/contract/contract.js";
 import { say } from "../complain.js";
-import { needGateway, sessionToken, type Connection } from "../gateway/connect.js";
+import { needGateway, type Connection } from "../gateway/connect.js";
+import { sessionToken } from "../session-token.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
+import { sayIfUnheard } from "../tasks/telling.js";
 import { turnCode, type Turn } from "./ending.js";
 import type { Format } from "./formats.js";
 import { followedCode, followTurn } from "./follow-turn.js";
@@ -50,7 +52,7 @@ export async function promptSession(request: PromptRequest): Promise<number> {
     client.acpPrompt({ params, body }),
   );
   const { turn } = answer;
-  if (!wait) return handedOver(session, turn, json ? { turn } : null);
+  if (!wait) return await handedOver(connection, session, turn, request.tell, json ? { turn } : null);
   if (!json) await sayQueue(connection, session, turn);
   return await show(connection, session, turn, session.seq, request, interrupts, (ended) => ({
     turn: ended,
@@ -88,7 +90,13 @@ export function mayAnswer(): boolean {
 }
 
 /** Nobody waits for the answer here. */
-export function handedOver(session: Session, turn: Turn, record: object | null): number {
+export async function handedOver(
+  { client }: Connection,
+  session: Session,
+  turn: Turn,
+  tell: PromptRequest["tell"],
+  record: object | null,
+): Promise<number> {
   if (record !== null) print(toJson(record));
   else {
     print(`${turn.turnId}\n`);
@@ -97,6 +105,7 @@ export function handedOver(session: Session, turn: Turn, record: object | null):
       "dim",
     );
   }
+  await sayIfUnheard(client, turn.turnId, tell);
   return 0;
 }
 

@@ -55,7 +55,7 @@ export async function spawnSession(request: SpawnRequest): Promise<number> {
     if (!json) say(`say something to it: holdfast acp prompt ${session.key} "…"`, "dim");
     return 0;
   }
-  if (background) return handedOver(session, turn, json ? answer : null);
+  if (background) return await handedOver(connection, session, turn, request.tell, json ? answer : null);
   if (!json && mode === "session") say(`session ${session.key} (${session.sessionId})`, "dim");
   const record = (ended: Turn): object => ({ ...answer, turn: ended });
   return await show(connection, session, turn, known ?? 0, request, interrupts, record);

@@ -13,6 +13,7 @@ import { execBody } from "../gateway/exec-body.js";
 import { toJson } from "../json.js";
 import { startedCode } from "../process/detach.js";
 import { printOnce } from "../runs/print.js";
+import { sayIfUnheard } from "../tasks/telling.js";
 
 export interface AgentRequest {
   readonly agent: string;
@@ -41,6 +42,7 @@ export async function runAgentDetached(
     `${run.runId} was started in session ${session.id}, but its id could not be written`,
   );
   if (!request.json) say(`its answer will be in session ${session.id}`, "dim");
+  await sayIfUnheard(client, run.runId, tell);
   return startedCode(answer);
 }
 

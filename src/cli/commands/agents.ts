@@ -5,7 +5,7 @@ import { sayHowToGet } from "../agents/how-to-get.js";
 import { parseDuration } from "../duration.js";
 import { collectPairs, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
-import { misplacedTelling, telling, told, type TellFlags } from "../tasks/telling.js";
+import { misplacedTelling, telling, told, unheardTelling, type TellFlags } from "../tasks/telling.js";
 import { currentUmask } from "../umask.js";
 import { failed } from "./run.js";
 
@@ -102,8 +102,12 @@ export function addAgentCommand(program: Command, finish: Finish): void {
 }
 
 async function start(agent: string, said: string, flags: RunFlags): Promise<number> {
-  const misplaced = flags.background === true ? null : misplacedTelling(flags);
-  if (misplaced !== null) throw new BadInput("option", `${misplaced}: add --background; nothing was started`);
+  const misplaced = misplacedTelling(flags);
+  if (flags.background !== true && misplaced !== null)
+    throw new BadInput("option", `${misplaced}: add --background; nothing was started`);
+  // One that is gone on with may be another's, who is told.
+  const unheard = flags.resume === undefined ? unheardTelling(flags) : null;
+  if (unheard !== null) throw new BadInput("option", `${unheard}; nothing was started`);
   const { runAgentDetached, runAgentInForeground } = await import("../agents/run.js");
   const prompt = said === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : said;
   const umask = currentUmask();

@@ -11,7 +11,7 @@ import { collectPairs, collectWords, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { limitOf, parseCount } from "../limit-value.js";
 import { formatSize, parseSize } from "../size.js";
-import { misplacedTelling, told, telling, type TellFlags } from "../tasks/telling.js";
+import { misplacedTelling, told, telling, unheardTelling, type TellFlags } from "../tasks/telling.js";
 import { currentUmask } from "../umask.js";
 
 interface RunFlags extends TellFlags {
@@ -176,13 +176,13 @@ function misplacedOption(flags: RunFlags): string | null {
   const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
   if (inProcess === true && (detach === true || service === true))
     return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
-  const untold = detach === true ? null : misplacedTelling(flags);
-  if (untold !== null) return `${untold}: add --detach`;
+  const untold = misplacedTelling(flags);
+  if (detach !== true && untold !== null) return `${untold}: add --detach`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)
     return "a service has no --timeout: it runs until it is stopped";
-  return null;
+  return unheardTelling(flags);
 }
 
 function tcpPort(text: string): number {

@@ -7,7 +7,8 @@ import type { TaskListFilter } from "../tasks/list.js";
 const about = `
 A task is the durable record of work that goes on in the background: commands,
 agents' turns, and what other programs do. A task is named by its id, by that of
-the run, turn or session that does it, or by a beginning that only one has.
+the run, turn or session that does it, or by a beginning that only one has: four
+characters of it at least, beside task_ or run_.
 
 Statuses: queued, running, succeeded (or blocked: it needs somebody before it
 can go on), failed, timed_out, cancelled, lost.
@@ -23,10 +24,10 @@ const waiting = `
 What is heard of it is shown on a terminal meanwhile. Its result goes to stdout,
 how it ended to stderr. A gateway that is restarted is waited for. Ctrl-C stops
 waiting, and nothing else. A task that goes on needs a gateway: one is started
-when none runs.
+when none runs, but not from inside a run, nor for a session (HOLDFAST_TOKEN).
 
-Exit status: 0 succeeded; 1 failed, or there is no such task; 3 blocked, it needs
-somebody; 124 timed out; 125 lost, or holdfast failed; 130 cancelled.
+Exit status: 0 succeeded; 1 failed, or there is no such task; 3 blocked, it
+needs somebody; 124 timed out; 125 lost, or holdfast failed; 130 cancelled.
 `;
 
 const policies = `

@@ -5,6 +5,7 @@ import { readOperatorToken } from "../../gateway/server/requester.js";
 import { reach, startGateway } from "../../gateway/start.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { sessionToken } from "../session-token.js";
 
 export interface Connection {
   readonly client: GatewayClient;
@@ -19,11 +20,6 @@ export function insideRun(): boolean {
 
 export function mustBeOutside(verb: string): void {
   if (insideRun()) throw new InsideRun(verb);
-}
-
-/** The token of a session, when this acts for one. */
-export function sessionToken(): string | null {
-  return process.env["HOLDFAST_AS_OPERATOR"] === "1" ? null : (process.env["HOLDFAST_TOKEN"] ?? null);
 }
 
 /** Before what a gateway would refuse a session, or could not: a way that does not lead through it. */

@@ -4,7 +4,8 @@ import type { TaskReadingVerb } from "../../gateway/handlers/task-reading.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { NoGatewayForSession } from "../runs/read-store.js";
-import { runningGateway, sessionToken } from "./connect.js";
+import { runningGateway } from "./connect.js";
+import { sessionToken } from "../session-token.js";
 
 /** What can be asked without changing anything. */
 export type Looking = Pick<

@@ -1,5 +1,6 @@
 import { contract } from "../../gateway/contract/contract.js";
 import { createTaskReading, type TaskReadingVerb } from "../../gateway/handlers/task-reading.js";
+import { taskPlaces } from "../../gateway/handlers/task-places.js";
 import type { Asking } from "../../gateway/server/app.js";
 import { NotFound } from "../../errors.js";
 import type { SessionRow } from "../../store/session-record.js";
@@ -22,6 +23,8 @@ export function readTasksLocally(
   const [nothing, body] = [{}, {}];
   const reading = createTaskReading({
     store: from,
+    // Nothing is hidden from whoever reads here.
+    places: taskPlaces(""),
     sights: {
       session: async (_, wanted) => {
         const found = await find(wanted);

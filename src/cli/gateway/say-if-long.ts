@@ -1,4 +1,4 @@
-import { sessionToken } from "./connect.js";
+import { sessionToken } from "../session-token.js";
 
 const LONG_MS = 2_000;
 

@@ -10,7 +10,7 @@ import { paletteFor } from "../palette.js";
 import { readHosts } from "../hosts/hosts.js";
 import { print } from "../runs/print.js";
 import { openStoreForReading } from "../runs/read-store.js";
-import { sessionToken } from "../gateway/connect.js";
+import { sessionToken } from "../session-token.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
 import { runFacts } from "./run-facts.js";

@@ -1,7 +1,8 @@
 import { GatewayUnreachable } from "../../errors.js";
 import * as store from "../../store/open.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
-import { runningGateway, sessionToken } from "../gateway/connect.js";
+import { runningGateway } from "../gateway/connect.js";
+import { sessionToken } from "../session-token.js";
 import type { RunView } from "../gateway/session-view.js";
 
 /**

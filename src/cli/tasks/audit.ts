@@ -14,5 +14,7 @@ export async function auditTasks(json: boolean): Promise<number> {
   if (json) print(toJson(findings, 2));
   else if (rows.length === 0) say("nothing is the matter with any task", "dim");
   else printTable(["FINDING", "TASK", "DETAIL"], rows);
+  if (!json && findings.some(({ code }) => code === "delivery_failed"))
+    say("`holdfast tasks show` says why; `tasks retry` sends it again, `tasks dismiss` gives it up", "dim");
   return rows.length === 0 ? 0 : 1;
 }

@@ -52,7 +52,10 @@ function aboutTask(task: Task, now: number): readonly Field[] {
     ["started", startedAt === null ? null : time(startedAt)],
     ["last heard of", endedAt === null ? time(lastEventAt) : null],
     ["ended", endedAt === null ? null : time(endedAt)],
-    ["took", startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt))],
+    [
+      endedAt === null ? "going on for" : "took",
+      startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt)),
+    ],
     ["progress", endedAt === null ? task.progress : null],
     ["heartbeat", heartbeatMs === null ? null : `every ${formatDuration(heartbeatMs)}`],
     ["kept until", cleanupAfter === null ? null : time(cleanupAfter)],

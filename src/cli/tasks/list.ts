@@ -1,3 +1,4 @@
+import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { say } from "../complain.js";
@@ -22,14 +23,24 @@ export async function listTasks(filter: TaskListFilter, json: boolean): Promise<
   const { tasks, more } = await pagesOf(look.client, filter);
   const now = Date.now();
   if (json) print(toJson(tasks, 2));
-  else if (tasks.length === 0) say("there are no such tasks to be seen", "dim");
-  else
+  else if (tasks.length === 0) say(`there are no ${isAll(filter) ? "" : "such "}tasks to be seen`, "dim");
+  else {
+    const shown = isatty(1) && process.stdout.columns < ROOM ? COLUMNS.slice(0, -1) : COLUMNS;
     printTable(
-      ["TASK", "STATUS", "RUNTIME", "TOLD", "CREATED", "LABEL", "LAST WORD"],
-      tasks.map((task) => row(task, now)),
+      shown,
+      tasks.map((task) => row(task, now).slice(0, shown.length)),
     );
+  }
   if (more) say("there may be more than these; --limit shows more", "dim");
   return 0;
+}
+
+const COLUMNS = ["TASK", "STATUS", "RUNTIME", "TOLD", "CREATED", "LABEL", "LAST WORD"];
+/** On a narrower terminal nothing would be seen of the last word, and little of the label. */
+const ROOM = 110;
+
+function isAll({ status, runtime, session }: TaskListFilter): boolean {
+  return status === undefined && runtime === undefined && session === undefined;
 }
 
 /** As many as one answer may hold. */
@@ -55,7 +66,8 @@ async function pagesOf(
 function row(task: Task, now: number): readonly string[] {
   const { taskId, runtime, delivery, createdAt, label } = task;
   const age = `${formatDuration(Math.max(0, now - createdAt))} ago`;
-  return [taskId, statusOfTask(task), runtime, delivery, age, shortened(label), shortened(lastWord(task))];
+  const told = delivery === "not_applicable" ? "-" : delivery;
+  return [taskId, statusOfTask(task), runtime, told, age, shortened(label), shortened(lastWord(task))];
 }
 
 /** What came of it, or else what was last heard of it. */

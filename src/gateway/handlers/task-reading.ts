@@ -3,13 +3,14 @@ import { looksLikeSessionId } from "../../sessions/ids.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { OutboxEntry, TaskRecord } from "../../store/task-record.js";
-import type { TaskCursor, TaskFilter, TaskStore } from "../../store/task-store.js";
+import type { TaskFilter, TaskStore } from "../../store/task-store.js";
 import { keyOfTurn } from "../../tasks/key.js";
 import { auditAll } from "../../tasks/sweep.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import type { Sights } from "../sights.js";
+import type { TaskPlaces } from "./task-places.js";
 
 export type TaskReadingVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";
 
@@ -22,6 +23,7 @@ export interface TaskReadingDesk {
     findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
   };
   readonly sights: Pick<Sights, "session" | "perhaps" | "tasksOf" | "tasks">;
+  readonly places: TaskPlaces;
 }
 
 /** What changes nothing: the same with a gateway, and from the store alone. */
@@ -55,6 +57,8 @@ export function createTaskReading(desk: TaskReadingDesk): Pick<Handlers, TaskRea
 
 /** As many as are named when a name is not enough, and one more. */
 const NAMED = 5;
+/** Of an id without what it begins with: less is a slip, and may be right by chance. */
+const ENOUGH = 4;
 /** Looked through for those that a session may see. */
 const LOOKED_THROUGH = 1_000;
 
@@ -87,7 +91,7 @@ async function meant(
   if (wanted.startsWith("run_")) {
     const of = await store.listTasks({ runId: wanted, limit });
     if (of.length > 0) return of;
-    const runs = await store.findRuns(wanted, NAMED + 1);
+    const runs = await store.findRuns(beginning("run_", wanted), NAMED + 1);
     return (await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })))).flat();
   }
   if (wanted.startsWith("turn_")) {
@@ -97,7 +101,17 @@ async function meant(
   const session = wanted.startsWith("task_") ? null : await sights.perhaps(requester, wanted);
   if (session !== null) return ofSession(store, session);
   if (looksLikeSessionId(wanted)) return [];
-  return store.findTasks(wanted.startsWith("task_") ? wanted : `task_${wanted}`, limit);
+  return store.findTasks(beginning("task_", wanted), limit);
+}
+
+function beginning(kind: "run_" | "task_", wanted: string): string {
+  const id = wanted.startsWith(kind) ? wanted : `${kind}${wanted}`;
+  if (id.length >= kind.length + ENOUGH) return id;
+  const what = id === wanted ? "is" : "is no session that may be seen, and";
+  throw new BadInput(
+    "task",
+    `${JSON.stringify(wanted)} ${what} too little to name a task: of an id it takes ${ENOUGH} characters after ${kind}; nothing was done`,
+  );
 }
 
 /** What a session does; of one that does nothing, what it asked for. */
@@ -115,7 +129,7 @@ const PAGE = 500;
 const PAGES = 10;
 
 async function listTasks(
-  { store, sights }: TaskReadingDesk,
+  { store, sights, places }: TaskReadingDesk,
   requester: Requester,
   query: HeardOf<"listTasks">["query"],
 ): Promise<AnswerOf<"listTasks">> {
@@ -130,28 +144,17 @@ async function listTasks(
   const sees = sights.tasksOf(requester);
   const size = requester.kind === "operator" ? limit + 1 : PAGE;
   const tasks: TaskRecord[] = [];
-  let last = cursor === undefined ? null : cursorIn(cursor);
+  let last = cursor === undefined ? null : places.read(cursor);
   for (let pages = 0; pages < PAGES; pages++) {
     const page = await store.listTasks({ ...filter, limit: size, ...(last === null ? {} : { after: last }) });
     for (const task of page) {
-      if (tasks.length === limit) return { tasks, next: last === null ? null : cursorOf(last) };
+      if (tasks.length === limit) return { tasks, next: last === null ? null : places.write(last) };
       last = task;
       if (await sees(task)) tasks.push(task);
     }
     if (page.length < size) return { tasks, next: null };
   }
-  return { tasks, next: last === null ? null : cursorOf(last) };
-}
-
-function cursorOf({ createdAt, taskId }: TaskCursor): string {
-  return `${createdAt}.${taskId}`;
-}
-
-function cursorIn(text: string): TaskCursor {
-  const [, at, taskId] = /^(\d{1,16})\.(task_\w{1,60})$/.exec(text) ?? [];
-  if (at === undefined || taskId === undefined)
-    throw new BadInput("cursor", `${JSON.stringify(text)} is no place in a list of tasks; nothing was done`);
-  return { createdAt: Number(at), taskId };
+  return { tasks, next: last === null ? null : places.write(last) };
 }
 
 export function shownEvent({

@@ -13,6 +13,7 @@ import type { Background } from "../work/background.js";
 import { cancelTask, type CancelParts } from "../work/cancel.js";
 import { mayBeTold, taskOf, whomToTell } from "../work/whom.js";
 import type { ChannelEntries } from "./channels.js";
+import type { TaskPlaces } from "./task-places.js";
 import { createTaskReading, visibleTask, type TaskReadingVerb } from "./task-reading.js";
 
 export type TaskVerb =
@@ -35,6 +36,7 @@ export interface TaskDesk extends CancelParts {
   readonly sights: Sights;
   readonly background: Background;
   readonly channels: ChannelEntries;
+  readonly places: TaskPlaces;
   /** There is something to send. */
   readonly send: () => void;
 }

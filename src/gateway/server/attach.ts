@@ -1,7 +1,7 @@
 import { STATUS_CODES, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { setTimeout } from "node:timers/promises";
-import { WebSocketServer, type WebSocket } from "ws";
+import { WebSocket, WebSocketServer } from "ws";
 import type { StreamName } from "../../anchor/host.js";
 import type { Bell } from "../../channels/bell.js";
 import { defaults } from "../../defaults.js";
@@ -141,7 +141,11 @@ export class Attachments implements AsyncDisposable {
   #ringing({ kind }: Requester, url: URL, socket: WebSocket): Disposable | null {
     if (kind !== "operator" || url.searchParams.get("bell") !== "1") return null;
     const ring: ToViewer = { type: "bell" };
-    return this.#parts.bell.hear(() => socket.send(JSON.stringify(ring)));
+    return this.#parts.bell.hear(() => {
+      if (socket.readyState !== WebSocket.OPEN) return false;
+      socket.send(JSON.stringify(ring));
+      return true;
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

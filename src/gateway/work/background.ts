@@ -19,8 +19,9 @@ import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
 import { lastLine, type Ends } from "./last-lines.js";
 import type { TaskTail } from "./task-tail.js";
+import { Typing, type TypingParts } from "./typing.js";
 
-export interface BackgroundParts extends BackingParts {
+export interface BackgroundParts extends BackingParts, Pick<TypingParts, "channels"> {
   readonly tasks: Tasks;
   readonly store: BackingParts["store"] & TaskStore & ReadOf;
   readonly supervisor: Supervisor;
@@ -65,9 +66,11 @@ export class Background implements AsyncDisposable {
   readonly #looking = new Set<Promise<unknown>>();
   readonly #left = new AbortController();
   readonly #watch = new Watch();
+  readonly #typing: Typing;
 
   constructor(parts: BackgroundParts) {
     this.#parts = parts;
+    this.#typing = new Typing(parts);
     // One for each that is followed.
     setMaxListeners(0, this.#left.signal);
   }
@@ -103,6 +106,7 @@ export class Background implements AsyncDisposable {
   /** Whatever is said of a task is said here. */
   async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
     const { tasks, tail } = this.#parts;
+    if (happening.type === "finish") this.#typing.end(taskId);
     const silently = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
     if (silently) await tasks.tell(taskId, answeredAtOnce(happening.at));
     const told = await tasks.tell(taskId, happening, silently ? undefined : version);
@@ -141,7 +145,10 @@ export class Background implements AsyncDisposable {
         if (!(cause instanceof StoreAway))
           this.#parts.problem({ runId: null, message: `task ${taskId} could not be followed`, cause });
       })
-      .finally(() => this.#followed.delete(taskId));
+      .finally(() => {
+        this.#typing.end(taskId);
+        this.#followed.delete(taskId);
+      });
   }
 
   /** What has ended is said so; the rest is for the next gateway to see. */
@@ -206,6 +213,7 @@ export class Background implements AsyncDisposable {
     if (run === null) return this.look(taskId);
     // Its record may say so a moment later.
     if (run.state === "running") await this.tell(taskId, { type: "start", at: Date.now() });
+    this.#typing.begin(taskId, this.#left.signal);
     const over = new AbortController();
     const until = AbortSignal.any([over.signal, this.#left.signal]);
     // What could not be told of it on the way is no reason not to tell its end.
@@ -246,6 +254,7 @@ export class Background implements AsyncDisposable {
         begun = true;
         await this.#link(taskId, sessionId);
         await this.look(taskId);
+        this.#typing.begin(taskId, this.#left.signal);
       }
       if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
         reportedAt = Date.now();

@@ -9,6 +9,7 @@ export class TaskTail {
   readonly #store: Pick<TaskStore, "getTask" | "listTaskEvents">;
   readonly #waiting = new Set<() => void>();
   #wakes = 0;
+  #ended = false;
 
   constructor(store: Pick<TaskStore, "getTask" | "listTaskEvents">) {
     this.#store = store;
@@ -20,14 +21,20 @@ export class TaskTail {
     for (const go of this.#waiting) go();
   }
 
-  /** From a number on, until the task has ended or `gone` aborts. */
+  /** Whoever follows has heard all that this process says. */
+  end(): void {
+    this.#ended = true;
+    this.wake();
+  }
+
+  /** From a number on. Ends with the task, with this process, and when `gone` aborts. */
   async *follow(
     taskId: string,
     after: number,
     gone: AbortSignal,
   ): AsyncGenerator<TaskEvent, void, undefined> {
     let last = after;
-    while (!gone.aborted) {
+    while (!gone.aborted && !this.#ended) {
       // Before the look: what is written during it may not be found by it.
       const wakes = this.#wakes;
       const task = await this.#store.getTask(taskId);

@@ -27,7 +27,7 @@ beforeAll(async () => {
     config,
     [
       fakeAgents,
-      '[channels.deaf]\nkind = "command"\nargv = ["/nowhere/at-all"]',
+      '[channels.deaf]\nkind = "telegram"\ntoken = { env = "NO_BOT_OF_OURS" }',
       `[channels.user]\nkind = "command"\nargv = ["/bin/sh", "-c", "cat >> ${heard}"]`,
     ].join("\n"),
   );
@@ -134,6 +134,46 @@ test.each([
   },
 );
 
+test("asked to tell of work, and not whom, it is refused where nobody would hear, and said where that is seen later", async () => {
+  const notify = ["--notify", "state_changes"];
+  for (const words of [
+    ["run", "--detach", ...notify, "--", "true"],
+    ["agent", "run", "text", "--background", ...notify, "hello"],
+  ])
+    expect(await many.holdfast(...words)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr:
+        "holdfast: --notify state_changes alone tells nobody: add --tell <channel>; nothing was started\n",
+    });
+  const spawn = ["acp", "spawn", "--agent-command", RECITE, "--background", ...notify];
+  const spawned = await many.holdfast(...spawn, steps({ say: "x" }));
+  expect(spawned).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_\w+\n$/) as string });
+  expect(spawned.stderr).toMatch(/whom to tell was not said when task_\w+ was begun: nobody hears of it\n$/);
+  // A session hears itself, and who is silent need not be told.
+  expect(await many.holdfast("run", "--detach", "--notify", "silent", "--", "true")).toMatchObject({
+    code: 0,
+    stderr: "",
+  });
+  const body = { key: "hearer", execRules: [{ effect: "allow" as const }] };
+  const { token } = await client.openSession({ body });
+  await using session = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  expect(await session.holdfast("run", "--detach", ...notify, "--", "true")).toMatchObject({
+    code: 0,
+    stderr: "",
+  });
+});
+
+test("a token that is empty acts for nobody, and not for the operator", async () => {
+  await using nobody = new Many({ ...resident.env, HOLDFAST_TOKEN: "" });
+  for (const words of [["tasks"], ["run", "--", "true"], ["ps"], ["gateway", "stop"]])
+    expect(await nobody.holdfast(...words)).toMatchObject({
+      code: 2,
+      stdout: "",
+      stderr: expect.stringContaining("HOLDFAST_TOKEN is set and empty, and acts for nobody") as string,
+    });
+});
+
 test("list shows the newest first, by status, runtime and session, and says when there are more", async () => {
   const { session, token } = await client.openSession({ body: { key: "reader" } });
   await using reader = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
@@ -149,9 +189,7 @@ test("list shows the newest first, by status, runtime and session, and says when
   const one = await many.holdfast("tasks", "--limit", "1");
   expect(one.stderr).toBe("holdfast: there may be more than these; --limit shows more\n");
   expect(one.stdout).toMatch(
-    new RegExp(
-      `^TASK .*\n${done} +succeeded +external +not_applicable +\\S+ ago +count the words +twelve …\n$`,
-    ),
+    new RegExp(`^TASK .*\n${done} +succeeded +external +- +\\S+ ago +count the words +twelve …\n$`),
   );
   expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
   expect(await many.holdfast("tasks", "--session", "nobody")).toMatchObject({
@@ -168,7 +206,15 @@ test("a session has its own tasks, behind however many that it may not see", asy
   const { taskId } = task;
   crowd(await finished({ status: "succeeded" }), 6_000);
   try {
+    const page = await own.listTasks();
+    expect(page).toEqual({ tasks: [], next: expect.any(String) as string });
+    // Where it goes on is at a task of which it may not even know the name.
+    expect(Buffer.from(page.next ?? "", "base64url").toString("latin1")).not.toContain("crowd");
+    expect(page.next).not.toContain("crowd");
     expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
+    expect((await many.holdfast("tasks", "cancel", "crowd")).stderr).toMatch(
+      /"crowd" may mean several tasks: (task_crowd\d+, ){5}…; nothing was done\n$/,
+    );
     expect((await resident.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
     expect((await json<Task[]>("tasks", "--session", "worker")).map((each) => each.taskId)).toEqual([taskId]);
   } finally {
@@ -210,7 +256,20 @@ test("what cannot be meant is refused in one sentence, and changes nothing", asy
     [2, /of acp,subagent,exec,external/, "list", "--runtime", "shell"],
     [1, /there is no task task_zzzz$/, "cancel", "task_zzzz"],
     [1, /there is no task run_zzzz$/, "wait", "run_zzzz"],
-    [2, /"task_" may mean several tasks: task_\w+, task_\w+.*; nothing was done$/, "cancel", "task_"],
+    // Even if there is only one.
+    [
+      2,
+      /"task_" is too little to name a task: .* 4 characters after task_; nothing was done$/,
+      "cancel",
+      "task_",
+    ],
+    [2, /"run_z" is too little to name a task: .* after run_; nothing was done$/, "cancel", "run_z"],
+    [
+      2,
+      new RegExp(`"${one.slice(5, 8)}" is no session that may be seen, and too little to name a task`),
+      "show",
+      one.slice(5, 8),
+    ],
     [1, /has no message that could not be delivered$/, "retry", other],
     [1, /has no message that could not be delivered$/, "dismiss", one],
   ];
@@ -244,10 +303,15 @@ test("a message that could not be delivered is seen, tried again, and given up",
   await failed();
   const shown = await many.holdfast("tasks", "show", id);
   expect(shown.stdout).toMatch(
-    new RegExp(`\n {2}task-terminal:${id} {2}failed at .*, channel deaf, 1 attempt: .*/nowhere/at-all`),
+    new RegExp(
+      `\n {2}task-terminal:${id} {2}failed at .*, channel deaf, 1 attempt: no Telegram chat is named`,
+    ),
   );
   const audit = await many.holdfast("tasks", "audit");
-  expect(audit).toMatchObject({ code: 1, stderr: "" });
+  expect(audit).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("`tasks retry` sends it again") as string,
+  });
   expect(audit.stdout).toMatch(new RegExp(`^delivery_failed +${id} `, "m"));
   expect(await many.holdfast("tasks", "retry", id)).toMatchObject({
     code: 0,

@@ -30,19 +30,26 @@ test.skipIf(whyNoTerminal !== null)(
 );
 
 test.skipIf(whyNoTerminal !== null).each([
-  ["is killed, and the command starts the next", "SIGKILL"],
-  ["is stopped, and somebody starts the next", "SIGTERM"],
+  ["is killed, and the command starts the next", "SIGKILL", "the gateway is gone"],
+  // Who stopped it wants it so: the command starts none.
+  ["is stopped, and somebody starts the next", "SIGTERM", "the gateway was stopped"],
 ] as const)(
   "a gateway that %s is waited for, and what happened meanwhile is shown",
-  async (_, signal) => {
+  async (_, signal, said) => {
     const id = await atWork("counting");
     const { pid } = await resident.status();
+    const goesOn = async (text: string): Promise<unknown> => {
+      const client = await resident.client();
+      return client.taskProgress({ params: { id }, body: { text } });
+    };
     const { code, stdout } = await resident.atTerminal(
       ["tasks", "wait", id],
+      ["counting: half of it", () => goesOn("two thirds")],
+      // It hears by now what happens.
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
-      ["counting: half of it", async () => process.kill(pid, signal)],
+      ["counting: two thirds", async () => process.kill(pid, signal)],
       [
-        "waiting for the next one",
+        `${said}; waiting for the next one`,
         async () => {
           if (signal === "SIGTERM") await startGateway(resident.home, main);
           await until("there is another gateway", async () =>
@@ -51,8 +58,7 @@ test.skipIf(whyNoTerminal !== null).each([
               () => false,
             ),
           );
-          const client = await resident.client();
-          await client.taskProgress({ params: { id }, body: { text: "nearly all" } });
+          await goesOn("nearly all");
         },
       ],
       [

@@ -1,0 +1,158 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Channel } from "../../src/channels/channel.js";
+import { Typing } from "../../src/gateway/work/typing.js";
+import type { TaskInput } from "../../src/tasks/new-task.js";
+import { DeliveryFailed } from "../../src/tasks/notification.js";
+import { CHAT, PARENT } from "../store/task-samples.js";
+import { succeeded, taskHouse, type TaskHouse } from "../tasks/house.js";
+import { until } from "./real-gateway.js";
+
+const EVERY_MS = 20;
+const never = new AbortController().signal;
+let house: TaskHouse;
+let shown: (string | null)[];
+let failure: Error | null;
+let typing: Typing;
+beforeEach(async () => {
+  house = await taskHouse();
+  shown = [];
+  failure = null;
+  const chat: Channel = {
+    deliver: async () => null,
+    typing: async (address) => {
+      shown.push(address);
+      if (failure !== null) throw failure;
+    },
+  };
+  const mute: Channel = { deliver: async () => null };
+  typing = new Typing(
+    {
+      store: house.store,
+      channels: new Map([
+        ["chat", chat],
+        ["mute", mute],
+      ]),
+    },
+    EVERY_MS,
+  );
+});
+afterEach(() => house[Symbol.asyncDispose]());
+
+/** Long enough that one more would have been seen. */
+async function aWhile(): Promise<void> {
+  const { taskId } = await house.begun({ targets: [{ kind: "channel", channel: "chat", address: "clock" }] });
+  const before = shown.filter((address) => address === "clock").length;
+  typing.begin(taskId, never);
+  await until("time has gone by", () => shown.filter((each) => each === "clock").length > before + 3);
+  typing.end(taskId);
+}
+
+const seen = (): number => shown.filter((address) => address === "42").length;
+
+async function begin(input: Partial<TaskInput> = {}): Promise<string> {
+  const { taskId } = await house.begun({ targets: [CHAT], ...input });
+  typing.begin(taskId, never);
+  return taskId;
+}
+
+test.each(["acp", "subagent"] as const)(
+  "is shown again and again while %s works, and not after its end",
+  async (runtime) => {
+    const id = await begin({ runtime });
+    await until("it was shown some times", () => seen() > 3);
+    typing.end(id);
+    await house.tasks.tell(id, { ...succeeded, at: Date.now() });
+    const then = seen();
+    await aWhile();
+    expect(seen()).toBe(then);
+  },
+);
+
+test.each<[string, Partial<TaskInput>]>([
+  ["a command", { runtime: "exec", policy: "done_only" }],
+  ["another program", { runtime: "external" }],
+  ["what is silent", { policy: "silent" }],
+  ["a parent's background work", { targets: [PARENT] }],
+  ["whom nobody is told of", { targets: [] }],
+  ["a channel that cannot", { targets: [{ kind: "channel", channel: "mute", address: "42" }] }],
+  ["a channel that is not there", { targets: [{ kind: "channel", channel: "gone", address: "42" }] }],
+])("is not shown for %s", async (_, input) => {
+  await begin(input);
+  await aWhile();
+  expect(seen()).toBe(0);
+});
+
+test("follows the record: not before it has begun, not while it is silent or stalls, not when another gateway ended it", async () => {
+  const { task } = await house.tasks.create({ runtime: "acp", key: null, text: "x", targets: [CHAT] });
+  const { taskId } = task;
+  const tell = (type: "start" | "heartbeat"): unknown => house.tasks.tell(taskId, { type, at: Date.now() });
+  typing.begin(taskId, never);
+  await aWhile();
+  expect(seen()).toBe(0);
+  const isShown = async (): Promise<boolean> => {
+    await aWhile();
+    const before = seen();
+    await aWhile();
+    return seen() > before;
+  };
+  await tell("start");
+  expect(await isShown()).toBe(true);
+  for (const [policy, is] of [
+    ["silent", false],
+    ["state_changes", true],
+  ] as const) {
+    await house.tasks.tell(taskId, { type: "policy", at: Date.now(), policy, actor: "operator" });
+    expect(await isShown()).toBe(is);
+  }
+  await house.tasks.tell(taskId, { type: "stall", at: Date.now(), silentMs: 600_000 });
+  expect(await isShown()).toBe(false);
+  await tell("heartbeat");
+  expect(await isShown()).toBe(true);
+  await house.tasks.tell(taskId, { ...succeeded, at: Date.now() });
+  expect(await isShown()).toBe(false);
+});
+
+test("of several tasks for one chat is one sign, which stays until the last has ended", async () => {
+  const began = performance.now();
+  const ids = await Promise.all(Array.from({ length: 20 }, () => begin()));
+  await aWhile();
+  await until("it was shown", () => seen() > 0);
+  // Twice as often as one at most, where twenty would be twenty times.
+  expect(seen()).toBeLessThanOrEqual(1 + (2 * (performance.now() - began)) / EVERY_MS);
+  const [last, ...others] = ids;
+  for (const id of others) typing.end(id);
+  const then = seen();
+  await aWhile();
+  expect(seen()).toBeGreaterThan(then);
+  typing.end(last ?? "");
+});
+
+test.each([
+  ["anything", new Error("no")],
+  ["what the receiver says", new DeliveryFailed("slow down", { retryAfterMs: 1 })],
+])("that fails by %s is not tried again soon, and nobody is told", async (_, why) => {
+  failure = why;
+  await begin();
+  await begin();
+  await until("it was tried", () => seen() === 1);
+  failure = null;
+  await aWhile();
+  expect(seen()).toBe(1);
+});
+
+test("ends with whoever shows it, and what is on its way is given up", async () => {
+  const left = new AbortController();
+  let given: AbortSignal | null = null;
+  const hangs: Channel = {
+    deliver: async () => null,
+    typing: (_, signal) => {
+      given = signal;
+      return new Promise(() => undefined);
+    },
+  };
+  const { taskId } = await house.begun({ targets: [CHAT] });
+  new Typing({ store: house.store, channels: new Map([["chat", hangs]]) }).begin(taskId, left.signal);
+  await until("it is on its way", () => given !== null);
+  left.abort();
+  expect(given).toMatchObject({ aborted: true });
+});
