@@ -2,10 +2,11 @@ import { BadInput, NotFound } from "../../errors.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import { say } from "../complain.js";
-import { needGateway, sessionToken } from "../gateway/connect.js";
+import { needGateway } from "../gateway/connect.js";
 import { openLook } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { print, printOnce } from "../runs/print.js";
+import { sessionToken } from "../session-token.js";
 import { messageText } from "./history.js";
 import { named, type TalkFlags } from "./talk.js";
 
