@@ -3,16 +3,26 @@ import { BadInput, SupervisorClosed } from "../../src/errors.js";
 import { Background, type BackgroundParts } from "../../src/gateway/work/background.js";
 import { TaskTail } from "../../src/gateway/work/task-tail.js";
 import { keyOfRun } from "../../src/tasks/key.js";
-import { taskHouse, type TaskHouse } from "../tasks/house.js";
+import { Tasks } from "../../src/tasks/tasks.js";
+import { isEnded } from "../../src/store/task-record.js";
+import type { Problem } from "../../src/supervisor/api.js";
+import { PARENT } from "../store/task-samples.js";
+import { succeeded, taskHouse, type TaskHouse } from "../tasks/house.js";
 
 let house: TaskHouse;
 let background: Background;
+let problems: Problem[];
+const nothing = { run: () => null, getRun: async () => null };
+function backgroundOf(parts: object = {}): Background {
+  const { store, tasks } = house;
+  const problem = (each: Problem): void => void problems.push(each);
+  const all = { store, tasks, tail: new TaskTail(store), supervisor: nothing, problem, ...parts };
+  return new Background(all as unknown as BackgroundParts);
+}
 beforeEach(async () => {
   house = await taskHouse();
-  const { store, tasks } = house;
-  const nothing = { run: () => null, getRun: async () => null };
-  const parts = { store, tasks, tail: new TaskTail(store), supervisor: nothing, problem: () => undefined };
-  background = new Background(parts as unknown as BackgroundParts);
+  problems = [];
+  background = backgroundOf();
 });
 afterEach(async () => {
   await background[Symbol.asyncDispose]();
@@ -36,4 +46,32 @@ test("work that cannot be begun has failed, and is not begun under that name", a
   await expect(background.give(input, () => Promise.reject(wrong))).rejects.toBe(wrong);
   expect(await statusNow()).toBe("failed");
   await expect(background.give(input, async () => "begun")).rejects.toMatchObject({ code: "TASK_REFUSED" });
+});
+
+test("a gateway that is killed at any write leaves nobody who waits silenced before the end", async () => {
+  const { store } = house;
+  for (let writes = 0; writes < 3; writes += 1) {
+    let left = writes;
+    const dying = {
+      insertTask: store.insertTask.bind(store),
+      getTask: store.getTask.bind(store),
+      commitTask: async (...given: Parameters<typeof store.commitTask>) => {
+        if (left === 0) throw new Error("killed");
+        left -= 1;
+        return store.commitTask(...given);
+      },
+    };
+    const killed = backgroundOf({ tasks: new Tasks({ store: dying }) });
+    const key = `caller:operator:${writes}`;
+    const awaited = new AbortController().signal;
+    const start = async (): Promise<void> => {
+      const { taskId } = (await store.getTaskByKey(key)) ?? expect.fail("no task");
+      await killed.tell(taskId, { ...succeeded, at: Date.now(), startedAt: Date.now() });
+    };
+    const asked = { runtime: "subagent", key, text: "build", targets: [PARENT] } as const;
+    await killed.give(asked, start, { awaited }).catch(() => undefined);
+    const task = (await store.getTaskByKey(key)) ?? expect.fail("no task");
+    expect([writes, task.policy]).toEqual([writes, isEnded(task.status) ? "silent" : "done_only"]);
+    await killed[Symbol.asyncDispose]();
+  }
 });

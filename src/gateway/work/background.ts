@@ -103,9 +103,8 @@ export class Background implements AsyncDisposable {
   /** Whatever is said of a task is said here. */
   async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
     const { tasks, tail } = this.#parts;
-    const silently = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
-    if (silently) await tasks.tell(taskId, answeredAtOnce(happening.at));
-    const told = await tasks.tell(taskId, happening, silently ? undefined : version);
+    const answered = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
+    const told = await tasks.tell(taskId, answered ? { ...happening, answered } : happening, version);
     if (told?.kind !== "same") tail.wake();
     return told;
   }
@@ -281,10 +280,6 @@ export class Background implements AsyncDisposable {
     const at = Date.now();
     await this.tell(taskId, text === "" ? { type: "heartbeat", at } : { type: "progress", at, text });
   }
-}
-
-function answeredAtOnce(at: number): Happening {
-  return { type: "policy", at, policy: "silent", actor: "whoever asked, and has the answer" };
 }
 
 /** It was tried, and that was all. */
