@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { BadInput, SupervisorClosed } from "../../src/errors.js";
+import { BadInput, StoreAway, SupervisorClosed } from "../../src/errors.js";
 import { Background, type BackgroundParts } from "../../src/gateway/work/background.js";
 import { TaskTail } from "../../src/gateway/work/task-tail.js";
 import { keyOfRun } from "../../src/tasks/key.js";
@@ -74,4 +74,25 @@ test("a gateway that is killed at any write leaves nobody who waits silenced bef
     expect([writes, task.policy]).toEqual([writes, isEnded(task.status) ? "silent" : "done_only"]);
     await killed[Symbol.asyncDispose]();
   }
+});
+
+test("a task whose run cannot be looked at is reported and left alone, and the others are looked after", async () => {
+  const { tasks, store } = house;
+  const getRun = async (id: string): Promise<null> => {
+    if (id === "run_odd") throw new Error("its record is odd");
+    return null;
+  };
+  const ids = ["run_1", "run_odd", "run_2"];
+  for (const id of ids) await tasks.create({ runtime: "exec", key: keyOfRun(id), text: id, runId: id });
+  const sweeping = backgroundOf({ supervisor: { ...nothing, getRun } });
+  await sweeping.maintain(true, false);
+  const seen = await Promise.all(ids.map((id) => store.getTaskByKey(keyOfRun(id))));
+  expect(seen.map((task) => task?.missingSince !== null)).toEqual([true, false, true]);
+  expect(problems).toMatchObject([
+    { runId: "run_odd", message: `what does task ${seen[1]?.taskId} could not be looked at; trying again` },
+  ]);
+  const away = new StoreAway("it is away");
+  const without = backgroundOf({ supervisor: { ...nothing, getRun: () => Promise.reject(away) } });
+  await expect(without.maintain(true, false)).rejects.toBe(away);
+  expect(problems).toHaveLength(1);
 });

@@ -9,7 +9,7 @@ import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { redactText } from "../../supervisor/redact.js";
-import { measure, type Measure } from "../../tasks/maintenance.js";
+import { measure, type Backing, type Measure } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
 import type { Tasks, Told } from "../../tasks/tasks.js";
@@ -116,7 +116,7 @@ export class Background implements AsyncDisposable {
       store: this.#parts.store,
       tasks: this,
       backingOf: async (task) => {
-        const backing = await backingOf(this.#parts, task);
+        const backing = await this.#backing(task);
         if (apply && backing.state === "alive") this.follow(task);
         return backing;
       },
@@ -186,6 +186,18 @@ export class Background implements AsyncDisposable {
     if (state !== "gone") return;
     this.#awaited.set(task.taskId, NEVER);
     await this.tell(task.taskId, refused(error));
+  }
+
+  /** Of one that cannot be looked at nobody knows; that is no reason not to look at the others. */
+  async #backing(task: TaskRecord): Promise<Backing> {
+    try {
+      return await backingOf(this.#parts, task);
+    } catch (cause) {
+      if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
+      const message = `what does task ${task.taskId} could not be looked at; trying again`;
+      this.#parts.problem({ runId: task.runId, message, cause });
+      return { state: "unknown" };
+    }
   }
 
   async #look(taskId: string): Promise<void> {
