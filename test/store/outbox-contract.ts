@@ -204,6 +204,25 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.outboxDueIn()).toBeNull();
     });
 
+    for (const [how, over] of [
+      ["and its lease is over", async () => undefined],
+      ["and another has its name", () => store.releaseOutbox("a")],
+    ] as const)
+      test(`a change whose sender was killed does not wait for ever beside an end that nobody is told of, ${how}`, async () => {
+        const taskId = await begun();
+        await store.commitTask(taskId, 1, stating(taskId));
+        await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 5 });
+        await store.commitTask(taskId, 2, { set: { policy: "silent" } });
+        const { set = {} } = ending(taskId);
+        await store.commitTask(taskId, 3, { set: { ...set, delivery: "not_applicable" } });
+        await over();
+        const waiting = async (): Promise<number> => {
+          expect(await claim(other, "b")).toEqual([]);
+          return (await other.listOutbox({ taskId })).length;
+        };
+        await expect.poll(waiting, { timeout: 15_000 }).toBe(0);
+      });
+
     /** A change that is told at another time than those before it. */
     const changed = (taskId: string, seq: number) => {
       const { notification, ...rest } = notice(taskId, "state", { seq });

@@ -61,6 +61,7 @@ export function* claimEntries(
   words: Words,
   { owner, leaseMs, limit }: OutboxClaim,
 ): Steps<readonly OutboxEntry[]> {
+  yield* countOf(dropAbandoned(db, words));
   const free = yield* rowsOf(
     db
       .selectFrom("task_outbox")
@@ -207,6 +208,30 @@ export function dropOvertaken(db: Kysely<Schema>, words: Words, taskId: string):
     .where(overtaken)
     .where(pending)
     .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]));
+}
+
+/** The same of all tasks, of those that somebody had begun to send: nobody else will settle anything of such a task. */
+function dropAbandoned(db: Kysely<Schema>, words: Words): Compilable {
+  const abandoned = db
+    .selectFrom("task_outbox")
+    .select("entry_key")
+    .where("lease_owner", "is not", null)
+    .where(overtaken)
+    .where(pending)
+    .where(isOver(words, "lease_until"))
+    .modifyEnd(words.take);
+  return db.deleteFrom("task_outbox").where("entry_key", "in", abandoned);
+}
+
+/** Whoever had this name is gone. Within a transaction. */
+export function* releaseEntries(db: Kysely<Schema>, owner: string): Steps<number> {
+  const drop = db.deleteFrom("task_outbox").where("lease_owner", "=", owner).where(overtaken).where(pending);
+  yield* countOf(drop);
+  const release = db
+    .updateTable("task_outbox")
+    .set({ lease_owner: null, lease_until: null, repeat: 1 })
+    .where("lease_owner", "=", owner);
+  return yield* countOf(release);
 }
 
 /** Of those about changes that are settled, all but the newest: work may go on for months. */
