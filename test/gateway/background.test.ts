@@ -91,7 +91,7 @@ test("a task whose run cannot be looked at is reported and left alone, and the o
   expect(problems).toMatchObject([
     { runId: "run_odd", message: `what does task ${seen[1]?.taskId} could not be looked at; trying again` },
   ]);
-  const away = new StoreAway("it is away");
+  const away = new StoreAway("/nowhere", "it is away");
   const without = backgroundOf({ supervisor: { ...nothing, getRun: () => Promise.reject(away) } });
   await expect(without.maintain(true, false)).rejects.toBe(away);
   expect(problems).toHaveLength(1);

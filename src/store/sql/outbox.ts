@@ -32,7 +32,7 @@ export function* addEntries(
         notification: JSON.stringify(notification),
         status: "pending",
         attempts: 0,
-        repeat: 0,
+        unheard: 0,
         spent_ms: 0,
         created_at: notification.at,
         due_at: later(words, inMs),
@@ -81,7 +81,7 @@ export function* claimEntries(
       .set({ lease_owner: owner, lease_until: later(words, leaseMs) })
       .set((column) => ({
         attempts: column("attempts", "+", 1),
-        repeat: sql<0 | 1>`case when lease_owner is null then repeat else 1 end`,
+        unheard: sql<number>`case when lease_owner is null then unheard else unheard + 1 end`,
       }))
       .where(
         "entry_key",
@@ -183,9 +183,13 @@ export function acknowledgeEntry(
 }
 
 export function retryEntries(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
-  return undelivered(db, taskId)
-    .where(sql<boolean>`not ${overtaken}`)
-    .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: words.now() });
+  return (
+    undelivered(db, taskId)
+      .where(sql<boolean>`not ${overtaken}`)
+      .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: words.now() })
+      // It may have arrived all the same.
+      .set({ unheard: sql<number>`case when unheard = 0 then 0 else 1 end` })
+  );
 }
 
 export function dismissEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
@@ -229,7 +233,8 @@ export function* releaseEntries(db: Kysely<Schema>, owner: string): Steps<number
   yield* countOf(drop);
   const release = db
     .updateTable("task_outbox")
-    .set({ lease_owner: null, lease_until: null, repeat: 1 })
+    .set({ lease_owner: null, lease_until: null })
+    .set((column) => ({ unheard: column("unheard", "+", 1) }))
     .where("lease_owner", "=", owner);
   return yield* countOf(release);
 }
