@@ -20,20 +20,16 @@ export async function execInBackground(
   asking: Asking,
   identity: ExecIdentity,
 ): Promise<AnswerOf<"exec">> {
-  const run = (whole: ExecBody): Promise<AnswerOf<"exec">> =>
-    execFor(desk.supervisor, desk.callers, whole, asking, identity, desk.defaults);
   // A service is not meant to come to an end, and whoever runs something in the foreground is there.
   const mayGoOn = body.kind === "task" && body.foreground === undefined;
   if (mayGoOn && body.background) {
     const runId = body.runId ?? newRunId();
     await mustBeUnused(desk.supervisor, runId);
-    return desk.background.give(await inputOf(desk, body, asking, identity, runId), async ({ doneBy }) => {
-      const answer = await run({ ...body, runId });
-      if (answer.ptyFellBack) await doneBy(answer.run.runId);
-      return answer;
-    });
+    return desk.background.give(await inputOf(desk, body, asking, identity, runId), (going) =>
+      execFor(desk, { ...body, runId }, asking, identity, going),
+    );
   }
-  const answer = await run(body);
+  const answer = await execFor(desk, body, asking, identity);
   if (!mayGoOn || !answer.running) return answer;
   return desk.background.give(await inputOf(desk, body, asking, identity, answer.run.runId), () =>
     Promise.resolve(answer),

@@ -17,6 +17,7 @@ import type { Finish, Happening } from "../../tasks/transition.js";
 import { Watch } from "../../tasks/watch.js";
 import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
+import { endTurn, type EndTurnParts } from "./end-turn.js";
 import { lastLine, type Ends } from "./last-lines.js";
 import type { TaskTail } from "./task-tail.js";
 
@@ -24,7 +25,7 @@ export interface BackgroundParts extends BackingParts {
   readonly tasks: Tasks;
   readonly store: BackingParts["store"] & TaskStore & ReadOf;
   readonly supervisor: Supervisor;
-  readonly acp: Pick<AcpController, "isLost" | "tail" | "doingOf">;
+  readonly acp: Pick<AcpController, "tail" | "doingOf"> & EndTurnParts["acp"];
   readonly tail: TaskTail;
   readonly problem: (problem: Problem) => void;
 }
@@ -33,7 +34,7 @@ export interface BackgroundParts extends BackingParts {
 export interface Going {
   /** It goes on, while whoever begins it does more. */
   readonly begun: () => void;
-  /** By another run than was thought. */
+  /** It will be, by another run than was thought. */
   readonly doneBy: (runId: string) => Promise<void>;
 }
 
@@ -164,7 +165,8 @@ export class Background implements AsyncDisposable {
       const started = await start({
         begun: () => this.follow(task),
         doneBy: async (runId) => {
-          await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+          const told = await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+          if (told?.kind === "refused") throw new TaskRefused(taskId, told.task.status, told.why);
         },
       });
       // It is begun, whether that can be noted now or not; the next round looks again.
@@ -211,10 +213,11 @@ export class Background implements AsyncDisposable {
 
   async #followRun(taskId: string): Promise<void> {
     const { store, supervisor } = this.#parts;
-    const runId = (await store.getTask(taskId))?.runId ?? null;
-    const run = runId === null ? null : supervisor.run(runId);
+    const task = await store.getTask(taskId);
+    const run = supervisor.run(task?.runId ?? "");
     // It has ended meanwhile, or is elsewhere.
-    if (run === null) return this.look(taskId);
+    if (task === null || run === null) return this.look(taskId);
+    if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
     // Its record may say so a moment later.
     if (run.state === "running") await this.tell(taskId, { type: "start", at: Date.now() });
     const over = new AbortController();
@@ -228,6 +231,12 @@ export class Background implements AsyncDisposable {
       await reporting;
     }
     await this.look(taskId);
+  }
+
+  /** Through another gateway, where nothing was known yet of what was being begun here. */
+  async #cancelledBy(taskId: string): Promise<string> {
+    const events = await this.#parts.store.listTaskEvents(taskId);
+    return String(events.findLast(({ type }) => type === "ended")?.data["actor"] ?? "");
   }
 
   /** What it says, as progress, now and then. */
@@ -248,6 +257,11 @@ export class Background implements AsyncDisposable {
     const sessionId = (await store.getAcpTurn(turnId))?.sessionId ?? "";
     const session = await store.getAcpSession(sessionId);
     if (session?.gatewayInstanceId !== supervisor.instanceId) return;
+    const task = await store.getTask(taskId);
+    if (task?.status === "cancelled") {
+      await endTurn(this.#parts, task, await this.#cancelledBy(taskId));
+      return;
+    }
     let begun = false;
     let reportedAt = 0;
     const isOver = async (): Promise<true | null> => {

@@ -1,7 +1,5 @@
 import { setTimeout } from "node:timers/promises";
 import type { Survivor } from "../../anchor/host.js";
-import type { AcpController } from "../../acp/controller.js";
-import type { AcpStore } from "../../store/acp-store.js";
 import { isEnded, type TaskRecord } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Supervisor } from "../../supervisor/api.js";
@@ -9,17 +7,17 @@ import type { Finish } from "../../tasks/transition.js";
 import type { AnswerOf } from "../contract/contract.js";
 import type { Stops } from "../commands/hand-over.js";
 import type { Background } from "./background.js";
+import { endTurn, type EndTurnParts } from "./end-turn.js";
 import type { TaskTail } from "./task-tail.js";
 
 const SOON_MS = 5_000;
 /** It is on record soon after its task. */
 const LOOK_MS = 20;
 
-export interface CancelParts {
-  readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
+export interface CancelParts extends EndTurnParts {
+  readonly store: Pick<TaskStore, "getTask"> & EndTurnParts["store"];
   readonly supervisor: Pick<Supervisor, "getRun">;
   readonly stops: Stops;
-  readonly acp: Pick<AcpController, "isLost" | "closeSession" | "cancelTurn">;
   readonly background: Background;
   readonly tail: TaskTail;
 }
@@ -34,9 +32,12 @@ export async function cancelTask(
   if (isEnded(task.status)) return { task, outcome: "ended-before", survivors: [] };
   const { background, store } = parts;
   const { taskId } = task;
-  const survivors = await ended(parts, task, actor, gone);
-  if (survivors === null) await background.tell(taskId, cancelled(actor));
-  else await background.look(taskId);
+  let survivors = await ended(parts, task, actor, gone);
+  if (survivors === null) {
+    await background.tell(taskId, cancelled(actor));
+    // Another gateway may have begun it since, and looked at its task before it was cancelled.
+    survivors = await endNow(parts, task, actor, gone);
+  } else await background.look(taskId);
   if (survivors?.length === 0) await said(parts, taskId, gone);
   const now = (await store.getTask(taskId)) ?? task;
   const outcome = !isEnded(now.status)
@@ -57,8 +58,7 @@ async function ended(
   for (;;) {
     // Before the look: what has been begun since is found by it.
     const begins = parts.background.isBeginning(task);
-    const survivors =
-      task.turnId === null ? await endRun(parts, task, actor, gone) : await endTurn(parts, task, actor);
+    const survivors = await endNow(parts, task, actor, gone);
     if (survivors !== null || !begins) return survivors;
     await setTimeout(LOOK_MS, undefined, { signal: gone });
   }
@@ -71,6 +71,15 @@ async function said({ tail }: CancelParts, taskId: string, gone: AbortSignal): P
 }
 
 /** Null: nothing runs that could be ended, and it is enough to say so. */
+function endNow(
+  parts: CancelParts,
+  task: TaskRecord,
+  actor: string,
+  gone: AbortSignal,
+): Promise<readonly Survivor[] | null> {
+  return task.turnId === null ? endRun(parts, task, actor, gone) : endTurn(parts, task, actor);
+}
+
 async function endRun(
   { supervisor, stops }: CancelParts,
   { runId }: TaskRecord,
@@ -79,23 +88,6 @@ async function endRun(
 ): Promise<readonly Survivor[] | null> {
   const record = runId === null ? null : await supervisor.getRun(runId);
   return record === null ? null : (await stops.stop(record, { actor }, gone)).survivors;
-}
-
-/** A session that is one run ends with it; any other stays, without the turn. */
-async function endTurn(
-  { store, acp }: CancelParts,
-  { turnId, childSessionId }: TaskRecord,
-  actor: string,
-): Promise<readonly Survivor[] | null> {
-  const turn = turnId === null ? null : await store.getAcpTurn(turnId);
-  const session = childSessionId === null ? null : await store.getAcpSession(childSessionId);
-  if (turn === null || session === null) return null;
-  const { sessionId, mode } = session;
-  if (turn.state === "ended") return [];
-  if (mode === "run" || (await acp.isLost(session)))
-    return (await acp.closeSession(sessionId, { actor })).survivors;
-  await acp.cancelTurn(sessionId, { actor, turnId: turn.turnId });
-  return [];
 }
 
 function cancelled(actor: string): Finish {
