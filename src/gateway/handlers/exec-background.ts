@@ -7,13 +7,16 @@ import { keyOfRun } from "../../tasks/key.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
-import { taskOf, whomToTell } from "../work/whom.js";
+import { awaitedUnless, taskOf, whomToTell } from "../work/whom.js";
 import { execFor } from "./exec.js";
 import type { Desk, ExecIdentity } from "./handlers.js";
 
 type ExecBody = HeardOf<"exec">["body"];
 
-/** Run a command; what goes on in the background is a task, from before it begins, or from when its caller is sent away. */
+/**
+ * Run a command; what goes on in the background is a task: from before it begins, where that is known or somebody is to
+ * hear of it, otherwise from when its caller is sent away.
+ */
 export async function execInBackground(
   desk: Desk,
   body: ExecBody,
@@ -22,11 +25,14 @@ export async function execInBackground(
 ): Promise<AnswerOf<"exec">> {
   // A service is not meant to come to an end, and whoever runs something in the foreground is there.
   const mayGoOn = body.kind === "task" && body.foreground === undefined;
-  if (mayGoOn && body.background) {
+  const promised = body.background || body.notify !== undefined || body.origin !== undefined;
+  if (mayGoOn && promised) {
     const runId = body.runId ?? newRunId();
     await mustBeUnused(desk.supervisor, runId);
-    return desk.background.give(await inputOf(desk, body, asking, identity, runId), (going) =>
-      execFor(desk, { ...body, runId }, asking, identity, going),
+    return desk.background.give(
+      await inputOf(desk, body, asking, identity, runId),
+      (going) => execFor(desk, { ...body, runId }, asking, identity, going),
+      awaitedUnless(body, asking.gone),
     );
   }
   const answer = await execFor(desk, body, asking, identity);
