@@ -19,6 +19,8 @@ export interface ProgramCall {
   readonly timeoutMs: number;
 }
 
+const CHANNEL_BACKEND = "channel";
+
 /** It will not be there at the next try either. */
 const ABSENT: readonly number[] = [constants.errno.ENOENT, constants.errno.EACCES, constants.errno.ENOEXEC];
 
@@ -28,7 +30,12 @@ export async function callProgram(spawner: Spawner, call: ProgramCall, signal: A
   const run = await spawner
     .spawn(
       { io: "pipe", argv },
-      { env, timeoutMs, signal, labels: { channel: name }, onEscape: "sweep", stdin: "pipe" },
+      {
+        ...{ env, timeoutMs, signal, labels: { channel: name } },
+        backendId: CHANNEL_BACKEND,
+        onEscape: "sweep",
+        stdin: "pipe",
+      },
     )
     .catch((cause: unknown) => {
       throw notStarted(cause);

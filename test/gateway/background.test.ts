@@ -6,6 +6,7 @@ import { keyOfRun } from "../../src/tasks/key.js";
 import { Tasks } from "../../src/tasks/tasks.js";
 import { isEnded } from "../../src/store/task-record.js";
 import type { Problem } from "../../src/supervisor/api.js";
+import { newRun } from "../store/samples.js";
 import { PARENT } from "../store/task-samples.js";
 import { succeeded, taskHouse, type TaskHouse } from "../tasks/house.js";
 
@@ -95,4 +96,67 @@ test("a task whose run cannot be looked at is reported and left alone, and the o
   const without = backgroundOf({ supervisor: { ...nothing, getRun: () => Promise.reject(away) } });
   await expect(without.maintain(true, false)).rejects.toBe(away);
   expect(problems).toHaveLength(1);
+});
+
+/** A supervisor that has taken these over, and notes who ends them. */
+function holding(runs: readonly object[]): { readonly supervisor: object; readonly stopped: unknown[] } {
+  const stopped: unknown[] = [];
+  const of = (id: string) => runs.find((run) => "runId" in run && run.runId === id) ?? null;
+  const run = (id: string) => {
+    const cancel = async ({ actor }: { readonly actor: string }) => void stopped.push([id, actor]);
+    return of(id) === null ? null : { runId: id, state: "running", cancel };
+  };
+  return { supervisor: { run, getRun: async (id: string) => of(id) }, stopped };
+}
+
+test("of runs that are taken over, plain commands that go on get a task, once, for their session; nothing else does", async () => {
+  const plain = { ...newRun(), backendId: null, imported: null, hiddenAt: null, state: "exited" };
+  const { policy, imported } = newRun();
+  const others = [
+    { kind: "service" },
+    { backendId: "acp" },
+    { backendId: "acp-terminal" },
+    { backendId: "cli" },
+    { backendId: "channel" },
+    { imported },
+    { hiddenAt: 1 },
+    { policy: { ...policy, callerBound: true } },
+    { policy: { ...policy, onOrphan: "terminate" } },
+  ].map((change, n) => ({ ...plain, ...change, runId: `run_${n}` }));
+  const { supervisor } = holding([plain, ...others]);
+  const next = backgroundOf({ supervisor, isHere: () => true });
+  for (let times = 0; times < 2; times += 1) {
+    next.takeOver([plain, ...others]);
+    await next.maintain(false, false);
+    expect(await house.store.listTasks({ limit: 99 })).toHaveLength(times);
+    await next.maintain(true, false);
+  }
+  expect(await house.store.listTasks({ limit: 99 })).toMatchObject([
+    {
+      ...{ runtime: "exec", runId: plain.runId, key: keyOfRun(plain.runId), text: plain.command },
+      ...{ ownerSessionId: "ses_1", agentId: "agent-1", policy: "silent", delivery: "not_applicable" },
+    },
+  ]);
+});
+
+test("a run that is taken over has the task it had; one whose task was cancelled before it began is ended", async () => {
+  const { tasks, store } = house;
+  const runs = ["run_1", "run_2", "run_3"].map((id) => ({
+    ...{ ...newRun({ runId: id }), backendId: null, imported: null, hiddenAt: null },
+    ...{ state: "running", startedAt: null, lastOutputAt: null },
+  }));
+  const { supervisor, stopped } = holding(runs);
+  const made = [];
+  for (const id of ["run_1", "run_2"])
+    made.push(await tasks.create({ runtime: "exec", key: `caller:operator:${id}`, text: id, runId: id }));
+  // An agent's turn is not its process.
+  made.push(await tasks.create({ runtime: "acp", key: null, text: "ask", runId: "run_3", turnId: "turn_3" }));
+  for (const { task } of made.slice(1))
+    await tasks.tell(task.taskId, { ...succeeded, at: Date.now(), status: "cancelled", actor: "ada" });
+  const next = backgroundOf({ supervisor, isHere: () => true });
+  next.takeOver(runs);
+  await next.maintain(true, false);
+  await expect.poll(() => stopped, { timeout: 15_000 }).toEqual([["run_2", "ada"]]);
+  expect(await store.listTasks({ limit: 99 })).toHaveLength(3);
+  await next[Symbol.asyncDispose]();
 });

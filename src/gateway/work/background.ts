@@ -19,6 +19,7 @@ import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
 import { endTurn, type EndTurnParts } from "./end-turn.js";
 import { lastLine, type Ends } from "./last-lines.js";
+import { workTakenOver } from "./taken-over.js";
 import type { TaskTail } from "./task-tail.js";
 
 export interface BackgroundParts extends BackingParts {
@@ -48,6 +49,8 @@ const TURN_LOOK_MS = 250;
 
 const AGENT_ENDS_MS = 10_000;
 
+const UNKNOWN: Backing = { state: "unknown" };
+
 const NEVER = new AbortController().signal;
 
 /**
@@ -62,6 +65,7 @@ export class Background implements AsyncDisposable {
   readonly #parts: BackgroundParts;
   readonly #awaited = new Map<string, AbortSignal>();
   readonly #beginning = new Set<string | null>();
+  readonly #takenOver = new Set<string>();
   readonly #followed = new Set<string>();
   readonly #looking = new Set<Promise<unknown>>();
   readonly #left = new AbortController();
@@ -94,6 +98,11 @@ export class Background implements AsyncDisposable {
     return this.#beginning.has(key);
   }
 
+  /** What others held goes on here, from now on; what that means for its tasks is seen to before the next round. */
+  takeOver(runs: Iterable<Pick<Run, "runId">>): void {
+    for (const { runId } of runs) this.#takenOver.add(runId);
+  }
+
   /** What a task does not say yet of its work, it says when this resolves. */
   look(taskId: string): Promise<void> {
     const looking = this.#look(taskId);
@@ -112,12 +121,18 @@ export class Background implements AsyncDisposable {
 
   /** One round over all tasks, and over what was told to sessions. Not applied: only what would be done. */
   async maintain(apply: boolean, thorough: boolean): Promise<readonly Measure[]> {
-    if (apply) await acknowledgeRead(this.#parts.store);
+    if (apply) {
+      for (const runId of this.#takenOver)
+        await this.#tried(runId, `run ${runId}`, () => this.#seeTo(runId), undefined);
+      await acknowledgeRead(this.#parts.store);
+    }
     return sweep({
       store: this.#parts.store,
       tasks: this,
       backingOf: async (task) => {
-        const backing = await this.#backing(task);
+        const { taskId, runId } = task;
+        const look = () => backingOf(this.#parts, task);
+        const backing = await this.#tried<Backing>(runId, `what does task ${taskId}`, look, UNKNOWN);
         if (apply && backing.state === "alive") this.follow(task);
         return backing;
       },
@@ -182,6 +197,17 @@ export class Background implements AsyncDisposable {
     }
   }
 
+  /** A command that goes on without a task gets one; what goes on though its task was cancelled is ended. */
+  async #seeTo(runId: string): Promise<void> {
+    const { store, supervisor, tasks } = this.#parts;
+    const record = await supervisor.getRun(runId);
+    const work = record === null ? null : workTakenOver(record);
+    const [known] = await store.listTasks({ runId, limit: 1 });
+    if (known === undefined && work !== null) await tasks.create(work);
+    if (known?.status === "cancelled" && known.turnId === null) this.follow(known);
+    this.#takenOver.delete(runId);
+  }
+
   /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
   async #refuse(task: TaskRecord, error: unknown): Promise<void> {
     const { state } = await backingOf(this.#parts, task);
@@ -190,15 +216,20 @@ export class Background implements AsyncDisposable {
     await this.tell(task.taskId, refused(error));
   }
 
-  /** Of one that cannot be looked at nobody knows; that is no reason not to look at the others. */
-  async #backing(task: TaskRecord): Promise<Backing> {
+  /** What cannot be looked at is reported, and is no reason not to look at the others. */
+  async #tried<Found>(
+    runId: string | null,
+    what: string,
+    look: () => Promise<Found>,
+    otherwise: Found,
+  ): Promise<Found> {
     try {
-      return await backingOf(this.#parts, task);
+      return await look();
     } catch (cause) {
       if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
-      const message = `what does task ${task.taskId} could not be looked at; trying again`;
-      this.#parts.problem({ runId: task.runId, message, cause });
-      return { state: "unknown" };
+      const message = `${what} could not be looked at; trying again`;
+      this.#parts.problem({ runId, message, cause });
+      return otherwise;
     }
   }
 
