@@ -8,7 +8,7 @@ import { shellAgent } from "../acp/controlled.js";
 import { receiver, type Received } from "../channels/receiver.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { gateway, kill, place } from "./killed-gateway.js";
-import { until } from "./real-gateway.js";
+import { refusal, until } from "./real-gateway.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
 const origin = { channel: "user" } as const;
@@ -125,13 +125,12 @@ for (const [who, more, delivery] of [
     const [begun, go] = [join(home, "begun"), join(home, "go")];
     const script = `: > ${begun}; while [ ! -e ${go} ]; do sleep 0.02; done; echo fine`;
     const body = { argv: ["/bin/sh", "-c", script], yieldMs: 100_000, ...more };
-    const asked = client.exec({ body });
-    const refused = expect(asked).rejects.toMatchObject({ code: "GATEWAY_UNREACHABLE" });
+    const asked = refusal(client.exec({ body }));
     const service = ["sleep", "1000"];
     await client.exec({ body: { argv: service, kind: "service", background: true } });
     await until("it has begun", () => existsSync(begun));
     kill(pid);
-    await refused;
+    expect(await asked).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
     // Whoever takes it over twice gives it no second one.
     const second = await gateway(home);
     await until("it has a task", async () => (await second.client.listTasks({ query: {} })).tasks.length > 0);

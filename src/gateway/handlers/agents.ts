@@ -89,12 +89,12 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
         ...(command.stdin === null ? {} : { input: command.stdin }),
       };
       const from = asking.requester.kind === "session" ? { fromSessionId: asking.requester.session.id } : {};
-      const start = async (going?: Going) => {
+      const start = async (saying?: Going) => {
         const answer = await agentRuns.give(
           session,
           runId,
           { text: prompt, actor: asking.requester.actor, ...from },
-          () => execFor(desk, whole, asking, identity, going),
+          () => execFor(desk, whole, asking, identity, saying),
         );
         return { ...answer, session, result: answer.running ? null : await agentRuns.result(session, runId) };
       };

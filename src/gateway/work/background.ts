@@ -267,7 +267,8 @@ export class Background implements AsyncDisposable {
   /** Through another gateway, where nothing was known yet of what was being begun here. */
   async #cancelledBy(taskId: string): Promise<string> {
     const events = await this.#parts.store.listTaskEvents(taskId);
-    return String(events.findLast(({ type }) => type === "ended")?.data["actor"] ?? "");
+    const actor = events.findLast(({ type }) => type === "ended")?.data["actor"];
+    return typeof actor === "string" ? actor : "";
   }
 
   /** What it says, as progress, now and then. */
