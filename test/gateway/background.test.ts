@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { BadInput, StoreAway, SupervisorClosed } from "../../src/errors.js";
 import { Background, type BackgroundParts } from "../../src/gateway/work/background.js";
 import { TaskTail } from "../../src/gateway/work/task-tail.js";
@@ -159,4 +160,28 @@ test("a run that is taken over has the task it had; one whose task was cancelled
   await expect.poll(() => stopped, { timeout: 15_000 }).toEqual([["run_2", "ada"]]);
   expect(await store.listTasks({ limit: 99 })).toHaveLength(3);
   await next[Symbol.asyncDispose]();
+});
+
+test("work whose task was cancelled while it began is ended, also when the store was away at that moment", async () => {
+  const { tasks, store } = house;
+  let away = false;
+  const getTask = store.getTask.bind(store);
+  vi.spyOn(store, "getTask").mockImplementation((id) =>
+    away ? Promise.reject(new StoreAway("/nowhere", "it is away")) : getTask(id),
+  );
+  const { supervisor, stopped } = holding([
+    { ...newRun({ runId }), state: "running", startedAt: null, lastOutputAt: null },
+  ]);
+  const beginning = backgroundOf({ supervisor, isHere: () => true });
+  await beginning.give(input, async () => {
+    const { taskId } = (await store.getTaskByKey(input.key)) ?? expect.fail("no task");
+    await tasks.tell(taskId, { ...succeeded, at: Date.now(), status: "cancelled", actor: "ada" });
+    away = true;
+  });
+  await sleep(0);
+  expect(stopped).toEqual([]);
+  away = false;
+  await beginning.maintain(true, false);
+  await expect.poll(() => stopped, { timeout: 15_000 }).toEqual([[runId, "ada"]]);
+  await beginning[Symbol.asyncDispose]();
 });

@@ -17,7 +17,6 @@ import type { Finish, Happening } from "../../tasks/transition.js";
 import { Watch } from "../../tasks/watch.js";
 import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
-import { endTurn, type EndTurnParts } from "./end-turn.js";
 import { lastLine, type Ends } from "./last-lines.js";
 import { workTakenOver } from "./taken-over.js";
 import type { TaskTail } from "./task-tail.js";
@@ -26,7 +25,7 @@ export interface BackgroundParts extends BackingParts {
   readonly tasks: Tasks;
   readonly store: BackingParts["store"] & TaskStore & ReadOf;
   readonly supervisor: Supervisor;
-  readonly acp: Pick<AcpController, "tail" | "doingOf"> & EndTurnParts["acp"];
+  readonly acp: Pick<AcpController, "isLost" | "tail" | "doingOf">;
   readonly tail: TaskTail;
   readonly problem: (problem: Problem) => void;
 }
@@ -145,14 +144,15 @@ export class Background implements AsyncDisposable {
   }
 
   /** To its end, if what does it is here. */
-  follow({ taskId, turnId }: Pick<TaskRecord, "taskId" | "turnId">): void {
+  follow({ taskId, turnId, runId }: Pick<TaskRecord, "taskId" | "turnId" | "runId">): void {
     if (this.#followed.has(taskId) || this.#left.signal.aborted) return;
     this.#followed.add(taskId);
     const following = turnId === null ? this.#followRun(taskId) : this.#followTurn(taskId, turnId);
     following
       .catch((cause: unknown) => {
         if (this.#left.signal.aborted || cause instanceof SupervisorClosed) return;
-        // The next round looks again.
+        // The next round looks again, also at one that has ended.
+        if (runId !== null) this.#takenOver.add(runId);
         if (!(cause instanceof StoreAway))
           this.#parts.problem({ runId: null, message: `task ${taskId} could not be followed`, cause });
       })
@@ -289,11 +289,6 @@ export class Background implements AsyncDisposable {
     const sessionId = (await store.getAcpTurn(turnId))?.sessionId ?? "";
     const session = await store.getAcpSession(sessionId);
     if (session?.gatewayInstanceId !== supervisor.instanceId) return;
-    const task = await store.getTask(taskId);
-    if (task?.status === "cancelled") {
-      await endTurn(this.#parts, task, await this.#cancelledBy(taskId));
-      return;
-    }
     let begun = false;
     let reportedAt = 0;
     const isOver = async (): Promise<true | null> => {

@@ -1,5 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { Survivor } from "../../anchor/host.js";
+import type { AcpController } from "../../acp/controller.js";
+import type { AcpStore } from "../../store/acp-store.js";
 import { isEnded, type TaskRecord } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Supervisor } from "../../supervisor/api.js";
@@ -7,17 +9,17 @@ import type { Finish } from "../../tasks/transition.js";
 import type { AnswerOf } from "../contract/contract.js";
 import type { Stops } from "../commands/hand-over.js";
 import type { Background } from "./background.js";
-import { endTurn, type EndTurnParts } from "./end-turn.js";
 import type { TaskTail } from "./task-tail.js";
 
 const SOON_MS = 5_000;
 /** It is on record soon after its task. */
 const LOOK_MS = 20;
 
-export interface CancelParts extends EndTurnParts {
-  readonly store: Pick<TaskStore, "getTask"> & EndTurnParts["store"];
+export interface CancelParts {
+  readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
   readonly supervisor: Pick<Supervisor, "getRun">;
   readonly stops: Stops;
+  readonly acp: Pick<AcpController, "isLost" | "closeSession" | "cancelTurn">;
   readonly background: Background;
   readonly tail: TaskTail;
 }
@@ -88,6 +90,23 @@ async function endRun(
 ): Promise<readonly Survivor[] | null> {
   const record = runId === null ? null : await supervisor.getRun(runId);
   return record === null ? null : (await stops.stop(record, { actor }, gone)).survivors;
+}
+
+/** A session that is one run ends with it; any other stays, without the turn. */
+async function endTurn(
+  { store, acp }: CancelParts,
+  { turnId, childSessionId }: TaskRecord,
+  actor: string,
+): Promise<readonly Survivor[] | null> {
+  const turn = turnId === null ? null : await store.getAcpTurn(turnId);
+  const session = childSessionId === null ? null : await store.getAcpSession(childSessionId);
+  if (turn === null || session === null) return null;
+  const { sessionId, mode } = session;
+  if (turn.state === "ended") return [];
+  if (mode === "run" || (await acp.isLost(session)))
+    return (await acp.closeSession(sessionId, { actor })).survivors;
+  await acp.cancelTurn(sessionId, { actor, turnId: turn.turnId });
+  return [];
 }
 
 function cancelled(actor: string): Finish {
