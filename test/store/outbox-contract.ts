@@ -22,7 +22,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     });
 
     async function begun(): Promise<string> {
-      const { task } = await store.insertTask(newTask(), [taskEvent("created")]);
+      const { task } = await store.insertTask(newTask({ policy: "state_changes" }), [taskEvent("created")]);
       return task.taskId;
     }
     async function ended(targets: readonly Target[] = [PARENT]): Promise<string> {
@@ -202,6 +202,16 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       await other.settleOutbox(only ?? expect.fail("none"), delivered);
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
       expect(await store.outboxDueIn()).toBeNull();
+    });
+
+    test("a change whose sender was killed is not told again to whoever wants to hear of none any more", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, stating(taskId));
+      await one();
+      await store.commitTask(taskId, 2, { set: { policy: "silent" } });
+      await store.releaseOutbox("a");
+      expect(await claim(other, "b")).toEqual([]);
+      expect(await store.listOutbox({ taskId })).toEqual([]);
     });
 
     for (const [how, over] of [

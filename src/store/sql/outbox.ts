@@ -123,9 +123,10 @@ function inOrder(words: Words): RawBuilder<boolean> {
   ) else not ${overtaken} end`;
 }
 
-/** One about a change, when the task has ended, or a newer one has been put in for the same target. */
+/** One about a change, when the task has ended, nobody wants to hear of changes any more, or there is a newer one for the same target. */
 const overtaken = sql<boolean>`(kind = 'state' and (exists (
-    select 1 from tasks where tasks.task_id = task_outbox.task_id and tasks.ended_at is not null
+    select 1 from tasks where tasks.task_id = task_outbox.task_id
+      and (tasks.ended_at is not null or tasks.policy <> 'state_changes')
   ) or exists (
     select 1 from task_outbox as newer
     where newer.task_id = task_outbox.task_id and newer.kind = 'state' and newer.target_key = task_outbox.target_key
