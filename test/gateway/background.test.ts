@@ -105,13 +105,17 @@ function holding(runs: readonly object[]): { readonly supervisor: object; readon
   const of = (id: string) => runs.find((run) => "runId" in run && run.runId === id) ?? null;
   const run = (id: string) => {
     const cancel = async ({ actor }: { readonly actor: string }) => void stopped.push([id, actor]);
-    return of(id) === null ? null : { runId: id, state: "running", cancel };
+    const never = () => new Promise<never>(() => {});
+    return of(id) === null ? null : { runId: id, state: "running", cancel, wait: never, changed: never };
   };
   return { supervisor: { run, getRun: async (id: string) => of(id) }, stopped };
 }
 
 test("of runs that are taken over, plain commands that go on get a task, once, for their session; nothing else does", async () => {
-  const plain = { ...newRun(), backendId: null, imported: null, hiddenAt: null, state: "exited" };
+  const plain = {
+    ...{ ...newRun(), backendId: null, imported: null, hiddenAt: null },
+    ...{ state: "running", startedAt: null, lastOutputAt: null },
+  };
   const { policy, imported } = newRun();
   const others = [
     { kind: "service" },
@@ -138,6 +142,8 @@ test("of runs that are taken over, plain commands that go on get a task, once, f
       ...{ ownerSessionId: "ses_1", agentId: "agent-1", policy: "silent", delivery: "not_applicable" },
     },
   ]);
+  expect(problems).toEqual([]);
+  await next[Symbol.asyncDispose]();
 });
 
 test("a run that is taken over has the task it had; one whose task was cancelled before it began is ended", async () => {
@@ -159,6 +165,7 @@ test("a run that is taken over has the task it had; one whose task was cancelled
   await next.maintain(true, false);
   await expect.poll(() => stopped, { timeout: 15_000 }).toEqual([["run_2", "ada"]]);
   expect(await store.listTasks({ limit: 99 })).toHaveLength(3);
+  expect(problems).toEqual([]);
   await next[Symbol.asyncDispose]();
 });
 
