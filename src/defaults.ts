@@ -308,6 +308,8 @@ export const defaults = {
   deliveryRetryMostMs: 300_000,
   /** In all: who could not be reached for so long needs a person. */
   deliveryInAllMs: 1_800_000,
+  /** Attempts whose makers were gone before they could say what came of them: more restarts than one message meets by chance. */
+  deliveryUnheardMost: 20,
   /** One attempt: a receiver answers within a second or two, a busy one within ten. */
   deliveryMs: 30_000,
   /** Nobody else sends a message for so long: an attempt, and time to say what came of it on a loaded machine. */

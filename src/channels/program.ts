@@ -17,13 +17,20 @@ export interface ProgramCall {
   readonly timeoutMs: number;
 }
 
+const CHANNEL_BACKEND = "channel";
+
 /** A run like any other, which has delivered when it exits with 0. Resolves with its id. */
 export async function callProgram(spawner: Spawner, call: ProgramCall, signal: AbortSignal): Promise<string> {
   const { name, argv, env, input, timeoutMs } = call;
   const run = await spawner
     .spawn(
       { io: "pipe", argv },
-      { env, timeoutMs, signal, labels: { channel: name }, onEscape: "sweep", stdin: "pipe" },
+      {
+        ...{ env, timeoutMs, signal, labels: { channel: name } },
+        backendId: CHANNEL_BACKEND,
+        onEscape: "sweep",
+        stdin: "pipe",
+      },
     )
     .catch((cause: unknown) => {
       throw notStarted(cause);

@@ -136,6 +136,7 @@ export async function openGateway({
   const reconcile = async (): Promise<void> => {
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
+    office.takeOver(runs);
     if (looked) await office.acp.takeUp(runs);
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.

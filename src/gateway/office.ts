@@ -19,7 +19,7 @@ import { observeMachineIdentity } from "../store/machine.js";
 import { watchEvents } from "../store/open.js";
 import { directoryIdOf, stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
-import type { Problem, Supervisor } from "../supervisor/api.js";
+import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
 import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
@@ -86,6 +86,8 @@ export interface Office extends AsyncDisposable {
   beat(): Promise<void>;
   /** Take up what other gateways have handed over. */
   takeUp(): Promise<void>;
+  /** Runs that this gateway has got from others, or from a former one. */
+  takeOver(runs: readonly Run[]): void;
   /** Give every task its true status, after a restart too, and send what is to be told. */
   lookAfterTasks(): Promise<void>;
   /** See to the answers of agents' commands that a former gateway started. */
@@ -326,6 +328,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     settling,
     acp,
     look: () => agentRuns.look(),
+    takeOver: (runs) => background.takeOver(runs),
     lookAfterTasks: async () => {
       notifier.start();
       await background.maintain(true, false);

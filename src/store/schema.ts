@@ -379,7 +379,7 @@ export interface OutboxTable {
   notification: string;
   status: OutboxStatus;
   attempts: number;
-  repeat: 0 | 1;
+  unheard: number;
   spent_ms: number;
   created_at: number;
   due_at: number;

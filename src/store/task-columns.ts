@@ -57,7 +57,7 @@ export function toOutboxEntry(row: Selectable<OutboxTable>): OutboxEntry {
     notification: JSON.parse(row.notification) as Notification,
     status: row.status,
     attempts: row.attempts,
-    repeat: row.repeat === 1,
+    unheard: row.unheard,
     spentMs: row.spent_ms,
     createdAt: row.created_at,
     dueAt: row.due_at,

@@ -175,8 +175,8 @@ export interface OutboxEntry {
   readonly status: OutboxStatus;
   /** Counted before each is made. */
   readonly attempts: number;
-  /** Of an earlier attempt nobody knows what came of it: whoever made it was gone before it could say. */
-  readonly repeat: boolean;
+  /** Of so many of them nobody knows what came: whoever made one was gone before it could say. */
+  readonly unheard: number;
   /** How much of the time it has for all its attempts is gone. */
   readonly spentMs: number;
   readonly createdAt: number;

@@ -67,7 +67,7 @@ function happeningOf(
       const { activeAt, startedAt = null } = backing;
       if (task.status === "queued" && startedAt !== null) return { type: "start", at: startedAt };
       if (missingSince !== null) return { type: "found", at: now };
-      return activeAt === null ? null : liveliness(task, activeAt, now);
+      return activeAt === null ? null : liveliness(task, activeAt, now, watchedSince);
     }
     case "gone":
       if (missingSince === null) return { type: "missing", at: now };
@@ -82,12 +82,13 @@ function liveliness(
   { status, lastEventAt, stalledAt }: TaskRecord,
   activeAt: number,
   now: number,
+  watchedSince: number,
 ): Happening | null {
   // Not for every word it says: often enough that nobody takes it for stuck.
   const news = activeAt - lastEventAt;
   if (stalledAt === null ? news >= defaults.taskStallMs / 2 : news > 0)
     return { type: "heartbeat", at: activeAt };
-  const silentMs = now - Math.max(activeAt, lastEventAt);
+  const silentMs = now - Math.max(activeAt, lastEventAt, watchedSince);
   const stalls = status === "running" && stalledAt === null && silentMs >= defaults.taskStallMs;
   return stalls ? { type: "stall", at: now, silentMs } : null;
 }

@@ -26,6 +26,7 @@ export interface NotifierLimits extends RetryLimits {
   readonly attemptMs: number;
   readonly leaseMs: number;
   readonly lookMs: number;
+  readonly unheardMost: number;
 }
 
 export const usualLimits: NotifierLimits = {
@@ -36,6 +37,7 @@ export const usualLimits: NotifierLimits = {
   retryMs: defaults.deliveryRetryMs,
   retryMostMs: defaults.deliveryRetryMostMs,
   inAllMs: defaults.deliveryInAllMs,
+  unheardMost: defaults.deliveryUnheardMost,
 };
 
 /** Something may be due and not to be had: another is at it. Not asked for again in a loop. */
@@ -129,7 +131,8 @@ export class Notifier {
     const began = this.#clock.now();
     // This process slept, or the store was slow: by the time it is sent, another may be sending it.
     if (began + this.#limits.attemptMs > leasedUntil) return;
-    const result = await this.#attempt(entry).then(
+    const sent = entry.unheard < this.#limits.unheardMost ? this.#attempt(entry) : mayKill(entry);
+    const result = await sent.then(
       (receipt): OutboxResult => ({ ...receipt, at: this.#clock.wall() }),
       (error: unknown) => this.#failed(entry, error, this.#clock.now() - began),
     );
@@ -139,7 +142,7 @@ export class Notifier {
     await this.#asked("what came of a message", settle, leasedUntil);
   }
 
-  async #attempt({ target, notification, repeat }: OutboxEntry): Promise<Receipt> {
+  async #attempt({ target, notification, unheard }: OutboxEntry): Promise<Receipt> {
     const attempt = new AbortController();
     const { signal } = attempt;
     const { attemptMs } = this.#limits;
@@ -150,7 +153,7 @@ export class Notifier {
     signal.addEventListener("abort", () => aborted.reject(signal.reason), { once: true });
     this.#attempts.add(attempt);
     try {
-      const told = repeat ? repeated(notification) : notification;
+      const told = unheard > 0 ? repeated(notification) : notification;
       return await Promise.race([this.#options.courier.deliver(target, told, signal), aborted.promise]);
     } finally {
       this.#attempts.delete(attempt);
@@ -182,4 +185,10 @@ export class Notifier {
       await this.#clock.pause(AGAIN_MS);
     }
   }
+}
+
+/** One that nobody survives sending must not end one gateway after the other. */
+function mayKill({ unheard }: OutboxEntry): Promise<never> {
+  const why = `whoever was sending it was gone before it could say what came of it, ${unheard} times; it may have arrived, and is not sent again`;
+  return Promise.reject(new DeliveryFailed(why, { permanent: true }));
 }

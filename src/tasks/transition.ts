@@ -29,6 +29,8 @@ export interface Finish {
   readonly actor: string;
   /** When the work began, for a task that nobody has told so; null: not known, or it never did. */
   readonly startedAt: number | null;
+  /** Whoever asked has waited for it, and has the answer: no message is due. */
+  readonly answered?: boolean;
 }
 
 /** What is said of a task. */
@@ -168,8 +170,7 @@ function take(task: TaskRecord, happening: Happening): TaskChange | null {
       const { policy, actor } = happening;
       if (policy === task.policy) return null;
       const delivery = expectedDelivery({ ...task, policy });
-      const data = { from: task.policy, to: policy, actor };
-      return { set: { policy, delivery }, events: [{ type: "policy", at, data }] };
+      return { set: { policy, delivery }, events: [policyEvent(task, at, policy, actor)] };
     }
     case "link":
       return {
@@ -187,13 +188,26 @@ function take(task: TaskRecord, happening: Happening): TaskChange | null {
   }
 }
 
+const HAS_THE_ANSWER = "whoever asked, and has the answer";
+
+function policyEvent(
+  { policy: from }: TaskRecord,
+  at: number,
+  to: NotifyPolicy,
+  actor: string,
+): NewTaskEvent {
+  return { type: "policy", at, data: { from, to, actor } };
+}
+
 function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
-  const { status, actor } = finish;
+  const { status, actor, answered = false } = finish;
+  const policy = answered ? "silent" : task.policy;
   const began = task.startedAt ?? finish.startedAt;
   const startedAt = began === null ? null : Math.min(Math.max(began, task.createdAt), at);
   const outcome = outcomeOf(finish);
   const set: TaskPatch = {
     status,
+    policy,
     outcome,
     startedAt,
     endedAt: at,
@@ -207,12 +221,13 @@ function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
   const events: NewTaskEvent[] = [];
   if (task.startedAt === null && startedAt !== null)
     events.push({ type: "started", at: startedAt, data: {} });
+  if (policy !== task.policy) events.push(policyEvent(task, at, policy, HAS_THE_ANSWER));
   events.push({
     type: "ended",
     at,
     data: { status, outcome, actor: oneLine(actor, defaults.taskLabelChars) },
   });
-  const delivery = expectedDelivery(task);
+  const delivery = expectedDelivery({ ...task, policy });
   const notification = terminalNotice({ ...task, ...set });
   const targets = delivery === "not_applicable" ? [] : task.targets;
   const notices = targets.map((target): NewOutboxEntry => ({ target, notification, inMs: 0 }));

@@ -56,6 +56,7 @@ describe("a command", () => {
       state: "exited",
       emptiness: "proven",
       labels: { channel: "pager" },
+      backendId: "channel",
     });
   });
 

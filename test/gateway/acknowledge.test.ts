@@ -26,7 +26,7 @@ test("what waits for long, however much, is not in the way of what has nobody to
     where target_key like '%${session.id}'`);
   db.exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < 1200)
     insert into task_outbox select entry_key || i, task_id, target_key, kind, target, notification, status, attempts,
-    repeat, spent_ms, created_at, due_at, lease_owner, lease_until, error, receipt, settled_at
+    unheard, spent_ms, created_at, due_at, lease_owner, lease_until, error, receipt, settled_at
     from task_outbox, n where created_at = 1`);
   db.close();
   await acknowledgeRead(store);

@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
@@ -8,7 +8,7 @@ import { shellAgent } from "../acp/controlled.js";
 import { receiver, type Received } from "../channels/receiver.js";
 import { processesOf } from "../supervisor/real-supervisor.js";
 import { gateway, kill, place } from "./killed-gateway.js";
-import { until } from "./real-gateway.js";
+import { refusal, until } from "./real-gateway.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
 const origin = { channel: "user" } as const;
@@ -114,3 +114,39 @@ test("work that ends while no gateway is there gets its true end from the next",
     { status: "failed", summary: "broken", error: "it ended with code 4" },
   ]);
 });
+
+for (const [who, more, delivery] of [
+  ["nobody is to hear of", {}, "not_applicable"],
+  ["the user is to hear of", { origin }, "delivered"],
+] as const)
+  test(`a command that ${who}, whose gateway is killed while its caller still waits, is one task with its true end`, async () => {
+    const { home, received } = await told();
+    const { client, pid } = await gateway(home);
+    const [begun, go] = [join(home, "begun"), join(home, "go")];
+    const script = `: > ${begun}; while [ ! -e ${go} ]; do sleep 0.02; done; echo fine`;
+    const body = { argv: ["/bin/sh", "-c", script], yieldMs: 100_000, ...more };
+    const asked = refusal(client.exec({ body }));
+    const service = ["sleep", "1000"];
+    await client.exec({ body: { argv: service, kind: "service", background: true } });
+    await until("it has begun", () => existsSync(begun));
+    kill(pid);
+    expect(await asked).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
+    // Whoever takes it over twice gives it no second one.
+    const second = await gateway(home);
+    await until("it has a task", async () => (await second.client.listTasks({ query: {} })).tasks.length > 0);
+    kill(second.pid);
+    const { client: last } = await gateway(home);
+    writeFileSync(go, "");
+    let tasks: readonly Task[] = [];
+    await until("it has ended", async () => {
+      ({ tasks } = await last.listTasks({ query: {} }));
+      return tasks.every(({ endedAt }) => endedAt !== null);
+    });
+    await until("it is told", async () => {
+      ({ tasks } = await last.listTasks({ query: {} }));
+      return tasks.every((task) => task.delivery === delivery);
+    });
+    expect(tasks).toMatchObject([{ runtime: "exec", status: "succeeded", summary: "fine" }]);
+    expect(tasks[0]?.label).toContain("echo fine");
+    expect(received).toHaveLength(delivery === "delivered" ? 1 : 0);
+  });

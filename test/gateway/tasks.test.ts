@@ -115,6 +115,37 @@ describe("exec", () => {
     expect(await typesOf(slow.run.runId)).toEqual(["created", "started", "ended"]);
   });
 
+  test.for([
+    ["ends while its caller waits", { origin }, "silent", "not_applicable"],
+    [
+      "ends while its caller waits, who wants to hear of it",
+      { origin, notify: "done_only" },
+      "done_only",
+      "delivered",
+    ],
+    ["goes on when its caller is sent away", { origin, yieldMs: 10 }, "done_only", "delivered"],
+  ] as const)(
+    "that somebody is to hear of is a task from before it begins, one that %s",
+    async ([, said, policy, delivery], { task: { id } }) => {
+      const gate = join(place, `gate-${id}`);
+      const runId = newRunId();
+      const script = sh(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
+      const asked = stage.client.exec({ body: { ...script, runId, yieldMs: 60_000, ...said } });
+      await until("it is said to run", async () => {
+        const { tasks } = await stage.client.listTasks({ query: { open: "1" } });
+        return tasks.some((task) => task.runId === runId && task.status === "running");
+      });
+      if ("yieldMs" in said) expect((await asked).running).toBe(true);
+      writeFileSync(gate, "");
+      await asked;
+      const { taskId, ...task } = await told(runId, delivery);
+      expect(task).toMatchObject({ status: "succeeded", summary: "built", policy });
+      expect(userHeard().filter((each) => each.taskId === taskId)).toHaveLength(
+        delivery === "delivered" ? 1 : 0,
+      );
+    },
+  );
+
   test("that cannot be started has failed; and what is no command is no task", async () => {
     const { run, failure } = await stage.client.exec({ body: { argv: ["/nowhere"], background: true } });
     expect(failure).toBe("not-found");

@@ -22,7 +22,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     });
 
     async function begun(): Promise<string> {
-      const { task } = await store.insertTask(newTask(), [taskEvent("created")]);
+      const { task } = await store.insertTask(newTask({ policy: "state_changes" }), [taskEvent("created")]);
       return task.taskId;
     }
     async function ended(targets: readonly Target[] = [PARENT]): Promise<string> {
@@ -46,7 +46,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
         notification: notice(taskId, "terminal").notification,
         status: "pending",
         attempts: 1,
-        repeat: false,
+        unheard: 0,
         leaseOwner: "a",
       });
       expect(await claim(other, "b")).toEqual([]);
@@ -54,7 +54,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.outboxDueIn()).toBeGreaterThan(leaseMs / 2);
       // Whoever sent it has been killed, and another has its name now.
       expect(await other.releaseOutbox("a")).toBe(1);
-      expect(await claim(other, "b")).toMatchObject([{ attempts: 2, repeat: true, leaseOwner: "b" }]);
+      expect(await claim(other, "b")).toMatchObject([{ attempts: 2, unheard: 1, leaseOwner: "b" }]);
       // The first wakes up late.
       expect(await store.settleOutbox(entry, dead)).toBe(false);
       expect(await deliveryOf(taskId)).toBe("pending");
@@ -63,7 +63,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     test("a lease that is over is another's to take", async () => {
       await ended();
       await store.claimOutbox({ owner: "a", limit: 1, leaseMs: 1 });
-      await expect.poll(() => claim(other, "b"), { timeout: 15_000 }).toMatchObject([{ repeat: true }]);
+      await expect.poll(() => claim(other, "b"), { timeout: 15_000 }).toMatchObject([{ unheard: 1 }]);
     });
 
     test("of many who claim at once, each message goes to one", async () => {
@@ -81,7 +81,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       const taskId = await ended();
       expect(await store.settleOutbox(await one(), { ...again, inMs: 60_000 })).toBe(true);
       expect(await store.listOutbox({ taskId })).toMatchObject([
-        { status: "pending", attempts: 1, repeat: false, spentMs: 2, error: "busy", leaseOwner: null },
+        { status: "pending", attempts: 1, unheard: 0, spentMs: 2, error: "busy", leaseOwner: null },
       ]);
       expect(await claim()).toEqual([]);
       const dueIn = (await other.outboxDueIn()) ?? 0;
@@ -231,6 +231,50 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       await other.settleOutbox(only ?? expect.fail("none"), delivered);
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
       expect(await store.outboxDueIn()).toBeNull();
+    });
+
+    test("a change whose sender was killed is not told again to whoever wants to hear of none any more", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, stating(taskId));
+      await one();
+      await store.commitTask(taskId, 2, { set: { policy: "silent" } });
+      await store.releaseOutbox("a");
+      expect(await claim(other, "b")).toEqual([]);
+      expect(await store.listOutbox({ taskId })).toEqual([]);
+    });
+
+    for (const [how, over] of [
+      ["and its lease is over", async () => undefined],
+      ["and another has its name", () => store.releaseOutbox("a")],
+    ] as const)
+      test(`a change whose sender was killed does not wait for ever beside an end that nobody is told of, ${how}`, async () => {
+        const taskId = await begun();
+        await store.commitTask(taskId, 1, stating(taskId));
+        await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 5 });
+        await store.commitTask(taskId, 2, { set: { policy: "silent" } });
+        const { set = {} } = ending(taskId);
+        await store.commitTask(taskId, 3, { set: { ...set, delivery: "not_applicable" } });
+        await over();
+        const waiting = async (): Promise<number> => {
+          expect(await claim(other, "b")).toEqual([]);
+          return (await other.listOutbox({ taskId })).length;
+        };
+        await expect.poll(waiting, { timeout: 15_000 }).toBe(0);
+      });
+
+    test("attempts of which nobody knows what came are counted, however they were left; tried anew, it is still a repeat", async () => {
+      const taskId = await ended();
+      await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 1 });
+      await expect.poll(() => claim(other, "b"), { timeout: 15_000 }).toMatchObject([{ unheard: 1 }]);
+      await other.releaseOutbox("b");
+      const entry = await one();
+      expect(entry).toMatchObject({ attempts: 3, unheard: 2 });
+      await store.settleOutbox(entry, again);
+      const last = await one();
+      expect(last).toMatchObject({ attempts: 4, unheard: 2 });
+      await store.settleOutbox(last, dead);
+      await store.retryOutbox(taskId, taskEvent("retried"));
+      expect(await one()).toMatchObject({ attempts: 5, unheard: 1 });
     });
 
     /** A change that is told at another time than those before it. */

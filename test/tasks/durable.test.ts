@@ -46,8 +46,8 @@ test("what was put off or leased on the clock of another boot is due", async () 
   };
   tampered("due_at = due_at + 86400000");
   expect(await house.store.outboxDueIn()).toBe(0);
-  expect(await house.store.claimOutbox(claim)).toMatchObject([{ taskId, repeat: false }]);
+  expect(await house.store.claimOutbox(claim)).toMatchObject([{ taskId, unheard: 0 }]);
   expect(await house.store.claimOutbox(claim)).toEqual([]);
   tampered("lease_until = lease_until + 86400000");
-  expect(await house.store.claimOutbox(claim)).toMatchObject([{ taskId, repeat: true }]);
+  expect(await house.store.claimOutbox(claim)).toMatchObject([{ taskId, unheard: 1 }]);
 });

@@ -219,6 +219,26 @@ describe("a sweep", () => {
     expect(await statusOf(task)).toBe("lost");
   });
 
+  test("what was silent while nobody looked does not stall at once: the time begins anew there, too", async () => {
+    const task = await house.begun();
+    const silent: Backing = { state: "alive", activeAt: NOW };
+    const watch = new Watch();
+    let at = NOW + MIN;
+    const minutes = async (count: number): Promise<unknown> => {
+      for (let n = 0; n < count; n += 1) {
+        await sweep({ ...house, apply: true, now: () => at, watch, backingOf: async () => silent });
+        at += MIN;
+      }
+      return (await house.store.getTask(task.taskId))?.stalledAt;
+    };
+    expect(await minutes(1)).toBeNull();
+    // The host sleeps, and the command with it.
+    at += 60 * MIN;
+    const woken = at;
+    expect(await minutes(STALL / MIN)).toBeNull();
+    expect(await minutes(1)).toBe(woken + STALL);
+  });
+
   test("a thorough one dates what nobody dated, and an audit goes over all pages", async () => {
     const { taskId } = await house.ended();
     const db = new DatabaseSync(house.path);

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { OutboxEntry, TaskRecord } from "../../src/store/task-record.js";
 import type { TaskStore } from "../../src/store/task-store.js";
@@ -251,6 +252,27 @@ test("what a former one of this name was sending is sent at once, and said to be
   });
   await becomes(task, "delivered");
   expect(got).toMatchObject([{ id: `task-terminal:${task.taskId}`, repeat: true }]);
+});
+
+test("a message that every gateway is gone over is given up, without being sent; an operator can have it tried anew", async () => {
+  const task = await house.ended();
+  for (let kills = 0; kills < defaults.deliveryUnheardMost; kills += 1) {
+    expect(await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 })).toHaveLength(1);
+    expect(await deliveryOf(task)).toBe("pending");
+    await house.store.releaseOutbox("a");
+  }
+  const got: Notification[] = [];
+  const sender = notifier(async (_, notification) => {
+    got.push(notification);
+    return ok;
+  });
+  await becomes(task, "failed");
+  expect(got).toEqual([]);
+  expect((await entryOf(task))?.error).toMatch(/^whoever was sending it was gone .* 20 times/);
+  await house.store.retryOutbox(task.taskId, { type: "retried", at: 1, data: {} });
+  sender.wake();
+  await becomes(task, "delivered");
+  expect(got).toMatchObject([{ repeat: true }]);
 });
 
 test("whoever slept through its lease sends nothing: another may be at it", async () => {

@@ -106,6 +106,22 @@ describe("what may happen to a task", () => {
     expect(nobody).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
   });
 
+  test("of an end that whoever asked has for an answer nobody is told, and the history says why, in one change", () => {
+    const eager = after(task({ policy: "state_changes", targets: [PARENT, CHAT] }), start);
+    const change = changeOf(transition(eager, finish("failed", { answered: true })));
+    expect(change).toMatchObject({
+      set: { status: "failed", policy: "silent", delivery: "not_applicable" },
+      events: [
+        { type: "policy", data: { from: "state_changes", to: "silent" } },
+        { type: "ended", data: { status: "failed" } },
+      ],
+      notices: [],
+    });
+    const quiet = after(task({ policy: "silent" }), start);
+    const { events } = changeOf(transition(quiet, finish("failed", { answered: true })));
+    expect(events?.map(({ type }) => type)).toEqual(["ended"]);
+  });
+
   test("one that nobody saw begin has begun all the same", () => {
     const change = changeOf(transition(queued, finish("failed", { startedAt: AT + 3 })));
     expect(change.set).toMatchObject({ startedAt: AT + 3 });
@@ -215,8 +231,10 @@ const happenings: fc.Arbitrary<Happening> = fc.oneof(
     .tuple(at, fc.constantFrom(...NOTIFY_POLICIES))
     .map(([when, policy]): Happening => ({ type: "policy", at: when, policy, actor: "a" })),
   fc
-    .tuple(at, fc.constantFrom(...ends), fc.option(at), fc.option(fc.string()))
-    .map(([when, status, startedAt, summary]) => finish(status, { at: when, startedAt, summary })),
+    .tuple(at, fc.constantFrom(...ends), fc.option(at), fc.option(fc.string()), fc.boolean())
+    .map(([when, status, startedAt, summary, answered]) =>
+      finish(status, { at: when, startedAt, summary, answered }),
+    ),
 );
 
 test("no sequence of happenings moves a task that has ended, or yields two messages about an end", () => {
@@ -235,7 +253,8 @@ test("no sequence of happenings moves a task that has ended, or yields two messa
           if (step.kind === "same") continue;
           const { change } = step;
           if (step.kind === "refused") expect(change.set).toBeUndefined();
-          if (isEnded(now.status)) expect(change.notices ?? []).toEqual([]);
+          if (isEnded(now.status) || (each.type === "finish" && each.answered === true))
+            expect(change.notices ?? []).toEqual([]);
           const seqs = (change.events ?? []).length;
           for (const { notification, target } of change.notices ?? [])
             told.push(`${notification.id} ${JSON.stringify(target)}`);
@@ -247,6 +266,7 @@ test("no sequence of happenings moves a task that has ended, or yields two messa
         expect(new Set(told).size).toBe(told.length);
         const terminal = told.filter((id) => id.startsWith("task-terminal"));
         expect(terminal.length).toBe(end === null || end.delivery === "not_applicable" ? 0 : 2);
+        if (end !== null) expect(end.delivery === "not_applicable").toBe(end.policy === "silent");
         const { createdAt, startedAt, endedAt } = now;
         const order = [createdAt, startedAt, endedAt].filter((each) => each !== null);
         expect(order).toEqual(order.toSorted((one, other) => one - other));

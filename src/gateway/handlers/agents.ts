@@ -11,6 +11,7 @@ import type { AnswerOf, HeardOf, Verb } from "../contract/contract.js";
 import { execBody } from "../contract/exec.js";
 import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
+import type { Going } from "../work/background.js";
 import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
 import { mustBeUnused } from "./exec-background.js";
 import { execFor } from "./exec.js";
@@ -88,12 +89,12 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
         ...(command.stdin === null ? {} : { input: command.stdin }),
       };
       const from = asking.requester.kind === "session" ? { fromSessionId: asking.requester.session.id } : {};
-      const start = async () => {
+      const start = async (saying?: Going) => {
         const answer = await agentRuns.give(
           session,
           runId,
           { text: prompt, actor: asking.requester.actor, ...from },
-          () => execFor(supervisor, desk.callers, whole, asking, identity, desk.defaults),
+          () => execFor(desk, whole, asking, identity, saying),
         );
         return { ...answer, session, result: answer.running ? null : await agentRuns.result(session, runId) };
       };
@@ -208,7 +209,7 @@ async function checkProgram(
     onEscape: "sweep" as const,
     maxChars: 4_096,
   };
-  const answer = await execFor(desk.supervisor, desk.callers, whole, asking, identity, desk.defaults);
+  const answer = await execFor(desk, whole, asking, identity);
   return { forms, executable, ...toldBy(answer), runId: answer.run.runId };
 }
 

@@ -7,33 +7,35 @@ import { keyOfRun } from "../../tasks/key.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
-import { taskOf, whomToTell } from "../work/whom.js";
+import { awaitedUnless, taskOf, whomToTell } from "../work/whom.js";
 import { execFor } from "./exec.js";
 import type { Desk, ExecIdentity } from "./handlers.js";
 
 type ExecBody = HeardOf<"exec">["body"];
 
-/** Run a command; what goes on in the background is a task, from before it begins, or from when its caller is sent away. */
+/**
+ * Run a command; what goes on in the background is a task: from before it begins, where that is known or somebody is to
+ * hear of it, otherwise from when its caller is sent away.
+ */
 export async function execInBackground(
   desk: Desk,
   body: ExecBody,
   asking: Asking,
   identity: ExecIdentity,
 ): Promise<AnswerOf<"exec">> {
-  const run = (whole: ExecBody): Promise<AnswerOf<"exec">> =>
-    execFor(desk.supervisor, desk.callers, whole, asking, identity, desk.defaults);
   // A service is not meant to come to an end, and whoever runs something in the foreground is there.
   const mayGoOn = body.kind === "task" && body.foreground === undefined;
-  if (mayGoOn && body.background) {
+  const promised = body.background || body.notify !== undefined || body.origin !== undefined;
+  if (mayGoOn && promised) {
     const runId = body.runId ?? newRunId();
     await mustBeUnused(desk.supervisor, runId);
-    return desk.background.give(await inputOf(desk, body, asking, identity, runId), async ({ doneBy }) => {
-      const answer = await run({ ...body, runId });
-      if (answer.ptyFellBack) await doneBy(answer.run.runId);
-      return answer;
-    });
+    return desk.background.give(
+      await inputOf(desk, body, asking, identity, runId),
+      (going) => execFor(desk, { ...body, runId }, asking, identity, going),
+      awaitedUnless(body, asking.gone),
+    );
   }
-  const answer = await run(body);
+  const answer = await execFor(desk, body, asking, identity);
   if (!mayGoOn || !answer.running) return answer;
   return desk.background.give(await inputOf(desk, body, asking, identity, answer.run.runId), () =>
     Promise.resolve(answer),

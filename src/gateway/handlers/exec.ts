@@ -4,11 +4,12 @@ import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import { newRunId } from "../../supervisor/ids.js";
 import type { Config } from "../config.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { GATEWAY_STOPS, type Asking } from "../server/app.js";
-import type { Callers } from "../callers.js";
-import type { ExecIdentity } from "./handlers.js";
+import type { Going } from "../work/background.js";
+import type { Desk, ExecIdentity } from "./handlers.js";
 import { readyOrStopped } from "./ready.js";
 import { textFrom } from "./text-output.js";
 
@@ -17,16 +18,17 @@ type ExecBody = HeardOf<"exec">["body"];
 export type ExecDefaults = Config["defaults"];
 type Failure = AnswerOf<"exec">["failure"];
 
+const UNTOLD: Going = { begun: () => undefined, doneBy: () => Promise.resolve() };
+
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
 export async function execFor(
-  supervisor: Supervisor,
-  callers: Callers,
+  { supervisor, callers, defaults: unsaid }: Pick<Desk, "supervisor" | "callers" | "defaults">,
   body: ExecBody,
   asking: Asking,
   identity: ExecIdentity,
-  unsaid: ExecDefaults,
+  going: Going = UNTOLD,
 ): Promise<AnswerOf<"exec">> {
-  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid);
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid, going);
   if (run === null) {
     // To whoever is at a terminal it is an error, with the step that failed.
     if (body.foreground !== undefined) throw failed;
@@ -34,6 +36,7 @@ export async function execFor(
     const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
     return { run: record, running: false, failure, output: [], ptyFellBack, readiness: null };
   }
+  going.begun();
   if (body.input !== undefined) feed(run, body.input);
   if (body.foreground !== undefined) {
     callers.expect(run.runId, asking.gone);
@@ -94,6 +97,7 @@ async function spawn(
   body: ExecBody,
   identity: ExecIdentity,
   unsaid: ExecDefaults,
+  going: Going,
 ): Promise<Spawned> {
   const options = spawnOptions(body, identity, unsaid);
   const pty = body.pty || body.command !== undefined;
@@ -105,7 +109,8 @@ async function spawn(
       return { run: null, ptyFellBack: false, failed: error };
   }
   // Another run, with an id of its own.
-  const { runId: _, ...again } = options;
+  const again = { ...options, runId: newRunId() };
+  await going.doneBy(again.runId);
   try {
     return { run: await supervisor.spawn(inputOf(body, false), again), ptyFellBack: true, failed: null };
   } catch (error) {

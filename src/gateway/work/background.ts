@@ -9,7 +9,7 @@ import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { redactText } from "../../supervisor/redact.js";
-import { measure, type Measure } from "../../tasks/maintenance.js";
+import { measure, type Backing, type Measure } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
 import type { Tasks, Told } from "../../tasks/tasks.js";
@@ -18,6 +18,7 @@ import { Watch } from "../../tasks/watch.js";
 import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
 import { lastLine, type Ends } from "./last-lines.js";
+import { workTakenOver } from "./taken-over.js";
 import type { TaskTail } from "./task-tail.js";
 import { Typing, type TypingParts } from "./typing.js";
 
@@ -34,7 +35,7 @@ export interface BackgroundParts extends BackingParts, Pick<TypingParts, "channe
 export interface Going {
   /** It goes on, while whoever begins it does more. */
   readonly begun: () => void;
-  /** By another run than was thought. */
+  /** It will be, by another run than was thought. */
   readonly doneBy: (runId: string) => Promise<void>;
 }
 
@@ -47,6 +48,8 @@ export interface Given {
 const TURN_LOOK_MS = 250;
 
 const AGENT_ENDS_MS = 10_000;
+
+const UNKNOWN: Backing = { state: "unknown" };
 
 const NEVER = new AbortController().signal;
 
@@ -62,6 +65,7 @@ export class Background implements AsyncDisposable {
   readonly #parts: BackgroundParts;
   readonly #awaited = new Map<string, AbortSignal>();
   readonly #beginning = new Set<string | null>();
+  readonly #takenOver = new Set<string>();
   readonly #followed = new Set<string>();
   readonly #looking = new Set<Promise<unknown>>();
   readonly #left = new AbortController();
@@ -96,6 +100,11 @@ export class Background implements AsyncDisposable {
     return this.#beginning.has(key);
   }
 
+  /** What others held goes on here, from now on; what that means for its tasks is seen to before the next round. */
+  takeOver(runs: Iterable<Pick<Run, "runId">>): void {
+    for (const { runId } of runs) this.#takenOver.add(runId);
+  }
+
   /** What a task does not say yet of its work, it says when this resolves. */
   look(taskId: string): Promise<void> {
     const looking = this.#look(taskId);
@@ -107,21 +116,26 @@ export class Background implements AsyncDisposable {
   async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
     const { tasks, tail } = this.#parts;
     if (happening.type === "finish") this.#typing.end(taskId);
-    const silently = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
-    if (silently) await tasks.tell(taskId, answeredAtOnce(happening.at));
-    const told = await tasks.tell(taskId, happening, silently ? undefined : version);
+    const answered = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
+    const told = await tasks.tell(taskId, answered ? { ...happening, answered } : happening, version);
     if (told?.kind !== "same") tail.wake();
     return told;
   }
 
   /** One round over all tasks, and over what was told to sessions. Not applied: only what would be done. */
   async maintain(apply: boolean, thorough: boolean): Promise<readonly Measure[]> {
-    if (apply) await acknowledgeRead(this.#parts.store);
+    if (apply) {
+      for (const runId of this.#takenOver)
+        await this.#tried(runId, `run ${runId}`, () => this.#seeTo(runId), undefined);
+      await acknowledgeRead(this.#parts.store);
+    }
     return sweep({
       store: this.#parts.store,
       tasks: this,
       backingOf: async (task) => {
-        const backing = await backingOf(this.#parts, task);
+        const { taskId, runId } = task;
+        const look = () => backingOf(this.#parts, task);
+        const backing = await this.#tried<Backing>(runId, `what does task ${taskId}`, look, UNKNOWN);
         if (apply && backing.state === "alive") this.follow(task);
         return backing;
       },
@@ -134,14 +148,15 @@ export class Background implements AsyncDisposable {
   }
 
   /** To its end, if what does it is here. */
-  follow({ taskId, turnId }: Pick<TaskRecord, "taskId" | "turnId">): void {
+  follow({ taskId, turnId, runId }: Pick<TaskRecord, "taskId" | "turnId" | "runId">): void {
     if (this.#followed.has(taskId) || this.#left.signal.aborted) return;
     this.#followed.add(taskId);
     const following = turnId === null ? this.#followRun(taskId) : this.#followTurn(taskId, turnId);
     following
       .catch((cause: unknown) => {
         if (this.#left.signal.aborted || cause instanceof SupervisorClosed) return;
-        // The next round looks again.
+        // The next round looks again, also at one that has ended.
+        if (runId !== null) this.#takenOver.add(runId);
         if (!(cause instanceof StoreAway))
           this.#parts.problem({ runId: null, message: `task ${taskId} could not be followed`, cause });
       })
@@ -172,7 +187,8 @@ export class Background implements AsyncDisposable {
       const started = await start({
         begun: () => this.follow(task),
         doneBy: async (runId) => {
-          await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+          const told = await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
+          if (told?.kind === "refused") throw new TaskRefused(taskId, told.task.status, told.why);
         },
       });
       // It is begun, whether that can be noted now or not; the next round looks again.
@@ -188,12 +204,40 @@ export class Background implements AsyncDisposable {
     }
   }
 
+  /** A command that goes on without a task gets one; what goes on though its task was cancelled is ended. */
+  async #seeTo(runId: string): Promise<void> {
+    const { store, supervisor, tasks } = this.#parts;
+    const record = await supervisor.getRun(runId);
+    const work = record === null ? null : workTakenOver(record);
+    const [known] = await store.listTasks({ runId, limit: 1 });
+    if (known === undefined && work !== null) await tasks.create(work);
+    if (known?.status === "cancelled" && known.turnId === null) this.follow(known);
+    this.#takenOver.delete(runId);
+  }
+
   /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
   async #refuse(task: TaskRecord, error: unknown): Promise<void> {
     const { state } = await backingOf(this.#parts, task);
     if (state !== "gone") return;
     this.#awaited.set(task.taskId, NEVER);
     await this.tell(task.taskId, refused(error));
+  }
+
+  /** What cannot be looked at is reported, and is no reason not to look at the others. */
+  async #tried<Found>(
+    runId: string | null,
+    what: string,
+    look: () => Promise<Found>,
+    otherwise: Found,
+  ): Promise<Found> {
+    try {
+      return await look();
+    } catch (cause) {
+      if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
+      const message = `${what} could not be looked at; trying again`;
+      this.#parts.problem({ runId, message, cause });
+      return otherwise;
+    }
   }
 
   async #look(taskId: string): Promise<void> {
@@ -207,10 +251,11 @@ export class Background implements AsyncDisposable {
 
   async #followRun(taskId: string): Promise<void> {
     const { store, supervisor } = this.#parts;
-    const runId = (await store.getTask(taskId))?.runId ?? null;
-    const run = runId === null ? null : supervisor.run(runId);
+    const task = await store.getTask(taskId);
+    const run = supervisor.run(task?.runId ?? "");
     // It has ended meanwhile, or is elsewhere.
-    if (run === null) return this.look(taskId);
+    if (task === null || run === null) return this.look(taskId);
+    if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
     // Its record may say so a moment later.
     if (run.state === "running") await this.tell(taskId, { type: "start", at: Date.now() });
     this.#typing.begin(taskId, this.#left.signal);
@@ -225,6 +270,13 @@ export class Background implements AsyncDisposable {
       await reporting;
     }
     await this.look(taskId);
+  }
+
+  /** Through another gateway, where nothing was known yet of what was being begun here. */
+  async #cancelledBy(taskId: string): Promise<string> {
+    const events = await this.#parts.store.listTaskEvents(taskId);
+    const actor = events.findLast(({ type }) => type === "ended")?.data["actor"];
+    return typeof actor === "string" ? actor : "";
   }
 
   /** What it says, as progress, now and then. */
@@ -290,10 +342,6 @@ export class Background implements AsyncDisposable {
     const at = Date.now();
     await this.tell(taskId, text === "" ? { type: "heartbeat", at } : { type: "progress", at, text });
   }
-}
-
-function answeredAtOnce(at: number): Happening {
-  return { type: "policy", at, policy: "silent", actor: "whoever asked, and has the answer" };
 }
 
 /** It was tried, and that was all. */

@@ -34,9 +34,12 @@ export async function cancelTask(
   if (isEnded(task.status)) return { task, outcome: "ended-before", survivors: [] };
   const { background, store } = parts;
   const { taskId } = task;
-  const survivors = await ended(parts, task, actor, gone);
-  if (survivors === null) await background.tell(taskId, cancelled(actor));
-  else await background.look(taskId);
+  let survivors = await ended(parts, task, actor, gone);
+  if (survivors === null) {
+    await background.tell(taskId, cancelled(actor));
+    // Another gateway may have begun it since, and looked at its task before it was cancelled.
+    survivors = await endNow(parts, task, actor, gone);
+  } else await background.look(taskId);
   if (survivors?.length === 0) await said(parts, taskId, gone);
   const now = (await store.getTask(taskId)) ?? task;
   const outcome = !isEnded(now.status)
@@ -57,8 +60,7 @@ async function ended(
   for (;;) {
     // Before the look: what has been begun since is found by it.
     const begins = parts.background.isBeginning(task);
-    const survivors =
-      task.turnId === null ? await endRun(parts, task, actor, gone) : await endTurn(parts, task, actor);
+    const survivors = await endNow(parts, task, actor, gone);
     if (survivors !== null || !begins) return survivors;
     await setTimeout(LOOK_MS, undefined, { signal: gone });
   }
@@ -71,6 +73,15 @@ async function said({ tail }: CancelParts, taskId: string, gone: AbortSignal): P
 }
 
 /** Null: nothing runs that could be ended, and it is enough to say so. */
+function endNow(
+  parts: CancelParts,
+  task: TaskRecord,
+  actor: string,
+  gone: AbortSignal,
+): Promise<readonly Survivor[] | null> {
+  return task.turnId === null ? endRun(parts, task, actor, gone) : endTurn(parts, task, actor);
+}
+
 async function endRun(
   { supervisor, stops }: CancelParts,
   { runId }: TaskRecord,

@@ -32,7 +32,7 @@ export function* addEntries(
         notification: JSON.stringify(notification),
         status: "pending",
         attempts: 0,
-        repeat: 0,
+        unheard: 0,
         spent_ms: 0,
         created_at: notification.at,
         due_at: later(words, inMs),
@@ -61,6 +61,7 @@ export function* claimEntries(
   words: Words,
   { owner, leaseMs, limit }: OutboxClaim,
 ): Steps<readonly OutboxEntry[]> {
+  yield* countOf(dropAbandoned(db, words));
   const free = yield* rowsOf(
     db
       .selectFrom("task_outbox")
@@ -80,7 +81,7 @@ export function* claimEntries(
       .set({ lease_owner: owner, lease_until: later(words, leaseMs) })
       .set((column) => ({
         attempts: column("attempts", "+", 1),
-        repeat: sql<0 | 1>`case when lease_owner is null then repeat else 1 end`,
+        unheard: sql<number>`case when lease_owner is null then unheard else unheard + 1 end`,
       }))
       .where(
         "entry_key",
@@ -122,9 +123,10 @@ function inOrder(words: Words): RawBuilder<boolean> {
   ) else not ${overtaken} end`;
 }
 
-/** One about a change, when the task has ended, or a newer one has been put in for the same target. */
+/** One about a change, when the task has ended, nobody wants to hear of changes any more, or there is a newer one for the same target. */
 const overtaken = sql<boolean>`(kind = 'state' and (exists (
-    select 1 from tasks where tasks.task_id = task_outbox.task_id and tasks.ended_at is not null
+    select 1 from tasks where tasks.task_id = task_outbox.task_id
+      and (tasks.ended_at is not null or tasks.policy <> 'state_changes')
   ) or exists (
     select 1 from task_outbox as newer
     where newer.task_id = task_outbox.task_id and newer.kind = 'state' and newer.target_key = task_outbox.target_key
@@ -182,9 +184,13 @@ export function acknowledgeEntry(
 }
 
 export function retryEntries(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
-  return undelivered(db, taskId)
-    .where(sql<boolean>`not ${overtaken}`)
-    .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: words.now() });
+  return (
+    undelivered(db, taskId)
+      .where(sql<boolean>`not ${overtaken}`)
+      .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: words.now() })
+      // It may have arrived all the same.
+      .set({ unheard: sql<number>`case when unheard = 0 then 0 else 1 end` })
+  );
 }
 
 export function dismissEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
@@ -207,6 +213,31 @@ export function dropOvertaken(db: Kysely<Schema>, words: Words, taskId: string):
     .where(overtaken)
     .where(pending)
     .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]));
+}
+
+/** The same of all tasks, of those that somebody had begun to send: nobody else will settle anything of such a task. */
+function dropAbandoned(db: Kysely<Schema>, words: Words): Compilable {
+  const abandoned = db
+    .selectFrom("task_outbox")
+    .select("entry_key")
+    .where("lease_owner", "is not", null)
+    .where(overtaken)
+    .where(pending)
+    .where(isOver(words, "lease_until"))
+    .modifyEnd(words.take);
+  return db.deleteFrom("task_outbox").where("entry_key", "in", abandoned);
+}
+
+/** Whoever had this name is gone. Within a transaction. */
+export function* releaseEntries(db: Kysely<Schema>, owner: string): Steps<number> {
+  const drop = db.deleteFrom("task_outbox").where("lease_owner", "=", owner).where(overtaken).where(pending);
+  yield* countOf(drop);
+  const release = db
+    .updateTable("task_outbox")
+    .set({ lease_owner: null, lease_until: null })
+    .set((column) => ({ unheard: column("unheard", "+", 1) }))
+    .where("lease_owner", "=", owner);
+  return yield* countOf(release);
 }
 
 /** Of those about changes that are settled, all but the newest: work may go on for months. */

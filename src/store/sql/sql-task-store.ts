@@ -30,6 +30,7 @@ import {
   dropStates,
   dueIn,
   holdTask,
+  releaseEntries,
   retryEntries,
   settleEntry,
 } from "./outbox.js";
@@ -119,11 +120,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   }
 
   releaseOutbox(owner: string): Promise<number> {
-    const release = this.#engine.db
-      .updateTable("task_outbox")
-      .set({ lease_owner: null, lease_until: null, repeat: 1 })
-      .where("lease_owner", "=", owner);
-    return this.#engine.perform(() => countOf(release));
+    return this.#engine.transact(() => releaseEntries(this.#engine.db, owner));
   }
 
   acknowledgeOutbox(

@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import type { GatewayClient } from "../../../src/gateway/client.js";
 import { followLines } from "../../../src/gateway/follow-lines.js";
+import { deferred } from "../../../src/supervisor/deferred.js";
 import { shellAgent } from "../../acp/controlled.js";
 import { receiver } from "../../channels/receiver.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
@@ -160,6 +161,64 @@ describe.skipIf(whyNoPostgres !== null)(
         const { data } = JSON.parse(body) as { readonly data: { readonly repeat?: true } };
         if (all.indexOf(all[index] ?? "") < index) expect(data.repeat).toBe(true);
       }
+    });
+
+    test("what is cancelled through one while the other begins it does not go on, whoever is first", async () => {
+      await using fleet = await Fleet.open();
+      const { url, received } = await receiver();
+      const config = configFor(url);
+      const here = await fleet.join(config);
+      const there = await fleet.join(config);
+      const supervisor = { here: here.gateway.supervisor, there: there.gateway.supervisor };
+      const body = { argv: ["/bin/sh", "-c", "sleep 1000"], background: true, origin, graceMs: 300 };
+      const cancel = (runId: string) => here.client.cancelTask({ params: { id: runId } });
+      const endOf = async (runId: string) => {
+        const { exit } = await there.client.getRun({ params: { runId } });
+        return exit === null ? null : [exit.reason, exit.actor];
+      };
+      const ended = async (runId: string): Promise<void> => {
+        await until("its run has ended", async () => (await endOf(runId)) !== null);
+        expect(await endOf(runId)).toEqual(["manual-cancel", "operator"]);
+        expect(await processesOf(runId)).toEqual([]);
+        expect(await told(here, runId)).toMatchObject({ status: "cancelled" });
+      };
+
+      // It is cancelled when it is on record and its run is not; then it begins.
+      const first = "run_000000000001";
+      const spawn = supervisor.there.spawn.bind(supervisor.there);
+      vi.spyOn(supervisor.there, "spawn").mockImplementationOnce(async (...asked) => {
+        expect(await cancel(first)).toMatchObject({ outcome: "cancelled" });
+        return spawn(...asked);
+      });
+      await there.client.exec({ body: { ...body, runId: first } });
+      await ended(first);
+
+      // Whoever cancels it has seen no run; before that is noted it begins, and nothing says that it was cancelled.
+      const second = "run_000000000002";
+      const [mayBegin, isOnRecord] = [deferred<void>(), deferred<void>()];
+      vi.spyOn(supervisor.there, "spawn").mockImplementationOnce(async (...asked) => {
+        isOnRecord.resolve();
+        await mayBegin.promise;
+        return spawn(...asked);
+      });
+      const begun = there.client.exec({ body: { ...body, runId: second } });
+      await isOnRecord.promise;
+      const getRun = supervisor.here.getRun.bind(supervisor.here);
+      const seeing = vi.spyOn(supervisor.here, "getRun").mockImplementation(async (runId) => {
+        const found = await getRun(runId);
+        if (runId !== second || found !== null) return found;
+        seeing.mockRestore();
+        mayBegin.resolve();
+        await begun;
+        await until("its task says that it runs", async () => {
+          const { task } = await there.client.getTask({ params: { id: second } });
+          return task.status === "running";
+        });
+        return null;
+      });
+      expect(await cancel(second)).toMatchObject({ outcome: "cancelled" });
+      await ended(second);
+      expect(received).toHaveLength(2);
     });
   },
 );

@@ -83,7 +83,7 @@ create table task_outbox (
   notification text not null,
   status       text not null check (status in ('pending', 'delivered', 'session_queued', 'failed', 'parent_missing', 'dismissed')),
   attempts     integer not null,
-  repeat       integer not null check (repeat in (0, 1)),
+  unheard      integer not null check (unheard between 0 and attempts),
   spent_ms     integer not null,
   created_at   integer not null,
   due_at       integer not null,
