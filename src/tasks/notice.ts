@@ -9,6 +9,9 @@ export type Change =
   | { readonly type: "progress" }
   | { readonly type: "stalled"; readonly silentMs: number };
 
+/** Of a command's output, in a message. */
+const COMMAND_LINES = 3;
+
 export function terminalId(taskId: string): string {
   return `task-terminal:${taskId}`;
 }
@@ -54,10 +57,17 @@ function verb({ status, outcome }: TaskRecord, change: Change | null): string {
   return outcome === "blocked" ? "is blocked" : words[status];
 }
 
-function result({ error, summary, progress }: TaskRecord, change: Change | null): string {
+function result({ error, summary, progress, runtime }: TaskRecord, change: Change | null): string {
   if (change !== null) return change.type === "started" ? "" : (progress ?? "");
-  const parts = [error, summary].filter((part) => part !== null && part !== "");
+  const said = runtime === "exec" ? lastOf(summary) : summary;
+  const parts = [error, said].filter((part) => part !== null && part !== "");
   return severalLines(parts.join("\n"), defaults.taskNoticeChars);
+}
+
+/** What came of a command is the last it said; the rest is in the record. */
+function lastOf(summary: string | null): string | null {
+  const lines = summary?.split("\n").filter((line) => line.trim() !== "") ?? [];
+  return lines.length === 0 ? null : lines.slice(-COMMAND_LINES).join("\n");
 }
 
 function noticeOf(task: TaskRecord, id: string, at: number, summary: string, text: string): Notification {

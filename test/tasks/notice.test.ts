@@ -37,6 +37,15 @@ test("a message names the task, says what became of it, and the result", () => {
   expect(noticeText(running, { type: "progress" })).toBe("Task “build” is running: 2 of 3");
 });
 
+test("of a command a message has the last lines, not all that it said on the way", () => {
+  const summary = `${"step\n".repeat(15)}\n2 warnings\n\n12 files\nin 3 s`;
+  const done = record({ ...SUCCEEDED, runtime: "exec", summary });
+  expect(noticeText(done, null)).toBe("Task “build” succeeded: 2 warnings\n12 files\nin 3 s");
+  expect(noticeText({ ...done, runtime: "acp", summary: "one\ntwo\nthree\nfour" }, null)).toBe(
+    "Task “build” succeeded: one\ntwo\nthree\nfour",
+  );
+});
+
 test("hostile words stay words, and long ones are cut", () => {
   const { text } = terminalNotice(
     record({

@@ -1,14 +1,9 @@
 import { setMaxListeners } from "node:events";
-import { setTimeout } from "node:timers/promises";
-import type { AcpController } from "../../acp/controller.js";
-import { defaults } from "../../defaults.js";
 import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
 import type { TaskRecord } from "../../store/task-record.js";
 import { isEnded } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
-import { systemClock } from "../../supervisor/clock.js";
-import { redactText } from "../../supervisor/redact.js";
 import { measure, type Backing, type Measure } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
@@ -17,16 +12,16 @@ import type { Finish, Happening } from "../../tasks/transition.js";
 import { Watch } from "../../tasks/watch.js";
 import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
 import { backingOf, type BackingParts } from "./backing.js";
-import { lastLine, type Ends } from "./last-lines.js";
+import { Following, type FollowingParts } from "./following.js";
 import { workTakenOver } from "./taken-over.js";
 import type { TaskTail } from "./task-tail.js";
 import { Typing, type TypingParts } from "./typing.js";
 
-export interface BackgroundParts extends BackingParts, Pick<TypingParts, "channels"> {
+export interface BackgroundParts extends BackingParts, FollowingParts, Pick<TypingParts, "channels"> {
   readonly tasks: Tasks;
   readonly store: BackingParts["store"] & TaskStore & ReadOf;
   readonly supervisor: Supervisor;
-  readonly acp: Pick<AcpController, "isLost" | "tail" | "doingOf">;
+  readonly acp: BackingParts["acp"] & FollowingParts["acp"];
   readonly tail: TaskTail;
   readonly problem: (problem: Problem) => void;
 }
@@ -43,11 +38,6 @@ export interface Given {
   /** Aborts when whoever asked, and waits for the end, leaves: until then no message is due. Left out: nobody waits. */
   readonly awaited?: AbortSignal | undefined;
 }
-
-/** Looks at a turn that goes on: a message about its end is not later by more than this. */
-const TURN_LOOK_MS = 250;
-
-const AGENT_ENDS_MS = 10_000;
 
 const UNKNOWN: Backing = { state: "unknown" };
 
@@ -71,10 +61,12 @@ export class Background implements AsyncDisposable {
   readonly #left = new AbortController();
   readonly #watch = new Watch();
   readonly #typing: Typing;
+  readonly #following: Following;
 
   constructor(parts: BackgroundParts) {
     this.#parts = parts;
     this.#typing = new Typing(parts);
+    this.#following = new Following(parts, this, this.#typing, this.#left.signal);
     // One for each that is followed.
     setMaxListeners(0, this.#left.signal);
   }
@@ -151,7 +143,8 @@ export class Background implements AsyncDisposable {
   follow({ taskId, turnId, runId }: Pick<TaskRecord, "taskId" | "turnId" | "runId">): void {
     if (this.#followed.has(taskId) || this.#left.signal.aborted) return;
     this.#followed.add(taskId);
-    const following = turnId === null ? this.#followRun(taskId) : this.#followTurn(taskId, turnId);
+    const going = this.#following;
+    const following = turnId === null ? going.run(taskId) : going.turn(taskId, turnId);
     following
       .catch((cause: unknown) => {
         if (this.#left.signal.aborted || cause instanceof SupervisorClosed) return;
@@ -248,100 +241,6 @@ export class Background implements AsyncDisposable {
     const wanted = measure(task, backing, now, this.#watch.since(now));
     if (wanted?.act === "tell") await this.tell(taskId, wanted.happening);
   }
-
-  async #followRun(taskId: string): Promise<void> {
-    const { store, supervisor } = this.#parts;
-    const task = await store.getTask(taskId);
-    const run = supervisor.run(task?.runId ?? "");
-    // It has ended meanwhile, or is elsewhere.
-    if (task === null || run === null) return this.look(taskId);
-    if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
-    // Its record may say so a moment later.
-    if (run.state === "running") await this.tell(taskId, { type: "start", at: Date.now() });
-    this.#typing.begin(taskId, this.#left.signal);
-    const over = new AbortController();
-    const until = AbortSignal.any([over.signal, this.#left.signal]);
-    // What could not be told of it on the way is no reason not to tell its end.
-    const reporting = this.#report(taskId, run, until).catch(() => undefined);
-    try {
-      await run.wait();
-    } finally {
-      over.abort();
-      await reporting;
-    }
-    await this.look(taskId);
-  }
-
-  /** Through another gateway, where nothing was known yet of what was being begun here. */
-  async #cancelledBy(taskId: string): Promise<string> {
-    const events = await this.#parts.store.listTaskEvents(taskId);
-    const actor = events.findLast(({ type }) => type === "ended")?.data["actor"];
-    return typeof actor === "string" ? actor : "";
-  }
-
-  /** What it says, as progress, now and then. */
-  async #report(taskId: string, run: Run, over: AbortSignal): Promise<void> {
-    let from: Ends = { stdout: 0, stderr: 0 };
-    for (;;) {
-      await run.changed(from, over);
-      if (over.aborted) return;
-      const { line, ends } = await lastLine(this.#parts.supervisor, run.runId, from);
-      if (line !== "") await this.#progress(taskId, line);
-      from = ends;
-      await pause(defaults.taskProgressMs, over);
-    }
-  }
-
-  async #followTurn(taskId: string, turnId: string): Promise<void> {
-    const { acp, store, supervisor } = this.#parts;
-    const sessionId = (await store.getAcpTurn(turnId))?.sessionId ?? "";
-    const session = await store.getAcpSession(sessionId);
-    if (session?.gatewayInstanceId !== supervisor.instanceId) return;
-    let begun = false;
-    let reportedAt = 0;
-    const isOver = async (): Promise<true | null> => {
-      const now = await store.getAcpTurn(turnId);
-      if (now === null || now.state === "ended") return true;
-      if (now.state === "running" && !begun) {
-        begun = true;
-        await this.#link(taskId, sessionId);
-        await this.look(taskId);
-        this.#typing.begin(taskId, this.#left.signal);
-      }
-      if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
-        reportedAt = Date.now();
-        await this.#progress(taskId, redactText(acp.doingOf(sessionId, turnId)));
-      }
-      await pause(TURN_LOOK_MS, this.#left.signal);
-      return null;
-    };
-    if ((await acp.tail.until(sessionId, isOver, this.#left.signal)) === null) return;
-    await this.#agentGone(taskId, turnId);
-    await this.look(taskId);
-  }
-
-  /** How the agent of an interrupted turn ended is on record a moment later. */
-  async #agentGone(taskId: string, turnId: string): Promise<void> {
-    const { store, supervisor } = this.#parts;
-    if ((await store.getAcpTurn(turnId))?.outcome !== "interrupted") return;
-    const run = supervisor.run((await store.getTask(taskId))?.runId ?? "");
-    if (run !== null) await systemClock.pause(AGENT_ENDS_MS, run.wait());
-  }
-
-  /** Which of its agent's processes does it is known when it begins. */
-  async #link(taskId: string, sessionId: string): Promise<void> {
-    const { store } = this.#parts;
-    const runId = (await store.getAcpSession(sessionId))?.runId ?? null;
-    const task = await store.getTask(taskId);
-    if (runId !== null && task !== null && task.runId !== runId)
-      await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
-  }
-
-  /** Without words: it is at work. */
-  async #progress(taskId: string, text: string): Promise<void> {
-    const at = Date.now();
-    await this.tell(taskId, text === "" ? { type: "heartbeat", at } : { type: "progress", at, text });
-  }
 }
 
 /** It was tried, and that was all. */
@@ -357,8 +256,4 @@ function refused(error: unknown): Finish {
     actor: "",
     startedAt: at,
   };
-}
-
-async function pause(ms: number, over: AbortSignal): Promise<void> {
-  await setTimeout(ms, undefined, { signal: over }).catch(() => undefined);
 }
