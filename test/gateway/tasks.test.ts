@@ -2,7 +2,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
@@ -145,6 +145,22 @@ describe("exec", () => {
       );
     },
   );
+
+  test("that ends at the moment when its caller is sent away is told: that caller has no answer", async () => {
+    const [runId, gate] = [newRunId(), join(place, "sent-away")];
+    const { supervisor } = stage.gateway;
+    const read = supervisor.readOutput.bind(supervisor);
+    // Between the decision that it goes on and the answer that says so.
+    vi.spyOn(supervisor, "readOutput").mockImplementationOnce(async (...asked) => {
+      writeFileSync(gate, "");
+      await ended(runId);
+      return read(...asked);
+    });
+    const script = sh(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
+    const { running } = await stage.client.exec({ body: { ...script, runId, origin, yieldMs: 10 } });
+    expect(running).toBe(true);
+    expect(await told(runId, "delivered")).toMatchObject({ status: "succeeded", policy: "done_only" });
+  });
 
   test("that cannot be started has failed; and what is no command is no task", async () => {
     const { run, failure } = await stage.client.exec({ body: { argv: ["/nowhere"], background: true } });

@@ -18,7 +18,11 @@ type ExecBody = HeardOf<"exec">["body"];
 export type ExecDefaults = Config["defaults"];
 type Failure = AnswerOf<"exec">["failure"];
 
-const UNTOLD: Going = { begun: () => undefined, doneBy: () => Promise.resolve() };
+const UNTOLD: Going = {
+  begun: () => undefined,
+  doneBy: () => Promise.resolve(),
+  sentAway: () => undefined,
+};
 
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
 export async function execFor(
@@ -46,6 +50,8 @@ export async function execFor(
   const waits = !body.background && body.port !== undefined;
   const readiness = waits ? await readyOrStopped(supervisor, run.runId, body.readyTimeoutMs, asking) : null;
   const record = await endOf(supervisor, run, body, readiness, asking, unsaid);
+  // Before anything else is waited for: it may end meanwhile.
+  if (record === null) going.sentAway();
   const now = record ?? (await mustHave(supervisor, run.runId));
   const ended = record !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];

@@ -32,6 +32,8 @@ export interface Going {
   readonly begun: () => void;
   /** It will be, by another run than was thought. */
   readonly doneBy: (runId: string) => Promise<void>;
+  /** Whoever waited for it is told that it goes on: of its end, a message is due. */
+  readonly sentAway: () => void;
 }
 
 export interface Given {
@@ -183,6 +185,7 @@ export class Background implements AsyncDisposable {
           const told = await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
           if (told?.kind === "refused") throw new TaskRefused(taskId, told.task.status, told.why);
         },
+        sentAway: () => void this.#awaited.delete(taskId),
       });
       // It is begun, whether that can be noted now or not; the next round looks again.
       await this.look(taskId).catch(() => undefined);
