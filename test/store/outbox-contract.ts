@@ -205,6 +205,19 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await deliveryOf(taskId)).toBe("pending");
     });
 
+    test("it takes its time as well: who was to hear at once does; one that was tried before has lost it", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, stating(taskId, { seq: 2 }));
+      await store.commitTask(taskId, 2, stating(taskId, { seq: 3, inMs: 60_000 }));
+      expect(await store.outboxDueIn()).toBe(0);
+      const entry = await one();
+      expect(entry.notification.id).toBe(`task-state:${taskId}:3`);
+      await store.settleOutbox(entry, again);
+      await store.commitTask(taskId, 3, stating(taskId, { seq: 4, inMs: 60_000 }));
+      expect(await claim()).toEqual([]);
+      expect(await store.outboxDueIn()).toBeGreaterThan(30_000);
+    });
+
     test("the end takes the place of changes, and waits for the one that is being sent", async () => {
       const taskId = await begun();
       await store.commitTask(taskId, 1, stating(taskId, { seq: 2 }));
@@ -278,11 +291,11 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     });
 
     /** A change that is told at another time than those before it. */
-    const changed = (taskId: string, seq: number) => {
+    const changed = (taskId: string, seq: number, at = AT + seq) => {
       const { notification, ...rest } = notice(taskId, "state", { seq });
       return {
         set: { noticedAt: AT },
-        notices: [{ ...rest, notification: { ...notification, at: AT + seq } }],
+        notices: [{ ...rest, notification: { ...notification, at } }],
       };
     };
 
@@ -296,6 +309,18 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       await store.settleOutbox(first, again);
       expect(await claim()).toEqual([]);
       expect(await store.listOutbox({ taskId })).toMatchObject([{ key: second.key, status: "delivered" }]);
+    });
+
+    test("which of two changes is the newer does not depend on the clock that it was noted by", async () => {
+      const taskId = await begun();
+      await store.commitTask(taskId, 1, changed(taskId, 9));
+      await store.settleOutbox(await one(), delivered);
+      await store.commitTask(taskId, 2, changed(taskId, 10, AT + 5));
+      const older = await one();
+      expect(older.notification.id).toBe(`task-state:${taskId}:10`);
+      await store.commitTask(taskId, 3, changed(taskId, 11, AT + 5));
+      await store.settleOutbox(older, again);
+      expect((await claim()).map(({ notification }) => notification.id)).toEqual([`task-state:${taskId}:11`]);
     });
 
     test("a change whose sender was killed is not told beside a newer one", async () => {

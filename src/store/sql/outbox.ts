@@ -20,6 +20,7 @@ export function* addEntries(
   words: Words,
   taskId: string,
   entries: readonly NewOutboxEntry[],
+  replaced: readonly Replaced[],
 ): Steps<void> {
   for (const { target, notification, inMs } of entries)
     yield* countOf(
@@ -35,7 +36,7 @@ export function* addEntries(
         unheard: 0,
         spent_ms: 0,
         created_at: notification.at,
-        due_at: later(words, inMs),
+        due_at: inPlaceOf(replaced, targetKey(target), later(words, inMs)),
         lease_owner: null,
         lease_until: null,
         error: null,
@@ -45,14 +46,28 @@ export function* addEntries(
     );
 }
 
+type Replaced = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
+
+/** Who was to hear of an earlier change hears of this one then; unless that was tried, and its time is over. */
+function inPlaceOf(
+  replaced: readonly Replaced[],
+  target: string,
+  at: RawBuilder<number>,
+): RawBuilder<number> {
+  const untried = replaced.find(({ target_key, attempts }) => target_key === target && attempts === 0);
+  if (untried === undefined) return at;
+  return sql<number>`case when ${untried.due_at} < ${at} then ${untried.due_at} else ${at} end`;
+}
+
 /** What nobody has begun to send of earlier changes. */
-export function dropStates(db: Kysely<Schema>, taskId: string): Compilable {
+export function dropStates(db: Kysely<Schema>, taskId: string): Compilable<Replaced> {
   return db
     .deleteFrom("task_outbox")
     .where("task_id", "=", taskId)
     .where("kind", "=", "state")
     .where(pending)
-    .where("lease_owner", "is", null);
+    .where("lease_owner", "is", null)
+    .returning(["target_key", "due_at", "attempts"]);
 }
 
 /** Within a transaction. */
@@ -123,14 +138,17 @@ function inOrder(words: Words): RawBuilder<boolean> {
   ) else not ${overtaken} end`;
 }
 
-/** One about a change, when the task has ended, nobody wants to hear of changes any more, or there is a newer one for the same target. */
+/**
+ * One about a change, when the task has ended, nobody wants to hear of changes any more, or there is a newer one for the
+ * same target. Their keys differ in their numbers; their times are of a clock that may have been set back.
+ */
 const overtaken = sql<boolean>`(kind = 'state' and (exists (
     select 1 from tasks where tasks.task_id = task_outbox.task_id
       and (tasks.ended_at is not null or tasks.policy <> 'state_changes')
   ) or exists (
     select 1 from task_outbox as newer
     where newer.task_id = task_outbox.task_id and newer.kind = 'state' and newer.target_key = task_outbox.target_key
-      and newer.created_at > task_outbox.created_at
+      and (length(newer.entry_key), newer.entry_key) > (length(task_outbox.entry_key), task_outbox.entry_key)
   )))`;
 
 /** Of the attempt that was claimed, as long as nobody else has begun another. */

@@ -186,8 +186,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     yield* this.#append(taskId, row.last_seq - events.length, events);
     const ends = set.endedAt !== undefined && set.endedAt !== null;
     const overtakes = ends || notices.length > 0 || set.policy !== undefined;
-    if (overtakes && row.noticed_at !== null) yield* countOf(dropStates(db, taskId));
-    yield* addEntries(db, words, taskId, notices);
+    const replaced = overtakes && row.noticed_at !== null ? yield* rowsOf(dropStates(db, taskId)) : [];
+    yield* addEntries(db, words, taskId, notices, replaced);
     return toTask(row);
   }
 
