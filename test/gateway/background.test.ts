@@ -7,6 +7,7 @@ import { keyOfRun } from "../../src/tasks/key.js";
 import { Tasks } from "../../src/tasks/tasks.js";
 import { isEnded } from "../../src/store/task-record.js";
 import type { Problem } from "../../src/supervisor/api.js";
+import { deferred } from "../../src/supervisor/deferred.js";
 import { newRun } from "../store/samples.js";
 import { PARENT } from "../store/task-samples.js";
 import { succeeded, taskHouse, type TaskHouse } from "../tasks/house.js";
@@ -48,6 +49,22 @@ test("work that cannot be begun has failed, and is not begun under that name", a
   await expect(background.give(input, () => Promise.reject(wrong))).rejects.toBe(wrong);
   expect(await statusNow()).toBe("failed");
   await expect(background.give(input, async () => "begun")).rejects.toMatchObject({ code: "TASK_REFUSED" });
+});
+
+test("work that is asked for twice at once, and turned away once, has not failed", async () => {
+  const [turnedAway, begun] = [deferred<void>(), deferred<void>()];
+  const first = background.give({ ...input }, async () => {
+    begun.resolve();
+    await turnedAway.promise;
+    return statusNow();
+  });
+  await begun.promise;
+  const busy = new BadInput("run", "it is being begun");
+  await expect(background.give({ ...input }, () => Promise.reject(busy))).rejects.toBe(busy);
+  expect(background.isBeginning(input)).toBe(true);
+  turnedAway.resolve();
+  expect(await first).not.toBe("failed");
+  expect(background.isBeginning(input)).toBe(false);
 });
 
 test("a gateway that is killed at any write leaves nobody who waits silenced before the end", async () => {

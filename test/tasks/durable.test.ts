@@ -13,10 +13,13 @@ test("a task, its end, the attempt to tell of it and what an operator decides ar
   const undelivered = await house.ended();
   const [entry] = await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 });
   const at = Date.now();
+  const named = newTask({ key: "caller:operator:named" });
   await house.store.settleOutbox(entry ?? expect.fail("none"), { status: "parent_missing", at });
   const calls: Readonly<Record<string, (store: Store) => Promise<unknown>>> = {
     heartbeat: (store) => store.commitTask(taskId, version, { set: { lastEventAt: 5 } }),
-    insertTask: (store) => store.insertTask(newTask(), [taskEvent("created")]),
+    insertTask: (store) => store.insertTask(named, [taskEvent("created")]),
+    // Nor does whoever finds it there: the sync of who wrote it has failed.
+    "insertTask again": (store) => store.insertTask(named, [taskEvent("created")]),
     commitTask: (store) => store.commitTask(taskId, version + 1, ending(taskId)),
     retryOutbox: (store) => store.retryOutbox(undelivered.taskId, taskEvent("retried")),
     claimOutbox: (store) => store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 }),

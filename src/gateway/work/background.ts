@@ -56,7 +56,7 @@ const NEVER = new AbortController().signal;
 export class Background implements AsyncDisposable {
   readonly #parts: BackgroundParts;
   readonly #awaited = new Map<string, AbortSignal>();
-  readonly #beginning = new Set<string | null>();
+  readonly #beginning = new Set<TaskInput>();
   readonly #takenOver = new Set<string>();
   readonly #followed = new Set<string>();
   readonly #looking = new Set<Promise<unknown>>();
@@ -79,19 +79,19 @@ export class Background implements AsyncDisposable {
     start: (going: Going) => Promise<Started>,
     given: Given = {},
   ): Promise<Started> {
-    const { key } = input;
     // Before it is on record: from then on it can be cancelled.
-    this.#beginning.add(key);
+    this.#beginning.add(input);
     try {
       return await this.#give(input, start, given);
     } finally {
-      this.#beginning.delete(key);
+      this.#beginning.delete(input);
     }
   }
 
-  /** Whether what does it may come to be yet. */
-  isBeginning({ key }: Pick<TaskRecord, "key">): boolean {
-    return this.#beginning.has(key);
+  /** Whether what does it may come to be yet; not counting who asks. */
+  isBeginning({ key }: Pick<TaskRecord, "key">, asks: TaskInput | null = null): boolean {
+    for (const each of this.#beginning) if (each.key === key && each !== asks) return true;
+    return false;
   }
 
   /** What others held goes on here, from now on; what that means for its tasks is seen to before the next round. */
@@ -192,7 +192,9 @@ export class Background implements AsyncDisposable {
       return started;
     } catch (error) {
       // By a gateway that stops: whoever asked may ask the next one.
-      if (!(error instanceof SupervisorClosed)) await this.#refuse(task, error).catch(() => undefined);
+      const stops = error instanceof SupervisorClosed;
+      // Asked for twice at once: the other may come to be.
+      if (!stops && !this.isBeginning(task, input)) await this.#refuse(task, error).catch(() => undefined);
       throw error;
     } finally {
       this.#awaited.delete(taskId);
