@@ -7,6 +7,8 @@ import type { GatewayClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
 import { followLines } from "../../src/gateway/follow-lines.js";
+import { StateUnusable } from "../../src/errors.js";
+import { SqlTaskStore } from "../../src/store/sql/sql-task-store.js";
 import type { Notification } from "../../src/store/task-record.js";
 import { shellAgent } from "../acp/controlled.js";
 import { fakeAgents } from "../agents/fake-agents.js";
@@ -113,6 +115,18 @@ describe("exec", () => {
     expect(slow.running).toBe(true);
     expect(await ended(slow.run.runId)).toMatchObject({ status: "failed", error: "it ended with code 3" });
     expect(await typesOf(slow.run.runId)).toEqual(["created", "started", "ended"]);
+  });
+
+  test("that yields while the store cannot be written is answered, and a task as soon as it can", async () => {
+    const full = new StateUnusable("/full", "the disk is full");
+    vi.spyOn(SqlTaskStore.prototype, "insertTask").mockRejectedValueOnce(full);
+    const { run, running } = await stage.client.exec({
+      body: { ...sh("sleep 0.3; echo fine"), yieldMs: 10 },
+    });
+    expect(running).toBe(true);
+    expect(await refusal(shown(run.runId))).toMatchObject({ code: "NOT_FOUND" });
+    await stage.client.maintainTasks({ body: { apply: true } });
+    expect(await ended(run.runId)).toMatchObject({ status: "succeeded", summary: "fine" });
   });
 
   test.for([

@@ -66,6 +66,15 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       await expect.poll(() => claim(other, "b"), { timeout: 15_000 }).toMatchObject([{ unheard: 1 }]);
     });
 
+    test("what came of an attempt that took too long says nothing about the next one, also by the same", async () => {
+      await ended();
+      const [late] = await store.claimOutbox({ owner: "a", limit: 1, leaseMs: 1 });
+      let next: readonly OutboxEntry[] = [];
+      await expect.poll(async () => (next = await claim()), { timeout: 15_000 }).toHaveLength(1);
+      expect(await store.settleOutbox(late ?? expect.fail("none"), dead)).toBe(false);
+      expect(await store.settleOutbox(next[0] ?? expect.fail("none"), delivered)).toBe(true);
+    });
+
     test("of many who claim at once, each message goes to one", async () => {
       for (let n = 0; n < 20; n += 1) await ended();
       const claimed = await Promise.all(

@@ -141,7 +141,8 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
 
     test("only what has ended is forgotten, with everything of it, and not while somebody is still to be told", async () => {
       const { taskId } = await created();
-      const { taskId: open } = await created();
+      const { taskId: open } = newTask();
+      await store.insertTask(newTask({ taskId: open, delivery: "not_applicable" }), [taskEvent("created")]);
       await store.commitTask(taskId, 1, ending(taskId));
       const settled = async (status: "parent_missing" | "session_queued"): Promise<void> => {
         for (const entry of await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9_000 }))

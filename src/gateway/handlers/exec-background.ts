@@ -37,9 +37,14 @@ export async function execInBackground(
   }
   const answer = await execFor(desk, body, asking, identity);
   if (!mayGoOn || !answer.running) return answer;
-  return desk.background.give(await inputOf(desk, body, asking, identity, answer.run.runId), () =>
-    Promise.resolve(answer),
-  );
+  try {
+    const work = await inputOf(desk, body, asking, identity, answer.run.runId);
+    return await desk.background.give(work, () => Promise.resolve(answer));
+  } catch {
+    // It goes on all the same, and who asked is told so; the next round makes a task of it.
+    desk.background.takeOver([answer.run]);
+    return answer;
+  }
 }
 
 /** Asked before a task is made of it: whoever has the task of a run may see that run, and end it. */
