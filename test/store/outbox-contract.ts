@@ -75,6 +75,17 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.settleOutbox(next[0] ?? expect.fail("none"), delivered)).toBe(true);
     });
 
+    test("who comes back lets go of what was its own, and of nobody else's; what it had begun is not its to settle", async () => {
+      await ended();
+      await ended();
+      const [mine] = await claim(store, "a", 1);
+      const [theirs] = await claim(other, "b", 1);
+      expect(await store.releaseOutbox("a")).toBe(1);
+      expect(await store.settleOutbox(mine ?? expect.fail("none"), delivered)).toBe(false);
+      expect(await claim()).toMatchObject([{ key: mine?.key, unheard: 1 }]);
+      expect(await other.settleOutbox(theirs ?? expect.fail("none"), delivered)).toBe(true);
+    });
+
     test("of many who claim at once, each message goes to one", async () => {
       for (let n = 0; n < 20; n += 1) await ended();
       const claimed = await Promise.all(
