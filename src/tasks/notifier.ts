@@ -106,9 +106,9 @@ export class Notifier {
     // Each of them is a hint when it is over.
     if (limit === 0) return lookMs;
     try {
-      const leasedUntil = this.#clock.now() + leaseMs;
+      const left = this.#lease(leaseMs);
       const claimed = await store.claimOutbox({ owner, leaseMs, limit });
-      for (const entry of claimed) this.#begin(entry, leasedUntil);
+      for (const entry of claimed) this.#begin(entry, left);
       if (claimed.length > 0) return 0;
       const dueIn = (await store.outboxDueIn()) ?? lookMs;
       return Math.min(Math.max(dueIn, LEAST_PAUSE_MS), lookMs);
@@ -118,19 +118,25 @@ export class Notifier {
     }
   }
 
-  #begin(entry: OutboxEntry, leasedUntil: number): void {
-    const going = this.#send(entry, leasedUntil).finally(() => {
+  /** How much is left of one that begins now. Only the wall clock goes on while the host sleeps. */
+  #lease(ms: number): () => number {
+    const [now, wall] = [this.#clock.now(), this.#clock.wall()];
+    return () => ms - Math.max(this.#clock.now() - now, this.#clock.wall() - wall);
+  }
+
+  #begin(entry: OutboxEntry, left: () => number): void {
+    const going = this.#send(entry, left).finally(() => {
       this.#underWay.delete(going);
       this.wake();
     });
     this.#underWay.add(going);
   }
 
-  async #send(entry: OutboxEntry, leasedUntil: number): Promise<void> {
+  async #send(entry: OutboxEntry, left: () => number): Promise<void> {
     const { store, onSettled } = this.#options;
     const began = this.#clock.now();
-    // This process slept, or the store was slow: by the time it is sent, another may be sending it.
-    if (began + this.#limits.attemptMs > leasedUntil) return;
+    // The host or this process slept, or the store was slow: by the time it is sent, another may be sending it.
+    if (left() < this.#limits.attemptMs) return;
     const sent = entry.unheard < this.#limits.unheardMost ? this.#attempt(entry) : mayKill(entry);
     const result = await sent.then(
       (receipt): OutboxResult => ({ ...receipt, at: this.#clock.wall() }),
@@ -139,7 +145,7 @@ export class Notifier {
     const settle = async (): Promise<void> => {
       if (await store.settleOutbox(entry, result)) onSettled?.(result.status);
     };
-    await this.#asked("what came of a message", settle, leasedUntil);
+    await this.#asked("what came of a message", settle, left);
   }
 
   async #attempt({ target, notification, unheard }: OutboxEntry): Promise<Receipt> {
@@ -173,7 +179,7 @@ export class Notifier {
   }
 
   /** Again and again while the store is away, until it is too late or this is stopped. */
-  async #asked(what: string, ask: () => Promise<unknown>, until = Infinity): Promise<void> {
+  async #asked(what: string, ask: () => Promise<unknown>, left = () => Infinity): Promise<void> {
     for (;;) {
       try {
         await ask();
@@ -181,7 +187,7 @@ export class Notifier {
       } catch (cause) {
         this.#options.onTrouble?.(what, cause);
       }
-      if (this.#stopping.signal.aborted || this.#clock.now() + AGAIN_MS > until) return;
+      if (this.#stopping.signal.aborted || left() < AGAIN_MS) return;
       await this.#clock.pause(AGAIN_MS);
     }
   }
