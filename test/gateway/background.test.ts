@@ -163,6 +163,32 @@ test("of runs that are taken over, plain commands that go on get a task, once, f
   await next[Symbol.asyncDispose]();
 });
 
+test("what cannot be seen to while the store is away is seen to at the next round", async () => {
+  const plain = {
+    ...{ ...newRun({ runId }), backendId: null, imported: null, hiddenAt: null },
+    ...{ state: "running", startedAt: null, lastOutputAt: null },
+  };
+  const { supervisor } = holding([plain]);
+  const next = backgroundOf({ supervisor, isHere: () => true });
+  next.takeOver([plain]);
+  vi.spyOn(house.store, "listTasks").mockRejectedValueOnce(new StoreAway("/nowhere", "it is away"));
+  await expect(next.maintain(true, false)).rejects.toMatchObject({ code: "STORE_AWAY" });
+  await next.maintain(true, false);
+  expect(await house.store.listTasks({ limit: 99 })).toMatchObject([{ runId, runtime: "exec" }]);
+  await next[Symbol.asyncDispose]();
+});
+
+test("work that was begun although whoever began it met with an error has not failed", async () => {
+  const { supervisor } = holding([
+    { ...newRun({ runId }), state: "running", startedAt: null, lastOutputAt: null },
+  ]);
+  const beginning = backgroundOf({ supervisor, isHere: () => true });
+  const error = new Error("its output cannot be read");
+  await expect(beginning.give(input, () => Promise.reject(error))).rejects.toBe(error);
+  expect(await statusNow()).not.toBe("failed");
+  await beginning[Symbol.asyncDispose]();
+});
+
 test("a run that is taken over has the task it had; one whose task was cancelled before it began is ended", async () => {
   const { tasks, store } = house;
   const runs = ["run_1", "run_2", "run_3"].map((id) => ({

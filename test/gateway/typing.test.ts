@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Channel } from "../../src/channels/channel.js";
 import { Typing } from "../../src/gateway/work/typing.js";
@@ -9,6 +10,7 @@ import { until } from "./real-gateway.js";
 
 const EVERY_MS = 20;
 const never = new AbortController().signal;
+setMaxListeners(0, never);
 let house: TaskHouse;
 let shown: (string | null)[];
 let failure: Error | null;

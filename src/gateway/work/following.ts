@@ -7,6 +7,7 @@ import type { Run, Supervisor } from "../../supervisor/api.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { redactText } from "../../supervisor/redact.js";
 import type { Background } from "./background.js";
+import { endsWith } from "./ends-with.js";
 import { lastLine, type Ends } from "./last-lines.js";
 import type { Typing } from "./typing.js";
 
@@ -52,9 +53,8 @@ export class Following {
     if (run.state === "running") await this.#ledger.tell(taskId, { type: "start", at: Date.now() });
     this.#typing.begin(taskId, this.#left);
     const over = new AbortController();
-    const until = AbortSignal.any([over.signal, this.#left]);
     // What could not be told of it on the way is no reason not to tell its end.
-    const reporting = this.#report(taskId, run, until).catch(() => undefined);
+    const reporting = this.#report(taskId, run, endsWith(over, this.#left)).catch(() => undefined);
     try {
       await run.wait();
     } finally {

@@ -5,6 +5,7 @@ import { targetKey, type TaskRecord } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import { DeliveryFailed } from "../../tasks/notification.js";
 import { seesTyping, type UserTarget } from "../../tasks/routing.js";
+import { endsWith } from "./ends-with.js";
 
 export interface TypingParts {
   readonly store: Pick<TaskStore, "getTask">;
@@ -35,7 +36,7 @@ export class Typing {
     if (this.#going.has(taskId)) return;
     const own = new AbortController();
     this.#going.set(taskId, own);
-    void this.#goOn(taskId, AbortSignal.any([own.signal, left])).catch(() => undefined);
+    void this.#goOn(taskId, endsWith(own, left)).catch(() => undefined);
   }
 
   /** Before its end is told: nothing is shown after that. */
