@@ -69,6 +69,15 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await other.listOutbox({ taskId })).toHaveLength(1);
     });
 
+    test("an end whose messages cannot be written is none: nothing of it is", async () => {
+      const { taskId } = await created();
+      // The same message to the same target is one, and cannot be two.
+      await expect(store.commitTask(taskId, 1, ending(taskId, [PARENT, PARENT]))).rejects.toThrow();
+      expect(await other.getTask(taskId)).toMatchObject({ endedAt: null, version: 1 });
+      expect(await other.listTaskEvents(taskId)).toHaveLength(1);
+      expect(await other.listOutbox({ taskId })).toEqual([]);
+    });
+
     test("a task that has ended never changes; what came too late can still be noted", async () => {
       const { taskId } = await created();
       await store.commitTask(taskId, 1, ending(taskId));
