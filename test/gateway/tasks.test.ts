@@ -420,6 +420,22 @@ describe("a session's background work", () => {
       error: "the model said no",
       delivery: "not_applicable",
     });
+    const stumbled = await parent.client.runAgent({
+      params: { id: "codex" },
+      body: { prompt: "stumble", background: true },
+    });
+    const { runId } = stumbled.run;
+    expect(await ended(runId)).toMatchObject({ status: "failed", summary: null });
+    await told(runId, "session_queued");
+    const { messages } = await shown(runId);
+    expect(messages.map(({ text }) => text)).toEqual([
+      "Task “stumble” failed: it ended with code 3: the model said no",
+    ]);
+    // It is not forgotten: the session has it.
+    expect((await stage.client.agentResult({ params: { runId } })).result).toMatchObject({
+      error: "it ended with code 3: the model said no",
+      text: "working",
+    });
   });
 
   test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {
