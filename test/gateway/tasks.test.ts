@@ -299,8 +299,11 @@ describe("a session's background work", () => {
     const id = task?.taskId ?? "";
     expect(await ended(id)).toMatchObject({ status: "failed", summary: null, outcome: null });
     await told(id, "session_queued");
+    const { turns } = await stage.client.acpShow({ params: { id: turn?.sessionId ?? "" } });
+    expect(turns).toMatchObject([{ text: "on the way" }]);
     const { messages } = await shown(id);
     expect(messages[0]?.text).toMatch(/^Task “DIE while chattering” failed: /);
+    expect(JSON.stringify(messages)).not.toContain("on the way");
     expect(messages).toHaveLength(1);
   });
 
