@@ -403,7 +403,7 @@ describe("a session's background work", () => {
     const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
     const asked = await parent.client.runAgent({
       params: { id: "codex" },
-      body: { prompt: "wait", background: true, environment },
+      body: { prompt: "wait", background: true, environment, notify: "state_changes" },
     });
     const { task } = await shown(asked.run.runId, parent.client);
     expect(task).toMatchObject({
@@ -414,9 +414,18 @@ describe("a session's background work", () => {
       agentId: "codex",
       text: "wait",
     });
+    await until("it was heard of", async () => {
+      const { startedAt, lastEventAt } = (await shown(asked.run.runId)).task;
+      return startedAt !== null && lastEventAt > startedAt;
+    });
     writeFileSync(gate, "");
-    expect(await ended(asked.run.runId)).toMatchObject({ status: "succeeded", summary: "done" });
+    const done = { status: "succeeded", summary: "done", progress: null };
+    expect(await ended(asked.run.runId)).toMatchObject(done);
     await told(asked.run.runId, "session_queued");
+    // It was at work, and what it said meanwhile is nobody's business.
+    const heard = (await shown(asked.run.runId)).messages.map(({ text }) => text);
+    expect(heard.at(-1)).toBe("Task “wait” succeeded: done");
+    expect(heard.join()).not.toContain("working");
     const failed = await parent.client.runAgent({ params: { id: "codex" }, body: { prompt: "quiet" } });
     expect(await ended(failed.run.runId)).toMatchObject({
       status: "failed",
