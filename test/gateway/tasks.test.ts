@@ -423,9 +423,9 @@ describe("a session's background work", () => {
     expect(await ended(asked.run.runId)).toMatchObject(done);
     await told(asked.run.runId, "session_queued");
     // It was at work, and what it said meanwhile is nobody's business.
-    const heard = (await shown(asked.run.runId)).messages.map(({ text }) => text);
-    expect(heard.at(-1)).toBe("Task “wait” succeeded: done");
-    expect(heard.join()).not.toContain("working");
+    const texts = (await shown(asked.run.runId)).messages.map(({ text }) => text);
+    expect(texts.at(-1)).toBe("Task “wait” succeeded: done");
+    expect(texts.join()).not.toContain("working");
     const failed = await parent.client.runAgent({ params: { id: "codex" }, body: { prompt: "quiet" } });
     expect(await ended(failed.run.runId)).toMatchObject({
       status: "failed",
