@@ -316,6 +316,8 @@ export const defaults = {
   deliveryLeaseMs: 60_000,
   /** Messages that are sent at the same time: receivers are waited for, not computed. */
   deliveriesAtOnce: 16,
+  /** A receiver that takes longer is in trouble, or far: it gets no more than half of these, so that others do not wait for it. */
+  deliverySlowMs: 2_000,
   /** Between two looks for messages that somebody else has left behind. */
   deliveryLookMs: 15_000,
 } as const;

@@ -37,6 +37,8 @@ export type Resolve = (name: string) => Promise<readonly LookupAddress[]>;
 /** A name that is not answered for holds one of the four threads that this process also has for its files. */
 const LOOK_UPS = 2;
 const lookUps = new Turnstile(LOOK_UPS);
+/** By name: one of them at a time, so that it leaves the other thread to others. */
+const names = new Map<string, Turnstile>();
 const byTheSystem: Resolve = (name) => lookup(name, { all: true });
 
 /** Short parts of an address are words, and no secrets. */
@@ -136,11 +138,14 @@ async function read({ url, secrets = [] }: Letter, response: IncomingMessage): P
 
 function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve): LookupFunction {
   return (name, options, callback) => {
-    const asked = lookUps.pass(async () => {
+    const alone = names.get(name) ?? new Turnstile(1);
+    names.set(name, alone);
+    const ask = async (): Promise<readonly LookupAddress[]> => {
       // It may have been given up while it waited for others.
       signal.throwIfAborted();
       return resolve(name);
-    });
+    };
+    const asked = alone.pass(() => lookUps.pass(ask));
     asked.then(
       (found) => {
         const usable = found.filter(({ address }) => mayReach(address, rules["allow-networks"]));

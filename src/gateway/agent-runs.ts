@@ -240,12 +240,16 @@ function failed(error: string): RunResult {
   return { text: "", error, agentSessionId: null };
 }
 
+const BEFORE = "\n\nBefore, it said:\n\n";
+
 function failureText(error: string, text: string): string {
-  return text === "" ? error : `${error}\n\nBefore, it said:\n\n${text}`.slice(0, defaults.messageChars);
+  return text === "" ? error : `${error}${BEFORE}${text}`.slice(0, defaults.messageChars);
 }
 
-function shown({ role, text }: SessionMessage, agentSessionId: string | null): RunResult {
-  return role === "agent" ? { text, error: null, agentSessionId } : { text: "", error: text, agentSessionId };
+function shown({ role, text: said }: SessionMessage, agentSessionId: string | null): RunResult {
+  if (role === "agent") return { text: said, error: null, agentSessionId };
+  const [error = "", ...before] = said.split(BEFORE);
+  return { text: before.join(BEFORE), error, agentSessionId };
 }
 
 /** Null: nothing. */

@@ -35,8 +35,15 @@ export async function carriedBy(
   senders: Senders,
 ): Promise<readonly string[]> {
   const carried: string[] = [];
-  for (const message of messages)
-    if (prompt.includes(`${await framed(message, senders)}\n\n`)) carried.push(message.id);
+  let from = 0;
+  for (const message of messages) {
+    const frame = `${await framed(message, senders)}\n\n`;
+    // In the order they were told in: two may say the same.
+    const at = prompt.indexOf(frame, from);
+    if (at === -1) continue;
+    from = at + frame.length;
+    carried.push(message.id);
+  }
   return carried;
 }
 

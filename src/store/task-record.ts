@@ -205,7 +205,12 @@ export function isEnded(status: TaskStatus): boolean {
 export function targetKey(target: Target): string {
   return target.kind === "session"
     ? `session:${target.sessionId}`
-    : `channel:${target.channel}:${target.address ?? ""}`;
+    : `${channelKey(target.channel)}${target.address ?? ""}`;
+}
+
+/** What the keys of all targets in a channel begin with. */
+export function channelKey(channel: string): string {
+  return `channel:${channel}:`;
 }
 
 export function outboxKey(notificationId: string, target: Target): string {

@@ -58,6 +58,8 @@ export interface OutboxClaim {
   readonly owner: string;
   readonly leaseMs: number;
   readonly limit: number;
+  /** Channels whose messages are left where they are. */
+  readonly except?: readonly string[];
 }
 
 /** What came of an attempt. */
@@ -108,8 +110,8 @@ export interface TaskStore {
    * loss with what it is about. Never one about a change beside or after the one about the end.
    */
   claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]>;
-  /** In how many milliseconds there may be something to claim; null: nothing waits. */
-  outboxDueIn(): Promise<number | null>;
+  /** In how many milliseconds there may be something to claim, for other channels than these; null: nothing waits. */
+  outboxDueIn(except?: readonly string[]): Promise<number | null>;
   /** Of the attempt that was claimed. False, and nothing written: somebody else has it by now, or it is settled. */
   settleOutbox(claimed: OutboxEntry, result: OutboxResult): Promise<boolean>;
   /** Whoever had this name is gone: what it was sending is due. Returns how many. */

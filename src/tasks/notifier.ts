@@ -3,7 +3,7 @@ import type { OutboxEntry } from "../store/task-record.js";
 import type { OutboxResult, TaskStore } from "../store/task-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
-import { DeliveryFailed, type Courier, type Receipt } from "./notification.js";
+import { DeliveryFailed, type Courier, type Receipt, type Target } from "./notification.js";
 import { nextAttempt, type RetryLimits } from "./retry.js";
 import { repeated } from "./notice.js";
 import { oneLine } from "./texts.js";
@@ -27,6 +27,7 @@ export interface NotifierLimits extends RetryLimits {
   readonly leaseMs: number;
   readonly lookMs: number;
   readonly unheardMost: number;
+  readonly slowMs: number;
 }
 
 export const usualLimits: NotifierLimits = {
@@ -38,6 +39,7 @@ export const usualLimits: NotifierLimits = {
   retryMostMs: defaults.deliveryRetryMostMs,
   inAllMs: defaults.deliveryInAllMs,
   unheardMost: defaults.deliveryUnheardMost,
+  slowMs: defaults.deliverySlowMs,
 };
 
 /** Something may be due and not to be had: another is at it. Not asked for again in a loop. */
@@ -54,7 +56,9 @@ export class Notifier {
   readonly #options: NotifierOptions;
   readonly #clock: Clock;
   readonly #limits: NotifierLimits;
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #underWay = new Map<Promise<void>, OutboxEntry>();
+  /** Channels whose receiver lets one wait, or has at the last try: together they have half of the places. */
+  readonly #slow = new Set<string>();
   readonly #stopping = new AbortController();
   readonly #attempts = new Set<AbortController>();
   #hint = deferred<void>();
@@ -95,27 +99,43 @@ export class Notifier {
       const pauseMs = await this.#round();
       if (pauseMs > 0) await this.#clock.pause(pauseMs, this.#hint.promise);
     }
-    await Promise.all(this.#underWay);
+    await Promise.all(this.#underWay.keys());
   }
 
   /** How long to wait before the next, unless there is a hint. */
   async #round(): Promise<number> {
-    const { store, owner } = this.#options;
-    const { atOnce, leaseMs, lookMs } = this.#limits;
+    const { atOnce, lookMs } = this.#limits;
     const limit = atOnce - this.#underWay.size;
     // Each of them is a hint when it is over.
     if (limit === 0) return lookMs;
+    const slow = [...this.#slow];
+    const forAll = slow.length === 0 ? limit : Math.min(limit, Math.ceil(atOnce / 2) - this.#held());
     try {
-      const left = this.#lease(leaseMs);
-      const claimed = await store.claimOutbox({ owner, leaseMs, limit });
-      for (const entry of claimed) this.#begin(entry, left);
-      if (claimed.length > 0) return 0;
-      const dueIn = (await store.outboxDueIn()) ?? lookMs;
+      const claimed = await this.#claim(forAll, []);
+      const more = slow.length === 0 ? 0 : await this.#claim(limit - claimed, slow);
+      if (claimed + more > 0) return 0;
+      const dueIn = (await this.#options.store.outboxDueIn(forAll > 0 ? [] : slow)) ?? lookMs;
       return Math.min(Math.max(dueIn, LEAST_PAUSE_MS), lookMs);
     } catch (cause) {
       this.#options.onTrouble?.("the messages that wait", cause);
       return AGAIN_MS;
     }
+  }
+
+  /** How many were begun. */
+  async #claim(limit: number, except: readonly string[]): Promise<number> {
+    if (limit <= 0) return 0;
+    const { owner, store } = this.#options;
+    const { leaseMs } = this.#limits;
+    const left = this.#lease(leaseMs);
+    const claimed = await store.claimOutbox({ owner, leaseMs, limit, except });
+    for (const entry of claimed) this.#begin(entry, left);
+    return claimed.length;
+  }
+
+  /** By slow ones. */
+  #held(): number {
+    return [...this.#underWay.values()].filter(({ target }) => this.#slow.has(channelOf(target))).length;
   }
 
   /** How much is left of one that begins now. Only the wall clock goes on while the host sleeps. */
@@ -129,7 +149,7 @@ export class Notifier {
       this.#underWay.delete(going);
       this.wake();
     });
-    this.#underWay.add(going);
+    this.#underWay.set(going, entry);
   }
 
   async #send(entry: OutboxEntry, left: () => number): Promise<void> {
@@ -154,6 +174,7 @@ export class Notifier {
     const { attemptMs } = this.#limits;
     const late = (): void => attempt.abort(new DeliveryFailed(`there was no answer within ${attemptMs} ms`));
     const timer = this.#clock.after(attemptMs, late, { keepAlive: true });
+    const began = this.#clock.now();
     const aborted = deferred<never>();
     // A courier that does not listen is not waited for.
     signal.addEventListener("abort", () => aborted.reject(signal.reason), { once: true });
@@ -164,6 +185,8 @@ export class Notifier {
     } finally {
       this.#attempts.delete(attempt);
       timer.cancel();
+      if (this.#clock.now() - began < this.#limits.slowMs) this.#slow.delete(channelOf(target));
+      else if (target.kind === "channel") this.#slow.add(target.channel);
     }
   }
 
@@ -197,4 +220,9 @@ export class Notifier {
 function mayKill({ unheard }: OutboxEntry): Promise<never> {
   const why = `whoever was sending it was gone before it could say what came of it, ${unheard} times; it may have arrived, and is not sent again`;
   return Promise.reject(new DeliveryFailed(why, { permanent: true }));
+}
+
+/** No channel has an empty name. */
+function channelOf(target: Target): string {
+  return target.kind === "channel" ? target.channel : "";
 }

@@ -235,6 +235,18 @@ test("names that nobody answers for hold up two threads of this process, and no 
   expect(asked).toHaveLength(2);
 });
 
+test("a name that nobody answers for holds up itself, and no other, however many ask for it", async () => {
+  const answer = deferred<readonly LookupAddress[]>();
+  const hanging = ["a", "b", "c"].map((path) =>
+    failureOf(send(`http://hangs.example/${path}`, {}, never, () => answer.promise)),
+  );
+  const { url } = await receiver();
+  const { resolve } = resolving(["127.0.0.1"]);
+  expect((await send(`http://lives.example:${new URL(url).port}/`, {}, never, resolve)).status).toBe(200);
+  answer.resolve([]);
+  await Promise.all(hanging);
+});
+
 test("a certificate that nobody vouches for is not accepted, whatever the environment says", async () => {
   vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
   // Node warns of it, rightly elsewhere.

@@ -33,10 +33,10 @@ export async function receiver(
 }
 
 /** One that speaks no HTTP, or its own. Told of each connection when the first bytes have come. */
-export async function rawReceiver(answer: (socket: Socket) => void): Promise<string> {
+export async function rawReceiver(answer: (socket: Socket, said: string) => void): Promise<string> {
   const server = createRawServer((socket) => {
     socket.on("error", () => undefined);
-    socket.once("data", () => answer(socket));
+    socket.once("data", (said) => answer(socket, said.toString()));
   });
   return `http://127.0.0.1:${await listening(server)}`;
 }

@@ -329,8 +329,11 @@ describe("a session's background work", () => {
     const id = task?.taskId ?? "";
     expect(await ended(id)).toMatchObject({ status: "failed", summary: null, outcome: null });
     await told(id, "session_queued");
+    const { turns } = await stage.client.acpShow({ params: { id: turn?.sessionId ?? "" } });
+    expect(turns).toMatchObject([{ text: "on the way" }]);
     const { messages } = await shown(id);
     expect(messages[0]?.text).toMatch(/^Task “DIE while chattering” failed: /);
+    expect(JSON.stringify(messages)).not.toContain("on the way");
     expect(messages).toHaveLength(1);
   });
 
@@ -430,7 +433,7 @@ describe("a session's background work", () => {
     const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
     const asked = await parent.client.runAgent({
       params: { id: "codex" },
-      body: { prompt: "wait", background: true, environment },
+      body: { prompt: "wait", background: true, environment, notify: "state_changes" },
     });
     const { task } = await shown(asked.run.runId, parent.client);
     expect(task).toMatchObject({
@@ -441,14 +444,39 @@ describe("a session's background work", () => {
       agentId: "codex",
       text: "wait",
     });
+    await until("it was heard of", async () => {
+      const { startedAt, lastEventAt } = (await shown(asked.run.runId)).task;
+      return startedAt !== null && lastEventAt > startedAt;
+    });
     writeFileSync(gate, "");
-    expect(await ended(asked.run.runId)).toMatchObject({ status: "succeeded", summary: "done" });
+    const done = { status: "succeeded", summary: "done", progress: null };
+    expect(await ended(asked.run.runId)).toMatchObject(done);
     await told(asked.run.runId, "session_queued");
+    // It was at work, and what it said meanwhile is nobody's business.
+    const texts = (await shown(asked.run.runId)).messages.map(({ text }) => text);
+    expect(texts.at(-1)).toBe("Task “wait” succeeded: done");
+    expect(texts.join()).not.toContain("working");
     const failed = await parent.client.runAgent({ params: { id: "codex" }, body: { prompt: "quiet" } });
     expect(await ended(failed.run.runId)).toMatchObject({
       status: "failed",
       error: "the model said no",
       delivery: "not_applicable",
+    });
+    const stumbled = await parent.client.runAgent({
+      params: { id: "codex" },
+      body: { prompt: "stumble", background: true },
+    });
+    const { runId } = stumbled.run;
+    expect(await ended(runId)).toMatchObject({ status: "failed", summary: null });
+    await told(runId, "session_queued");
+    const { messages } = await shown(runId);
+    expect(messages.map(({ text }) => text)).toEqual([
+      "Task “stumble” failed: it ended with code 3: the model said no",
+    ]);
+    // It is not forgotten: the session has it.
+    expect((await stage.client.agentResult({ params: { runId } })).result).toMatchObject({
+      error: "it ended with code 3: the model said no",
+      text: "working",
     });
   });
 

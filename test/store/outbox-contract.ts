@@ -97,6 +97,18 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(keys.length + rest.length).toBe(20);
     });
 
+    test("messages for some channels can be left where they are, whomever there they are for", async () => {
+      const elsewhere: Target = { ...CHAT, channel: "chat_2" };
+      await ended([CHAT, { ...CHAT, address: null }, elsewhere, PARENT]);
+      const except = [CHAT.channel, "c%"];
+      const claimed = await store.claimOutbox({ owner: "a", limit: 9, leaseMs, except });
+      expect(claimed.map(({ target }) => target)).toHaveLength(2);
+      expect(claimed.map(({ target }) => target)).toEqual(expect.arrayContaining([elsewhere, PARENT]));
+      expect(await store.outboxDueIn(except)).toBeGreaterThan(leaseMs / 2);
+      expect(await store.outboxDueIn()).toBe(0);
+      expect(await claim(other, "b")).toHaveLength(2);
+    });
+
     test("an attempt that failed is made again when it is due; what was delivered is not", async () => {
       const taskId = await ended();
       expect(await store.settleOutbox(await one(), { ...again, inMs: 60_000 })).toBe(true);

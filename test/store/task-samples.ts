@@ -11,7 +11,7 @@ import type { NewTask, TaskChange } from "../../src/store/task-store.js";
 import { AT } from "./session-samples.js";
 
 export const PARENT: Target = { kind: "session", sessionId: "ses_parent" };
-export const CHAT: Target = { kind: "channel", channel: "chat", address: "42" };
+export const CHAT = { kind: "channel", channel: "chat", address: "42" } as const;
 
 export function newTask(change: Partial<NewTask> = {}): NewTask {
   const taskId = `task_${randomUUID().slice(0, 12)}`;

@@ -187,6 +187,26 @@ test("so many are sent at a time, and no more; a slow one holds up nobody else",
   for (const task of tasks) await becomes(task, "delivered");
 });
 
+test("a channel that hangs, however much is for it, holds up nobody else for longer than one attempt", async () => {
+  const many = 60;
+  for (let n = 0; n < many; n += 1) await house.ended({ targets: [{ ...CHAT, address: String(n) }] });
+  const hanging: AbortSignal[] = [];
+  const sender = notifier(
+    async ({ kind }, _, signal) => {
+      if (kind === "session") return ok;
+      hanging.push(signal);
+      return deferred<Receipt>().promise;
+    },
+    { atOnce: 4, attemptMs: 400, slowMs: 200, retryMs: 600_000, retryMostMs: 600_000, inAllMs: 10_000_000 },
+  );
+  await until("it is seen to be slow, and has half of the places", () => hanging.length > 4);
+  expect(hanging.filter(({ aborted }) => !aborted).length).toBeLessThanOrEqual(2);
+  const other = await house.ended();
+  sender.wake();
+  await becomes(other, "delivered");
+  expect(hanging.length).toBeLessThan(many);
+});
+
 test("two at once, on one store, send each message once", async () => {
   await using second = await openSqliteStore({ path: house.path });
   const got: string[] = [];

@@ -2,6 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
 import { defaults } from "../../defaults.js";
 import type { AcpStore } from "../../store/acp-store.js";
+import type { TaskRecord } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { systemClock } from "../../supervisor/clock.js";
@@ -54,7 +55,7 @@ export class Following {
     this.#typing.begin(taskId, this.#left);
     const over = new AbortController();
     // What could not be told of it on the way is no reason not to tell its end.
-    const reporting = this.#report(taskId, run, endsWith(over, this.#left)).catch(() => undefined);
+    const reporting = this.#report(task, run, endsWith(over, this.#left)).catch(() => undefined);
     try {
       await run.wait();
     } finally {
@@ -71,14 +72,14 @@ export class Following {
     return typeof actor === "string" ? actor : "";
   }
 
-  /** What it says, as progress, now and then. */
-  async #report(taskId: string, run: Run, over: AbortSignal): Promise<void> {
+  /** What it says, as progress, now and then. Of an agent's command, that it says something: its words are for its session. */
+  async #report({ taskId, runtime }: TaskRecord, run: Run, over: AbortSignal): Promise<void> {
     let from: Ends = { stdout: 0, stderr: 0 };
     for (;;) {
       await run.changed(from, over);
       if (over.aborted) return;
       const { line, ends } = await lastLine(this.#parts.supervisor, run.runId, from);
-      if (line !== "") await this.#progress(taskId, line);
+      if (line !== "") await this.#progress(taskId, runtime === "exec" ? line : "");
       from = ends;
       await pause(defaults.taskProgressMs, over);
     }

@@ -3,7 +3,7 @@ import type { Compilable, Kysely, RawBuilder } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry } from "../task-columns.js";
-import { outboxKey, targetKey } from "../task-record.js";
+import { channelKey, outboxKey, targetKey } from "../task-record.js";
 import type { NewOutboxEntry, OutboxEntry, TaskDelivery } from "../task-record.js";
 import type { OutboxClaim, OutboxResult } from "../task-store.js";
 import type { Words } from "./engine.js";
@@ -74,7 +74,7 @@ export function dropStates(db: Kysely<Schema>, taskId: string): Compilable<Repla
 export function* claimEntries(
   db: Kysely<Schema>,
   words: Words,
-  { owner, leaseMs, limit }: OutboxClaim,
+  { owner, leaseMs, limit, except = [] }: OutboxClaim,
 ): Steps<readonly OutboxEntry[]> {
   yield* countOf(dropAbandoned(db, words));
   const free = yield* rowsOf(
@@ -85,6 +85,7 @@ export function* claimEntries(
       .where(isOver(words, "due_at"))
       .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]))
       .where(inOrder(words))
+      .where(notFor(except))
       .orderBy("due_at")
       .limit(limit)
       .modifyEnd(words.take),
@@ -108,18 +109,24 @@ export function* claimEntries(
   return rows.map(toOutboxEntry).toSorted((one, other) => one.dueAt - other.dueAt);
 }
 
-export function* dueIn(db: Kysely<Schema>, words: Words): Steps<number | null> {
+export function* dueIn(db: Kysely<Schema>, words: Words, except: readonly string[]): Steps<number | null> {
   const at = sql<number>`case when lease_until > due_at then lease_until else due_at end`;
   const [row] = yield* rowsOf(
     db
       .selectFrom("task_outbox")
       .select(sql<number | null>`min(${at}) - ${words.now()}`.as("ms"))
       .where(pending)
-      .where(inOrder(words)),
+      .where(inOrder(words))
+      .where(notFor(except)),
   );
   const ms = row?.ms ?? null;
   if (ms === null) return null;
   return ms > HORIZON_MS ? 0 : Math.max(0, ms);
+}
+
+function notFor(channels: readonly string[]): RawBuilder<boolean> {
+  const isOther = channels.map(channelKey).map((key) => sql`substr(target_key, 1, ${key.length}) <> ${key}`);
+  return isOther.length === 0 ? sql<boolean>`1 = 1` : sql<boolean>`(${sql.join(isOther, sql` and `)})`;
 }
 
 /** The clock is asked once, not for every row. */

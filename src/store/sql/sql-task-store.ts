@@ -111,8 +111,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     return claimed;
   }
 
-  outboxDueIn(): Promise<number | null> {
-    return this.#engine.perform(() => dueIn(this.#engine.db, this.#engine.words));
+  outboxDueIn(except: readonly string[] = []): Promise<number | null> {
+    return this.#engine.perform(() => dueIn(this.#engine.db, this.#engine.words, except));
   }
 
   settleOutbox(entry: OutboxEntry, result: OutboxResult): Promise<boolean> {

@@ -53,7 +53,10 @@ function ghost(id) {
 /** A prompt with the word HOLD is answered when `$AGENT_LOG.go` is there, one with NEVER or DIE is not. */
 async function echo(id, said) {
   note(`heard ${JSON.stringify(said)}`);
-  if (said.includes("DIE")) process.exit(1);
+  if (said.includes("DIE")) {
+    text("on the way");
+    process.exit(1);
+  }
   text(said);
   while (said.includes("NEVER") || (said.includes("HOLD") && !existsSync(`${log}.go`)))
     await new Promise((go) => setTimeout(go, 10));

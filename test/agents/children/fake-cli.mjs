@@ -2,6 +2,7 @@
 //
 //   fail      says so in its dialect, and ends with code 3
 //   quiet     the same, but with code 0
+//   stumble   says something, then fails
 //   broken    prints something else than was asked for, complains on stderr, and ends with code 4
 //   leave     leaves a process in a session of its own behind
 //   wait      says something, then waits for the file $GATE
@@ -71,9 +72,10 @@ if (prompt === "broken") {
   process.exit(4);
 }
 begin();
-if (prompt === "fail" || prompt === "quiet") {
+if (prompt === "stumble") say("working");
+if (prompt === "fail" || prompt === "quiet" || prompt === "stumble") {
   fail("the model said no");
-  process.exit(prompt === "fail" ? 3 : 0);
+  process.exit(prompt === "quiet" ? 0 : 3);
 }
 if (prompt === "leave") spawn("sleep", ["7000"], { detached: true, stdio: "ignore" }).unref();
 let said = resumed === undefined ? `you said: ${prompt}` : `again in ${resumed}: ${prompt}`;
