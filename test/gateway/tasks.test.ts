@@ -80,6 +80,18 @@ async function boss(key: string): Promise<{ readonly client: GatewayClient; read
 }
 
 describe("exec", () => {
+  test("one that speaks and ends at once has a history in order, and nothing in it was refused", async () => {
+    for (let times = 0; times < 20; times += 1) {
+      const { run } = await stage.client.exec({
+        body: { ...sh("echo out; echo err >&2; exit 3"), background: true },
+      });
+      await ended(run.runId);
+      const [created, started, ...rest] = await typesOf(run.runId);
+      expect([created, started]).toEqual(["created", "started"]);
+      expect(rest.filter((type) => type !== "progress")).toEqual(["ended"]);
+    }
+  });
+
   test("in the background: recorded before it begins, with its start, its progress, its last lines, and nobody told", async () => {
     const gate = join(place, "exec-gate");
     const { run } = await stage.client.exec({

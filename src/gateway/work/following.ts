@@ -49,7 +49,7 @@ export class Following {
     if (task === null || run === null) return this.#ledger.look(taskId);
     if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
     // Its record may say so a moment later.
-    if (run.state === "running") await this.#ledger.tell(taskId, { type: "start", at: Date.now() });
+    if (run.state === "running") await this.#started(taskId);
     this.#typing.begin(taskId, this.#left);
     const over = new AbortController();
     const until = AbortSignal.any([over.signal, this.#left]);
@@ -62,6 +62,10 @@ export class Following {
       await reporting;
     }
     await this.#ledger.look(taskId);
+  }
+
+  async #started(taskId: string): Promise<void> {
+    await this.#ledger.tell(taskId, { type: "start", at: Date.now(), overheard: true });
   }
 
   /** Through another gateway, where nothing was known yet of what was being begun here. */
@@ -78,7 +82,10 @@ export class Following {
       await run.changed(from, over);
       if (over.aborted) return;
       const { line, ends } = await lastLine(this.#parts.supervisor, run.runId, from);
-      if (line !== "") await this.#progress(taskId, line);
+      if (line !== "") {
+        await this.#started(taskId);
+        await this.#progress(taskId, line);
+      }
       from = ends;
       await pause(defaults.taskProgressMs, over);
     }
@@ -132,7 +139,10 @@ export class Following {
   /** Without words: it is at work. */
   async #progress(taskId: string, text: string): Promise<void> {
     const at = Date.now();
-    await this.#ledger.tell(taskId, text === "" ? { type: "heartbeat", at } : { type: "progress", at, text });
+    await this.#ledger.tell(
+      taskId,
+      text === "" ? { type: "heartbeat", at } : { type: "progress", at, text, overheard: true },
+    );
   }
 }
 
