@@ -191,6 +191,9 @@ test("list shows the newest first, by status, runtime and session, and says when
   expect(one.stdout).toMatch(
     new RegExp(`^TASK .*\n${done} +succeeded +external +- +\\S+ ago +count the words +twelve …\n$`),
   );
+  const { run } = await client.exec({ body: { command: "echo one; echo two", background: true } });
+  await many.holdfast("tasks", "wait", run.runId);
+  expect((await many.holdfast("tasks", "--limit", "1")).stdout).toMatch(/ echo one; echo two +two\n$/);
   expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
   expect(await many.holdfast("tasks", "--session", "nobody")).toMatchObject({
     code: 1,
