@@ -240,8 +240,16 @@ function failed(error: string): RunResult {
   return { text: "", error, agentSessionId: null };
 }
 
+const BEFORE = "\n\nBefore, it said:\n\n";
+
 function failureText(error: string, text: string): string {
-  return text === "" ? error : `${error}\n\nBefore, it said:\n\n${text}`.slice(0, defaults.messageChars);
+  return text === "" ? error : `${error}${BEFORE}${text}`.slice(0, defaults.messageChars);
+}
+
+/** Why an agent failed, without what it had said on the way. */
+export function failureAlone(failure: string): string {
+  const [error = ""] = failure.split(BEFORE, 1);
+  return error;
 }
 
 function shown({ role, text }: SessionMessage, agentSessionId: string | null): RunResult {

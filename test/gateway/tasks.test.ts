@@ -432,6 +432,13 @@ describe("a session's background work", () => {
       error: "the model said no",
       delivery: "not_applicable",
     });
+    // All that it says is its answer: there is nothing else that could be the error.
+    const chatty = await parent.client.runAgent({ params: { id: "text" }, body: { prompt: "fail" } });
+    expect(await ended(chatty.run.runId)).toMatchObject({
+      status: "failed",
+      error: "it ended with code 3",
+      summary: null,
+    });
   });
 
   test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {

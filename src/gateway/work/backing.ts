@@ -9,7 +9,7 @@ import type { Backing } from "../../tasks/maintenance.js";
 import { finishOfRun } from "../../tasks/run-end.js";
 import type { Finish } from "../../tasks/transition.js";
 import { finishOfTurn } from "../../tasks/turn-end.js";
-import { CLI_BACKEND, type AgentRuns } from "../agent-runs.js";
+import { CLI_BACKEND, failureAlone, type AgentRuns } from "../agent-runs.js";
 import { lastLines } from "./last-lines.js";
 
 export interface BackingParts {
@@ -87,5 +87,6 @@ async function answered(
   if (result === null) return finish;
   if (result.error === null) return { ...finish, summary: result.text };
   if (finish.status !== "succeeded" && finish.status !== "failed") return { ...finish, summary: null };
-  return { ...finish, status: "failed", outcome: null, summary: null, error: result.error };
+  const error = failureAlone(result.error);
+  return { ...finish, status: "failed", outcome: null, summary: null, error };
 }
