@@ -391,7 +391,7 @@ describe("wait", () => {
       "which ones?\n",
       /: blocked after /,
     ],
-    [{ status: "failed", error: "no words" }, 1, "", /: failed after .*: no words$/],
+    [{ status: "failed", error: "no\n\nwords" }, 1, "", /: failed after .*: no words$/],
     [{ status: "timed_out" }, 124, "", /: timed_out after /],
     [{ status: "cancelled" }, 130, "", /: cancelled after /],
   ] as const)("ends with how %j ended", async (body, code, stdout, remark) => {
