@@ -580,7 +580,16 @@ describe("an agent's turn that is cancelled", () => {
       body: { text: "sleep 1000", wait: false, background: true },
     });
     await until("it is at work", async () => (await shown("child-6")).task.progress === "sleep 1000");
-    const { task, outcome } = await parent.client.cancelTask({ params: { id: "child-6" } });
+    const { turn: next } = await parent.client.acpPrompt({
+      params: { id: "child-6" },
+      body: { text: "echo 2", wait: false, background: true },
+    });
+    expect((await parent.client.cancelTask({ params: { id: next.turnId } })).task).toMatchObject({
+      status: "cancelled",
+      startedAt: null,
+      error: "it was cancelled by session:boss-6",
+    });
+    const { task, outcome } = await parent.client.cancelTask({ params: { id: turn.turnId } });
     expect([outcome, task.status, task.turnId]).toEqual(["cancelled", "cancelled", turn.turnId]);
     await told(task.taskId, "session_queued");
     expect((await stage.client.acpShow({ params: { id: "child-6" } })).session.state).toBe("ready");
