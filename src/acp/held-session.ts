@@ -117,7 +117,7 @@ export class HeldSession {
       const turn = this.#sent();
       return turnId === undefined || turn?.turnId === turnId ? turn : null;
     };
-    const waited = meant() === null ? await this.#queue.cancel(turnId) : null;
+    const waited = meant() === null ? await this.#queue.cancel(request.actor, turnId) : null;
     if (waited !== null) return waited;
     // Looked for again: it may have been sent while it was looked for in the queue.
     const running = meant();
@@ -269,7 +269,7 @@ export class HeldSession {
     try {
       agent = await this.#seat.ready();
     } catch (error) {
-      await this.#queue.end(turn.turnId, "failed", problemOf(error));
+      await this.#queue.fail(turn.turnId, problemOf(error));
       return;
     }
     const before = await whoLives(agent.run).catch(() => null);
@@ -354,7 +354,7 @@ export class HeldSession {
     const { kept, supervisor, clock, limits } = this.#parts;
     if (kept.row.state === "closed") return;
     await kept.commit(() => ({ session: { state: "closing" } }));
-    await this.#queue.cancelAll();
+    await this.#queue.cancelAll(actor);
     await this.#seat.close();
     const running = this.#sent();
     if (running !== null) await this.#cancelRunning(running, { actor });

@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../errors.js";
 import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
-import type { AcpStore } from "../store/acp-store.js";
+import type { AcpStore, TurnPatch } from "../store/acp-store.js";
 import type { SessionMessage } from "../store/message-record.js";
 import type { Clock } from "../supervisor/clock.js";
 import { newTurnId } from "./ids.js";
@@ -69,27 +69,37 @@ export class PromptQueue {
     return next ?? null;
   }
 
-  /** False: it does not wait any more. */
-  end(turnId: string, outcome: "failed" | "cancelled", problem: KeptProblem | null = null): Promise<boolean> {
-    const { kept, clock } = this.#parts;
-    const at = clock.wall();
-    return kept.commit(() => ({
-      turns: [{ turnId, from: "queued", set: { state: "ended", endedAt: at, outcome, problem } }],
-      updates: [{ turnId, at, type: "turn", data: { turnId, state: "ended", outcome, problem } }],
-    }));
+  fail(turnId: string, problem: KeptProblem): Promise<boolean> {
+    return this.#end(turnId, { outcome: "failed", problem });
   }
 
   /** That one, or the next. Null: there is none, or it has just been sent. */
-  async cancel(turnId?: string): Promise<string | null> {
+  async cancel(actor: string, turnId?: string): Promise<string | null> {
     const queued = await this.#waiting();
     const turn = turnId === undefined ? queued[0] : queued.find((each) => each.turnId === turnId);
     if (turn === undefined) return null;
-    return (await this.end(turn.turnId, "cancelled")) ? turn.turnId : null;
+    return (await this.#cancel(turn, actor)) ? turn.turnId : null;
   }
 
   /** Those that were sent meanwhile do not wait any more. */
-  async cancelAll(): Promise<void> {
-    for (const { turnId } of await this.#waiting()) await this.end(turnId, "cancelled");
+  async cancelAll(actor: string): Promise<void> {
+    for (const turn of await this.#waiting()) await this.#cancel(turn, actor);
+  }
+
+  #cancel({ turnId }: AcpTurn, actor: string): Promise<boolean> {
+    const cancel = { actor, at: this.#parts.clock.wall(), reapTools: false };
+    return this.#end(turnId, { outcome: "cancelled", cancel });
+  }
+
+  /** False: it does not wait any more. */
+  #end(turnId: string, how: Pick<TurnPatch, "outcome" | "problem" | "cancel">): Promise<boolean> {
+    const { kept, clock } = this.#parts;
+    const { outcome, problem = null } = how;
+    const at = clock.wall();
+    return kept.commit(() => ({
+      turns: [{ turnId, from: "queued", set: { ...how, state: "ended", endedAt: at } }],
+      updates: [{ turnId, at, type: "turn", data: { turnId, state: "ended", outcome, problem } }],
+    }));
   }
 
   #waiting(limit?: number): Promise<readonly AcpTurn[]> {

@@ -65,7 +65,8 @@ function happeningOf(
       return backing.finish;
     case "alive": {
       const { activeAt, startedAt = null } = backing;
-      if (task.status === "queued" && startedAt !== null) return { type: "start", at: startedAt };
+      if (task.status === "queued" && startedAt !== null)
+        return { type: "start", at: startedAt, overheard: true };
       if (missingSince !== null) return { type: "found", at: now };
       return activeAt === null ? null : liveliness(task, activeAt, now, watchedSince);
     }

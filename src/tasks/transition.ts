@@ -33,10 +33,15 @@ export interface Finish {
   readonly answered?: boolean;
 }
 
+/** Seen by whoever looks on: when it comes after the end, nobody has made a mistake. */
+interface Overheard {
+  readonly overheard?: boolean;
+}
+
 /** What is said of a task. */
 export type Happening =
-  | { readonly type: "start"; readonly at: number }
-  | { readonly type: "progress"; readonly at: number; readonly text: string }
+  | ({ readonly type: "start"; readonly at: number } & Overheard)
+  | ({ readonly type: "progress"; readonly at: number; readonly text: string } & Overheard)
   /** Whoever does it is alive. */
   | { readonly type: "heartbeat"; readonly at: number }
   | { readonly type: "stall"; readonly at: number; readonly silentMs: number }
@@ -122,10 +127,14 @@ export function transition(task: TaskRecord, happening: Happening): Step {
   const { status } = task;
   const row = cells[status === "queued" || status === "running" ? status : "ended"];
   const verdict = happening.type === "finish" ? onFinish(task, happening) : row[happening.type];
-  if (verdict === "same") return { kind: "same" };
+  if (verdict === "same" || (verdict === "ended" && isOverheard(happening))) return { kind: "same" };
   if (verdict !== "take") return refused(happening, verdict, task);
   const change = take(task, happening);
   return change === null ? { kind: "same" } : { kind: "changed", change };
+}
+
+function isOverheard(happening: Happening): boolean {
+  return "overheard" in happening && (happening.overheard ?? false);
 }
 
 /** Whether a delivery is to be expected, for a task that goes on. */

@@ -58,6 +58,7 @@ async function records(stage: Stage): Promise<RunRecord[]> {
 type Line = readonly [what: string, args: readonly string[], code: number, words: readonly string[]];
 const run = (...args: readonly string[]): readonly string[] => ["run", ...args, "--", "true"];
 const lines: readonly Line[] = [
+  ["whose end is told, and that has none", run("-d", "--service", "--tell", "ops"), 2, ["a service is not"]],
   ["with a directory as its command", ["run", "--", "/usr"], 126, ["/usr", "not an executable file"]],
   ["with a file for a directory", run("--cwd", "/etc/passwd"), 125, ["/etc/passwd", "not a directory"]],
   ["with an empty directory", run("--cwd", ""), 2, ["directory", "empty"]],
@@ -82,6 +83,7 @@ const lines: readonly Line[] = [
   ["with an option much like one", run("--on-escap", "fail"), 2, ["--on-escap", "did you mean --on-escape"]],
   ["with a command much like one", ["runs", "lst"], 2, ["lst", "did you mean list"]],
   ["with a command like no other", ["frobnicate"], 2, ["frobnicate"]],
+  ["with a task where a command is named", ["tasks", "task_4k2m"], 2, ["unknown command 'task_4k2m'"]],
   ["with an unknown state", ["runs", "list", "--state", "gone"], 2, ["gone", "exited"]],
   ["with no runs to list", ["runs", "list", "--limit", "0"], 2, ["--limit", "0"]],
   ["with more than it asks for", ["runs", "list", "extra"], 2, ["too many arguments"]],

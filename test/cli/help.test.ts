@@ -34,6 +34,7 @@ test("help finds commands of commands, and says when there is none", async () =>
 test("help shows only what is there, and values as they are written", async () => {
   expect((await many.holdfast("runs", "--help")).stdout).not.toContain("help [command]");
   expect((await many.holdfast("ps", "--help")).stdout).not.toContain("{}");
+  expect((await many.holdfast("run", "--help")).stdout).not.toContain("undefined");
   expect((await many.holdfast("gateway", "stop", "--help")).stdout).toContain("(default: 1m)");
 });
 

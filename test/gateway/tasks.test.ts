@@ -82,6 +82,18 @@ async function boss(key: string): Promise<{ readonly client: GatewayClient; read
 }
 
 describe("exec", () => {
+  test("one that speaks and ends at once has a history in order, and nothing in it was refused", async () => {
+    for (let times = 0; times < 20; times += 1) {
+      const { run } = await stage.client.exec({
+        body: { ...sh("echo out; echo err >&2; exit 3"), background: true },
+      });
+      await ended(run.runId);
+      const [created, started, ...rest] = await typesOf(run.runId);
+      expect([created, started]).toEqual(["created", "started"]);
+      expect(rest.filter((type) => type !== "progress")).toEqual(["ended"]);
+    }
+  });
+
   test("in the background: recorded before it begins, with its start, its progress, its last lines, and nobody told", async () => {
     const gate = join(place, "exec-gate");
     const { run } = await stage.client.exec({
@@ -478,6 +490,13 @@ describe("a session's background work", () => {
       error: "it ended with code 3: the model said no",
       text: "working",
     });
+    // All that it says is its answer: there is nothing else that could be the error.
+    const chatty = await parent.client.runAgent({ params: { id: "text" }, body: { prompt: "fail" } });
+    expect(await ended(chatty.run.runId)).toMatchObject({
+      status: "failed",
+      error: "it ended with code 3",
+      summary: null,
+    });
   });
 
   test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {
@@ -619,7 +638,16 @@ describe("an agent's turn that is cancelled", () => {
       body: { text: "sleep 1000", wait: false, background: true },
     });
     await until("it is at work", async () => (await shown("child-6")).task.progress === "sleep 1000");
-    const { task, outcome } = await parent.client.cancelTask({ params: { id: "child-6" } });
+    const { turn: next } = await parent.client.acpPrompt({
+      params: { id: "child-6" },
+      body: { text: "echo 2", wait: false, background: true },
+    });
+    expect((await parent.client.cancelTask({ params: { id: next.turnId } })).task).toMatchObject({
+      status: "cancelled",
+      startedAt: null,
+      error: "it was cancelled by session:boss-6",
+    });
+    const { task, outcome } = await parent.client.cancelTask({ params: { id: turn.turnId } });
     expect([outcome, task.status, task.turnId]).toEqual(["cancelled", "cancelled", turn.turnId]);
     await told(task.taskId, "session_queued");
     expect((await stage.client.acpShow({ params: { id: "child-6" } })).session.state).toBe("ready");

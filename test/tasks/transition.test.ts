@@ -47,6 +47,8 @@ describe("what may happen to a task", () => {
   const all: readonly (readonly [Happening, string, string, string])[] = [
     [start, "changed", "same", "ended"],
     [progress("1 of 3"), "changed", "changed", "ended"],
+    [{ type: "start", at: AT, overheard: true }, "changed", "same", "same"],
+    [{ type: "progress", at: AT, text: "1 of 3", overheard: true }, "changed", "changed", "same"],
     [{ type: "heartbeat", at: AT }, "changed", "changed", "same"],
     [{ type: "stall", at: AT, silentMs: 1 }, "not-started", "changed", "ended"],
     [{ type: "policy", at: AT, policy: "silent", actor: "ada" }, "changed", "changed", "ended"],

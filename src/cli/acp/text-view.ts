@@ -3,7 +3,7 @@ import { planOf, textOf, toolAfter, type ToolCallSummary } from "../../acp/turn.
 import { defaults } from "../../defaults.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
-import { paletteFor, type Palette } from "../palette.js";
+import { isSmart, paletteFor, type Palette } from "../palette.js";
 import { fit } from "../runs/table.js";
 import { auditRemark, contextLostRemark, endRemark, type Remark, type Turn } from "./ending.js";
 import { LiveLines, type Size } from "./live-lines.js";
@@ -55,8 +55,7 @@ export class TextView implements View {
   constructor({ thoughts, watching }: TextViewOptions) {
     this.#thoughts = thoughts;
     this.#watching = watching;
-    const redraws = isatty(1) && process.env["TERM"] !== "dumb";
-    this.#live = redraws ? new LiveLines(size) : null;
+    this.#live = isSmart(1) ? new LiveLines(size) : null;
   }
 
   show({ type, data }: Update): void {

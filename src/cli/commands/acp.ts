@@ -9,6 +9,7 @@ import { CLIENT_FILES } from "../../store/acp-record.js";
 import { atMost, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { misplacedTelling, telling, told, type TellFlags } from "../tasks/telling.js";
+import { refuseUnknown } from "./meant.js";
 
 const about = `
 A session is an agent that goes on from one prompt to the next. One prompt is
@@ -271,6 +272,7 @@ function addPermissions(acp: Command, finish: Finish): void {
       "after",
       "\nA question that nobody answers in five minutes is answered with no. Only the\noperator answers.\n\nExit status of allow and deny: 0, 1 no such question, 3 it came too late.\n",
     );
+  refuseUnknown(permissions);
   permissions
     .command("list", { isDefault: true })
     .summary("questions that wait, with when they expire")

@@ -115,15 +115,15 @@ export function addRunCommand(program: Command, finish: Finish): void {
       "slow it down to so many CPUs: 1.5, 0.2",
       optionValue((text) => limitOf("cpus", parseCount(text))),
     )
-    .option("-d, --detach", "hand it to the gateway and leave; prints the run's id");
-  telling(run)
+    .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
     .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
     .option("--port <number>", "of a service: wait until one of its own processes listens there", tcpPort)
     .option(
       "--ready-timeout <duration>",
       `stop it when none does by then (default: ${formatDuration(defaults.readyTimeoutMs)})`,
       duration,
-    )
+    );
+  telling(run)
     .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
@@ -131,9 +131,9 @@ export function addRunCommand(program: Command, finish: Finish): void {
       optionDescription: ({ description, argChoices, defaultValue, long }) => {
         if (long === "--grace") return `${description} (default: ${formatDuration(defaults.graceMs)})`;
         if (long === "--buffer") return `${description} (default: ${formatSize(defaults.spoolBytes)})`;
-        return argChoices === undefined
-          ? description
-          : `${description}: ${argChoices.join(" or ")} (default: ${String(defaultValue)})`;
+        if (argChoices === undefined) return description;
+        const otherwise = defaultValue === undefined ? "" : ` (default: ${String(defaultValue)})`;
+        return `${description}: ${argChoices.join(" or ")}${otherwise}`;
       },
     })
     .addHelpText("after", examples)
@@ -177,6 +177,7 @@ function misplacedOption(flags: RunFlags): string | null {
   if (inProcess === true && (detach === true || service === true))
     return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
   const untold = misplacedTelling(flags);
+  if (service === true && untold !== null) return `${untold} that ends: a service is not meant to`;
   if (detach !== true && untold !== null) return `${untold}: add --detach`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";

@@ -3,6 +3,7 @@ import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES, type NotifyPolicy } from
 import { atMost } from "../option-value.js";
 import type { Finish } from "../program.js";
 import type { TaskListFilter } from "../tasks/list.js";
+import { refuseUnknown } from "./meant.js";
 
 const about = `
 A task is the durable record of work that goes on in the background: commands,
@@ -59,6 +60,7 @@ export function addTasksCommand(program: Command, finish: Finish): void {
     .summary("work in the background: list, show, wait, cancel, notify, …")
     .description("Work that goes on in the background: how it is going, what came of it, who was told.")
     .addHelpText("after", about);
+  refuseUnknown(tasks);
   tasks.commandsGroup("Look:");
   addList(tasks, finish);
   addShow(tasks, finish);

@@ -1,6 +1,7 @@
 import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { say } from "../complain.js";
 import { mustBeOperator, runningGateway } from "../gateway/connect.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
@@ -13,6 +14,7 @@ export async function showChannels(json: boolean): Promise<number> {
   const running = await runningGateway();
   const channels = (await running?.client.listChannels())?.channels ?? (await configured());
   if (json) print(`${JSON.stringify(channels, null, 2)}\n`);
+  else if (channels.length === 0) say("there are no channels; docs/channels.md says how to have one", "dim");
   else print(`${lines(channels, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }
@@ -27,7 +29,6 @@ async function configured(): Promise<Channels> {
 }
 
 function lines(channels: Channels, width: number | null): string[] {
-  if (channels.length === 0) return ["There are no channels; docs/channels.md says how to have one."];
   const rows = channels.map(({ name, kind, where }) => [name, kind, sanitizeLine(where)]);
   const [head, ...rest] = table([["CHANNEL", "KIND", "WHERE"], ...rows], width);
   return [paletteFor(1).bold(head ?? ""), ...rest];

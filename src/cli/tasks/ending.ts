@@ -25,7 +25,7 @@ export function taskCode({ status, outcome }: Pick<Task, "status" | "outcome">):
 export function endRemark(task: Task): readonly [message: string, colour: "red" | "yellow" | "dim"] {
   const { taskId, label, startedAt, endedAt, error, status, outcome } = task;
   const took = startedAt === null || endedAt === null ? "" : ` after ${formatDuration(endedAt - startedAt)}`;
-  const why = error === null ? "" : `: ${error}`;
+  const why = error === null ? "" : `: ${error.replaceAll(/\s+/g, " ")}`;
   const message = `${taskId} (${label}): ${statusOfTask(task)}${took}${why}`;
   if (status === "succeeded") return [message, outcome === "blocked" ? "yellow" : "dim"];
   return [message, status === "cancelled" ? "yellow" : "red"];

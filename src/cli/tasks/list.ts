@@ -25,10 +25,11 @@ export async function listTasks(filter: TaskListFilter, json: boolean): Promise<
   if (json) print(toJson(tasks, 2));
   else if (tasks.length === 0) say(`there are no ${isAll(filter) ? "" : "such "}tasks to be seen`, "dim");
   else {
-    const shown = isatty(1) && process.stdout.columns < ROOM ? COLUMNS.slice(0, -1) : COLUMNS;
+    const width = (isatty(1) && process.stdout.columns) || Infinity;
+    const shown = (cells: readonly string[]): string[] => cells.filter((_, at) => (ROOM[at] ?? 0) <= width);
     printTable(
-      shown,
-      tasks.map((task) => row(task, now).slice(0, shown.length)),
+      shown(COLUMNS),
+      tasks.map((task) => shown(row(task, now))),
     );
   }
   if (more) say("there may be more than these; --limit shows more", "dim");
@@ -36,8 +37,8 @@ export async function listTasks(filter: TaskListFilter, json: boolean): Promise<
 }
 
 const COLUMNS = ["TASK", "STATUS", "RUNTIME", "TOLD", "CREATED", "LABEL", "LAST WORD"];
-/** On a narrower terminal nothing would be seen of the last word, and little of the label. */
-const ROOM = 110;
+/** How wide a terminal must be for each: on a narrower one little would be seen of the label. */
+const ROOM = [0, 0, 90, 90, 0, 0, 110];
 
 function isAll({ status, runtime, session }: TaskListFilter): boolean {
   return status === undefined && runtime === undefined && session === undefined;
@@ -70,9 +71,10 @@ function row(task: Task, now: number): readonly string[] {
   return [taskId, statusOfTask(task), runtime, told, age, shortened(label), shortened(lastWord(task))];
 }
 
-/** What came of it, or else what was last heard of it. */
-function lastWord({ error, summary, progress }: Task): string {
-  return [error, summary, progress].find((text) => text !== null && text !== "") ?? "";
+/** What came of it, or else what was last heard of it: of what a command wrote, the last line. */
+function lastWord({ error, summary, progress, runtime }: Task): string {
+  const word = [error, summary, progress].find((text) => text !== null && text !== "") ?? "";
+  return runtime === "exec" && word === summary ? (word.trimEnd().split("\n").at(-1) ?? "") : word;
 }
 
 const WIDTH = 60;

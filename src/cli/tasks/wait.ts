@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import { isEnded } from "../../store/task-record.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
@@ -7,6 +6,7 @@ import { needGateway } from "../gateway/connect.js";
 import { Followed } from "../gateway/followed.js";
 import { openLook } from "../gateway/look.js";
 import { toJson } from "../json.js";
+import { isSmart } from "../palette.js";
 import { print } from "../runs/print.js";
 import { endRemark, taskCode } from "./ending.js";
 import { taskEventText, type TaskEvent } from "./event-text.js";
@@ -16,7 +16,7 @@ import type { Task } from "./status.js";
 
 /** Until a task has ended, whichever gateways come and go. Its result goes to stdout. */
 export async function waitForTask(wanted: string, json: boolean): Promise<number> {
-  const task = (await endedBefore(wanted)) ?? (await waited(wanted, isatty(2) && !json));
+  const task = (await endedBefore(wanted)) ?? (await waited(wanted, isSmart(2) && !json));
   if (json) print(toJson(task));
   else {
     say(...endRemark(task));

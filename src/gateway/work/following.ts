@@ -51,7 +51,7 @@ export class Following {
     if (task === null || run === null) return this.#ledger.look(taskId);
     if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
     // Its record may say so a moment later.
-    if (run.state === "running") await this.#ledger.tell(taskId, { type: "start", at: Date.now() });
+    if (run.state === "running") await this.#started(taskId);
     this.#typing.begin(taskId, this.#left);
     const over = new AbortController();
     // What could not be told of it on the way is no reason not to tell its end.
@@ -63,6 +63,10 @@ export class Following {
       await reporting;
     }
     await this.#ledger.look(taskId);
+  }
+
+  async #started(taskId: string): Promise<void> {
+    await this.#ledger.tell(taskId, { type: "start", at: Date.now(), overheard: true });
   }
 
   /** Through another gateway, where nothing was known yet of what was being begun here. */
@@ -79,7 +83,10 @@ export class Following {
       await run.changed(from, over);
       if (over.aborted) return;
       const { line, ends } = await lastLine(this.#parts.supervisor, run.runId, from);
-      if (line !== "") await this.#progress(taskId, runtime === "exec" ? line : "");
+      if (line !== "") {
+        await this.#started(taskId);
+        await this.#progress(taskId, runtime === "exec" ? line : "");
+      }
       from = ends;
       await pause(defaults.taskProgressMs, over);
     }
@@ -133,7 +140,10 @@ export class Following {
   /** Without words: it is at work. */
   async #progress(taskId: string, text: string): Promise<void> {
     const at = Date.now();
-    await this.#ledger.tell(taskId, text === "" ? { type: "heartbeat", at } : { type: "progress", at, text });
+    await this.#ledger.tell(
+      taskId,
+      text === "" ? { type: "heartbeat", at } : { type: "progress", at, text, overheard: true },
+    );
   }
 }
 

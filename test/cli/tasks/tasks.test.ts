@@ -191,6 +191,9 @@ test("list shows the newest first, by status, runtime and session, and says when
   expect(one.stdout).toMatch(
     new RegExp(`^TASK .*\n${done} +succeeded +external +- +\\S+ ago +count the words +twelve …\n$`),
   );
+  const { run } = await client.exec({ body: { command: "echo one; echo two", background: true } });
+  await many.holdfast("tasks", "wait", run.runId);
+  expect((await many.holdfast("tasks", "--limit", "1")).stdout).toMatch(/ echo one; echo two +two\n$/);
   expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
   expect(await many.holdfast("tasks", "--session", "nobody")).toMatchObject({
     code: 1,
@@ -388,7 +391,7 @@ describe("wait", () => {
       "which ones?\n",
       /: blocked after /,
     ],
-    [{ status: "failed", error: "no words" }, 1, "", /: failed after .*: no words$/],
+    [{ status: "failed", error: "no\n\nwords" }, 1, "", /: failed after .*: no words$/],
     [{ status: "timed_out" }, 124, "", /: timed_out after /],
     [{ status: "cancelled" }, 130, "", /: cancelled after /],
   ] as const)("ends with how %j ended", async (body, code, stdout, remark) => {
