@@ -351,6 +351,7 @@ describe("a session's background work", () => {
 
   test("that it waits for is a task, and no message is due: it has the answer", async () => {
     const parent = await boss("boss-3");
+    const goOn = join(place, "go-on");
     const { session, turn } = await parent.client.acpSpawn({
       body: { argv: shellAgent(), cwd: place, key: "its-child", prompt: "echo one", wait: true },
     });
@@ -360,14 +361,23 @@ describe("a session's background work", () => {
     // A turn of a session with a parent, asked for and left alone.
     const { turn: second } = await parent.client.acpPrompt({
       params: { id: "its-child" },
-      body: { text: "echo two", wait: false, background: true },
+      body: { text: `until test -e ${goOn}; do sleep 0.1; done; echo two`, wait: false, background: true },
+    });
+    // By its session's name the one that goes on is meant, of several none, and afterwards the newest.
+    expect((await shown("its-child", parent.client)).task.turnId).toBe(second.turnId);
+    const { turn: third } = await parent.client.acpPrompt({
+      params: { id: "its-child" },
+      body: { text: "echo three", wait: false, background: true },
     });
     const named = await refusal(shown("its-child", parent.client));
     expect(named).toMatchObject({ code: "BAD_INPUT" });
     expect(named.message).toContain("may mean several tasks");
+    writeFileSync(goOn, "");
+    await ended(third.turnId);
+    expect((await shown("its-child", parent.client)).task.turnId).toBe(third.turnId);
     const { tasks } = await parent.client.listTasks({ query: { session: "its-child" } });
-    expect(tasks.map(({ turnId }) => turnId)).toEqual([second.turnId, turn?.turnId]);
-    const id = tasks[0]?.taskId ?? "";
+    expect(tasks.map(({ turnId }) => turnId)).toEqual([third.turnId, second.turnId, turn?.turnId]);
+    const id = tasks[1]?.taskId ?? "";
     expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "two" });
     await told(id, "session_queued");
     // It ends before it has read it: nobody is left to be told.

@@ -25,7 +25,7 @@ const printable = (chars: number) =>
     .max(chars)
     .regex(/^[^\p{C}]+$/u, "must be printable");
 const name = printable(200);
-/** Of a task, or of the run, turn or session that does it; or a beginning that only one task has. */
+/** Of a task, or of the run, turn or session that does it (its open one, or else the newest); or a beginning that only one task has. */
 const taskParams = z.object({ id: name });
 const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
 

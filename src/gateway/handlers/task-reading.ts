@@ -2,7 +2,7 @@ import { BadInput, NotFound } from "../../errors.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
-import type { OutboxEntry, TaskRecord } from "../../store/task-record.js";
+import { isEnded, type OutboxEntry, type TaskRecord } from "../../store/task-record.js";
 import type { TaskFilter, TaskStore } from "../../store/task-store.js";
 import { keyOfTurn } from "../../tasks/key.js";
 import { auditAll } from "../../tasks/sweep.js";
@@ -68,40 +68,49 @@ export async function visibleTask(
   requester: Requester,
   wanted: string,
 ): Promise<TaskRecord> {
-  const found = await meant(desk, requester, wanted);
+  const { tasks: found, newest = false } = await meant(desk, requester, wanted);
   const exact = found.find(({ taskId }) => taskId === wanted);
   const seen = await desk.sights.tasks(requester, wanted, exact === undefined ? found : [exact]);
-  const [task] = seen;
+  const open = newest ? seen.filter(({ status }) => !isEnded(status)) : seen;
+  const several = open.length > 0 ? open : seen.slice(0, 1);
+  const [task] = several;
   if (task === undefined) throw new NotFound(`task ${wanted}`);
-  if (seen.length === 1) return task;
-  const named = seen.slice(0, NAMED).map(({ taskId }) => taskId);
-  const more = seen.length > NAMED ? ", …" : "";
+  if (several.length === 1) return task;
+  const named = several.slice(0, NAMED).map(({ taskId }) => taskId);
+  const more = several.length > NAMED ? ", …" : "";
   throw new BadInput(
     "task",
     `${JSON.stringify(wanted)} may mean several tasks: ${named.join(", ")}${more}; nothing was done`,
   );
 }
 
+interface Meant {
+  readonly tasks: readonly TaskRecord[];
+  /** One is meant in any case: what goes on, or else the newest. */
+  readonly newest?: true;
+}
+
 async function meant(
   { store, sights }: TaskReadingDesk,
   requester: Requester,
   wanted: string,
-): Promise<readonly TaskRecord[]> {
+): Promise<Meant> {
   const limit = requester.kind === "operator" ? NAMED + 1 : LOOKED_THROUGH;
   if (wanted.startsWith("run_")) {
     const of = await store.listTasks({ runId: wanted, limit });
-    if (of.length > 0) return of;
+    if (of.length > 0) return { tasks: of };
     const runs = await store.findRuns(beginning("run_", wanted), NAMED + 1);
-    return (await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })))).flat();
+    const each = await Promise.all(runs.map(({ runId }) => store.listTasks({ runId, limit })));
+    return { tasks: each.flat() };
   }
   if (wanted.startsWith("turn_")) {
     const task = await store.getTaskByKey(keyOfTurn(wanted));
-    if (task !== null) return [task];
+    if (task !== null) return { tasks: [task] };
   }
   const session = wanted.startsWith("task_") ? null : await sights.perhaps(requester, wanted);
-  if (session !== null) return ofSession(store, session);
-  if (looksLikeSessionId(wanted)) return [];
-  return store.findTasks(beginning("task_", wanted), limit);
+  if (session !== null) return { tasks: await ofSession(store, session), newest: true };
+  if (looksLikeSessionId(wanted)) return { tasks: [] };
+  return { tasks: await store.findTasks(beginning("task_", wanted), limit) };
 }
 
 function beginning(kind: "run_" | "task_", wanted: string): string {
