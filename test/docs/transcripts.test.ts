@@ -34,7 +34,14 @@ describe.each(transcripts)("$page", ({ page, blocks }) => {
             `${page}:${block.line}: ${command}\nis said to print\n${output}but prints\n${printed}`,
           ).toBe(true);
         const ids = idsIn(printed);
-        idsIn(output).forEach((id, index) => named.set(id, named.get(id) ?? ids[index] ?? id));
+        const whole = !/^…$/m.test(output);
+        for (const [index, id] of idsIn(output).entries()) {
+          const meant = named.get(id) ?? ids[index] ?? id;
+          const other = [...named].find(([name, of]) => of === meant && name !== id);
+          if (!rewriting && whole)
+            expect([ids[index], other], `${page}: ${id} after ${command}`).toEqual([meant, undefined]);
+          named.set(id, meant);
+        }
         entries.push({ command, output: agrees(output, printed) ? output : printed });
       }
       today.push([block, entries]);
