@@ -35,7 +35,7 @@ export function slackChannel(entry: EntryOf<"slack">): Channel {
  * The three characters by which Slack tells links, mentions and entities from text. Others read Markdown and plain names, also
  * `@everyone`: what makes a mention, or words the face of a link, is parted by a space that is not seen.
  */
-export function escapeSlack(text: string): string {
+function escapeSlack(text: string): string {
   return text
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")

@@ -35,7 +35,6 @@ export interface TaskFilter {
   /** Asked for by it, or done by it. */
   readonly sessionId?: string;
   readonly runId?: string;
-  readonly parentTaskId?: string;
   readonly open?: boolean;
   /** Those that may be forgotten since before then. */
   readonly cleanupBefore?: number;

@@ -54,7 +54,7 @@ const target: z.ZodType<Target> = z.discriminatedUnion("kind", [
 ]);
 
 /** A task's record, field by field as it is stored. */
-export const taskShape: z.ZodType<TaskRecord> = z.object({
+const taskShape: z.ZodType<TaskRecord> = z.object({
   taskId: z.string(),
   key: z.string().nullable(),
   runtime: z.enum(TASK_RUNTIMES),

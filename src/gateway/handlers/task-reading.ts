@@ -166,7 +166,7 @@ async function listTasks(
   return { tasks, next: last === null ? null : places.write(last) };
 }
 
-export function shownEvent({
+function shownEvent({
   taskId,
   seq,
   at,

@@ -101,7 +101,7 @@ async function pageOf(
   filter: TaskFilter,
   session: "owner_session_id" | "child_session_id" | null,
 ): Promise<readonly TaskRecord[]> {
-  const { statuses, runtimes, deliveries, sessionId = null, runId, parentTaskId, after } = filter;
+  const { statuses, runtimes, deliveries, sessionId = null, runId, after } = filter;
   let query = db
     .selectFrom("tasks")
     .selectAll()
@@ -113,7 +113,6 @@ async function pageOf(
   if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);
   if (deliveries !== undefined) query = query.where("delivery", "in", deliveries);
   if (runId !== undefined) query = query.where("run_id", "=", runId);
-  if (parentTaskId !== undefined) query = query.where("parent_task_id", "=", parentTaskId);
   if (filter.open !== undefined) query = query.where(filter.open ? open : ended);
   if (filter.cleanupBefore !== undefined) query = query.where("cleanup_after", "<", filter.cleanupBefore);
   if (after !== undefined)

@@ -52,10 +52,8 @@ create index tasks_of_runtime on tasks (runtime, created_at, task_id);
 create index tasks_of_owner on tasks (owner_session_id, created_at, task_id) where owner_session_id is not null;
 create index tasks_of_child on tasks (child_session_id, created_at, task_id) where child_session_id is not null;
 create index tasks_of_run on tasks (run_id) where run_id is not null;
-create index tasks_of_parent on tasks (parent_task_id) where parent_task_id is not null;
--- Few are open, many have been; few could not be told.
+-- Few are open, many have been.
 create index tasks_open on tasks (created_at, task_id) where ended_at is null;
-create index tasks_untold on tasks (delivery, created_at, task_id) where delivery in ('failed', 'parent_missing');
 create index tasks_to_forget on tasks (cleanup_after) where cleanup_after is not null;
 
 create trigger tasks_ended_is_final
