@@ -34,6 +34,8 @@ export interface TaskFilter {
   readonly deliveries?: readonly TaskDelivery[];
   /** Asked for by it, or done by it. */
   readonly sessionId?: string;
+  /** Done by it. */
+  readonly childSessionId?: string;
   readonly runId?: string;
   readonly open?: boolean;
   /** Those that may be forgotten since before then. */

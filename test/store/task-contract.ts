@@ -137,6 +137,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await list({ runtimes: ["acp"] })).toEqual([first]);
       expect(new Set(await list({ sessionId: "ses_a" }))).toEqual(new Set([first, second, third]));
       expect(await list({ sessionId: "ses_a", limit: 2 })).toEqual(ids.slice(2, 4));
+      expect(await list({ childSessionId: "ses_a" })).toEqual([third, first]);
       expect(await list({ deliveries: ["failed"] })).toEqual([third]);
       expect(await list({ runId: tasks[3]?.runId ?? "" })).toEqual([fourth]);
       await store.commitTask(fourth ?? "", 1, ending(fourth ?? ""));

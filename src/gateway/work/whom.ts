@@ -82,7 +82,6 @@ export async function taskOf(
   requester: Requester,
 ): Promise<string | null> {
   if (requester.kind !== "session") return null;
-  const { id: sessionId } = requester.session;
-  const open = await store.listTasks({ sessionId, open: true, limit: 100 });
-  return open.find(({ childSessionId }) => childSessionId === sessionId)?.taskId ?? null;
+  const [task] = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: 1 });
+  return task?.taskId ?? null;
 }

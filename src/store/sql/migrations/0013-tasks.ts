@@ -94,9 +94,10 @@ create table task_outbox (
 ) strict;
 
 create index task_outbox_due on task_outbox (due_at) where status = 'pending';
-create index task_outbox_unread on task_outbox (status) where status in ('session_queued', 'failed');
+create index task_outbox_queued on task_outbox (created_at, entry_key) where status = 'session_queued';
+create index task_outbox_queued_for on task_outbox (target_key, created_at, entry_key) where status = 'session_queued';
+create index task_outbox_failed on task_outbox (status) where status = 'failed';
 create index task_outbox_of_task on task_outbox (task_id);
-create index task_outbox_to on task_outbox (target_key, status);
 create index task_outbox_states on task_outbox (task_id) where kind = 'state';
 create index task_outbox_sending on task_outbox (lease_owner) where lease_owner is not null;
 `;
