@@ -1,16 +1,16 @@
 import { sql } from "kysely";
-import type { Kysely, RawBuilder } from "kysely";
+import type { Kysely } from "kysely";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry, toTask, toTaskEvent } from "../task-columns.js";
 import { targetKey } from "../task-record.js";
 import type { OutboxEntry, OutboxStatus, TaskEvent, TaskRecord, TaskStatus } from "../task-record.js";
 import type { OutboxFilter, TaskFilter } from "../task-store.js";
 import { afterPrefix } from "./after-prefix.js";
+import { isIn } from "./outbox-states.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`ended_at is null`;
 const ended = sql<boolean>`ended_at is not null`;
-const isIn = (status: OutboxStatus): RawBuilder<boolean> => sql<boolean>`status = ${sql.lit(status)}`;
 
 export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
