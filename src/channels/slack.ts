@@ -1,8 +1,8 @@
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
+import { cut } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
 import { isHttpAddress, type EntryOf } from "./entry.js";
-import { cut } from "./payload.js";
 import { isTaken, post, refused } from "./post.js";
 import { readSecret } from "./secret.js";
 
