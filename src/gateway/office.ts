@@ -194,7 +194,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     acp: createAcpHandlers(acpDesk),
     tasks: createTaskHandlers(taskDesk),
     background,
-    store,
     closeAgent: async (sessionId, actor) => {
       const session = await store.getAcpSession(sessionId);
       if (session === null || session.state === "closed") return false;

@@ -4,9 +4,9 @@ import type { InteractionMode, SessionRow } from "../../store/session-record.js"
 import type { NotifyPolicy } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { resolveReplyRouting, type Origin } from "../../tasks/routing.js";
+import { targetsOf, type Origin } from "../../tasks/routing.js";
 import type { ChannelEntries } from "../handlers/channels.js";
-import type { Requester } from "../server/requester.js";
+import { sessionIdOf, type Requester } from "../server/requester.js";
 import type { Given } from "./background.js";
 
 /** What a request says of who is to hear of its work. */
@@ -41,18 +41,12 @@ export function whomToTell({
   parentSessionId,
   readsAlong = false,
 }: WhomRequest): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
-  const requesterSessionId = requester.kind === "session" ? requester.session.id : null;
-  const { text } = resolveReplyRouting({
-    mode,
-    parentSessionId,
-    requesterSessionId,
-    origin: origin ?? null,
-  });
+  const requesterSessionId = sessionIdOf(requester);
   const unsaid = origin === undefined ? (readsAlong ? "silent" : undefined) : "done_only";
   return {
     ownerSessionId: requesterSessionId ?? parentSessionId,
     policy: notify ?? unsaid,
-    targets: text === null ? [] : [text],
+    targets: targetsOf({ mode, parentSessionId, requesterSessionId, origin: origin ?? null }),
   };
 }
 
