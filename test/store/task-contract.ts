@@ -146,6 +146,9 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await list({ open: true })).toHaveLength(4);
       expect(await list({ cleanupBefore: AT + 100 })).toEqual([]);
       expect(await list({ cleanupBefore: AT + 101 })).toEqual([fourth]);
+      const beyond = { createdAt: AT + 4, taskId: "" };
+      expect(await list({ cleanupBefore: AT + 101, after: beyond })).toEqual([fourth]);
+      expect(await list({ cleanupBefore: AT + 101, after: { ...beyond, createdAt: AT + 3 } })).toEqual([]);
     });
 
     test("only what has ended is forgotten, with everything of it, and not while somebody is still to be told", async () => {
