@@ -15,3 +15,20 @@ test("what a session asks for is a part of what it is at, however much it has as
   expect(await taskOf(house.store, requester)).toBe(own.taskId);
   expect(await taskOf(house.store, { kind: "operator", actor: "operator" })).toBeNull();
 });
+
+test("of several turns it is at the one that goes on, or else at the first of those that wait", async () => {
+  await using house = await taskHouse();
+  const { session } = await house.store.createSession(newSession());
+  const requester = { kind: "session", actor: "session", session } as const;
+  const now = Date.now();
+  const turn = async (at: number): Promise<string> => {
+    house.setNow(now + at);
+    const turns = { runtime: "acp", key: null, text: "turn", childSessionId: session.id } as const;
+    return (await house.tasks.create(turns)).task.taskId;
+  };
+  const [first, second] = [await turn(1), await turn(2)];
+  expect(await taskOf(house.store, requester)).toBe(first);
+  await house.tasks.tell(second, { type: "start", at: now + 3 });
+  await turn(4);
+  expect(await taskOf(house.store, requester)).toBe(second);
+});

@@ -1,3 +1,4 @@
+import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { InteractionMode, SessionRow } from "../../store/session-record.js";
@@ -70,12 +71,16 @@ export async function parentOf(
   return null;
 }
 
-/** What the session that asks is at itself: what it asks for is a part of that. */
+/** The one that goes on, and all that can wait. */
+const TURNS = 1 + defaults.acpQueued;
+
+/** What the session that asks is at itself, or about to be: what it asks for is a part of that. */
 export async function taskOf(
   store: Pick<TaskStore, "listTasks">,
   requester: Requester,
 ): Promise<string | null> {
   if (requester.kind !== "session") return null;
-  const [task] = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: 1 });
+  const open = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: TURNS });
+  const task = open.find(({ status }) => status === "running") ?? open.at(-1);
   return task?.taskId ?? null;
 }
