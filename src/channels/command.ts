@@ -1,7 +1,7 @@
 import type { Notification } from "../tasks/notification.js";
 import type { Channel } from "./channel.js";
 import type { EntryOf } from "./entry.js";
-import { cut, payloadOf } from "./payload.js";
+import { bounded, payloadOf } from "./payload.js";
 import { callProgram, type Spawner } from "./program.js";
 
 /** The notification is on its stdin, as JSON, and in its environment; never in its command line. */
@@ -35,7 +35,7 @@ export function variablesOf(
   return Object.fromEntries(
     Object.entries(said).map(([name, value]) => [
       `HOLDFAST_NOTIFICATION_${name}`,
-      cut(value ?? "").replaceAll("\0", "\uFFFD"),
+      bounded(value ?? "").replaceAll("\0", "\uFFFD"),
     ]),
   );
 }

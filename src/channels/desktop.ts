@@ -1,10 +1,10 @@
 import { defaults } from "../defaults.js";
 import { sanitizeLine, sanitizeText } from "../output/sanitize.js";
 import type { Notification } from "../tasks/notification.js";
+import { cut } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
 import { variablesOf } from "./command.js";
 import type { EntryOf } from "./entry.js";
-import { cut } from "./payload.js";
 import { callProgram, type Spawner } from "./program.js";
 
 /** A program of the system shows it; where there is none, nobody sees it, and that is said. */

@@ -1,5 +1,6 @@
 import { defaults } from "../defaults.js";
 import type { Notification } from "../tasks/notification.js";
+import { cut } from "../tasks/texts.js";
 
 /** A notification as programs read it: on a webhook, and on a command's stdin. */
 export function payloadOf(notification: Notification, address: string | null): string {
@@ -10,17 +11,16 @@ export function payloadOf(notification: Notification, address: string | null): s
     timestamp: new Date(at).toISOString(),
     data: {
       ...rest,
-      label: cut(label),
-      summary: cut(summary),
-      error: error === null ? null : cut(error),
-      text: cut(text),
+      label: bounded(label),
+      summary: bounded(summary),
+      error: error === null ? null : bounded(error),
+      text: bounded(text),
       address,
     },
   });
 }
 
-/** At most so many characters, with `…` where something was cut, and no half of a pair. */
-export function cut(text: string, chars: number = defaults.channelTextChars): string {
-  if (text.length <= chars) return text;
-  return `${text.slice(0, chars - 1).replace(/[\uD800-\uDBFF]$/, "")}…`;
+/** Each text of a notification, as it is handed on. */
+export function bounded(text: string): string {
+  return cut(text, defaults.channelTextChars);
 }

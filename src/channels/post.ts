@@ -7,9 +7,9 @@ import { packageVersion } from "../anchor/package-version.js";
 import { Turnstile } from "../anchor/turnstile.js";
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
+import { cut } from "../tasks/texts.js";
 import type { Outgoing } from "./entry.js";
 import { mayReach } from "./network.js";
-import { cut } from "./payload.js";
 import { retryAfterMs } from "./retry-after.js";
 import { concealed } from "./secret.js";
 

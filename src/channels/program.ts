@@ -4,7 +4,7 @@ import type { RunRecord } from "../store/run-record.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import { redactText } from "../supervisor/redact.js";
 import { DeliveryFailed } from "../tasks/notification.js";
-import { cut } from "./payload.js";
+import { cut } from "../tasks/texts.js";
 
 export type Spawner = Pick<Supervisor, "spawn">;
 

@@ -1,8 +1,8 @@
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
+import { cut } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
 import { isHttpAddress, type EntryOf } from "./entry.js";
-import { cut } from "./payload.js";
 import { isTaken, post, refused } from "./post.js";
 import { readSecret } from "./secret.js";
 
@@ -35,7 +35,7 @@ export function slackChannel(entry: EntryOf<"slack">): Channel {
  * The three characters by which Slack tells links, mentions and entities from text. Others read Markdown and plain names, also
  * `@everyone`: what makes a mention, or words the face of a link, is parted by a space that is not seen.
  */
-export function escapeSlack(text: string): string {
+function escapeSlack(text: string): string {
   return text
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
+import { cut } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
 import type { EntryOf } from "./entry.js";
-import { cut } from "./payload.js";
 import { post, refused } from "./post.js";
 import { boundedRetry } from "./retry-after.js";
 import { concealed, readSecret } from "./secret.js";

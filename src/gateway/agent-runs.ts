@@ -75,10 +75,9 @@ export class AgentRuns implements AsyncDisposable {
   }
 
   /** What a session's command at work was told with its prompt, and has not answered yet. */
-  async told({ id, backend, gatewayInstanceId }: SessionRow): Promise<ReadonlySet<string>> {
+  async told({ id: sessionId, backend }: SessionRow): Promise<ReadonlySet<string>> {
     if (backend !== CLI_BACKEND) return new Set();
-    const unanswered = await this.#parts.store.listUnanswered(gatewayInstanceId, UNANSWERED);
-    const prompt = unanswered.find(({ sessionId }) => sessionId === id);
+    const [prompt] = await this.#parts.store.listUnanswered({ sessionId }, 1);
     return new Set(prompt === undefined ? [] : await this.#toldWith(prompt));
   }
 
@@ -94,7 +93,7 @@ export class AgentRuns implements AsyncDisposable {
   /** What former gateways began: see to it that it is answered. */
   async look(): Promise<void> {
     const { store, supervisor } = this.#parts;
-    const unanswered = await store.listUnanswered(supervisor.instanceId, UNANSWERED);
+    const unanswered = await store.listUnanswered({ gatewayInstanceId: supervisor.instanceId }, UNANSWERED);
     for (const { sessionId, runId, at, text } of unanswered) {
       if (runId === null || this.#starting.get(sessionId) === runId || this.#watched.has(runId)) continue;
       this.#giveRest(runId, text);

@@ -23,8 +23,6 @@ import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
 import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
-import { Notifier } from "../tasks/notifier.js";
-import { Tasks } from "../tasks/tasks.js";
 import { AgentRuns, CLI_BACKEND } from "./agent-runs.js";
 import type { Callers } from "./callers.js";
 import { capabilitiesHere } from "./capabilities.js";
@@ -44,7 +42,6 @@ import { StoreAway, SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
-import { TaskMetrics } from "./task-metrics.js";
 import { Presence } from "./presence.js";
 import { openDoors, type Doors } from "./server/doors.js";
 import type { Entrance } from "./server/entrance.js";
@@ -55,9 +52,8 @@ import { Sights, type Denial } from "./sights.js";
 import { Screens } from "./screens.js";
 import { Settling } from "./settling.js";
 import { acknowledgeRead } from "./work/acknowledge.js";
-import { Background } from "./work/background.js";
 import { wakeFor } from "./work/message-turn.js";
-import { TaskTail } from "./work/task-tail.js";
+import { openWork, type Work } from "./work/open-work.js";
 
 export interface OfficeParts {
   readonly home: string;
@@ -88,8 +84,7 @@ export interface Office extends AsyncDisposable {
   takeUp(): Promise<void>;
   /** Runs that this gateway has got from others, or from a former one. */
   takeOver(runs: readonly Run[]): void;
-  /** Give every task its true status, after a restart too, and send what is to be told. */
-  lookAfterTasks(): Promise<void>;
+  lookAfterTasks: Work["lookAfter"];
   /** See to the answers of agents' commands that a former gateway started. */
   look(): Promise<void>;
   /**
@@ -173,34 +168,16 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
   const gate = { sessions, approvals };
-  const taskMetrics = new TaskMetrics(store);
-  const notifier = new Notifier({
-    store,
-    courier,
-    owner: instanceId,
-    onSettled: (status) => taskMetrics.attempted(status),
-    onTrouble: (what, cause) => {
-      // A store that is away is told of by those who look at it less often.
-      if (!(cause instanceof StoreAway))
-        problem({ runId: null, message: `${what} could not be seen to; trying again`, cause });
-    },
-  });
-  const tasks = new Tasks({
-    store,
-    onNotice: () => notifier.wake(),
-    onEnd: (status) => taskMetrics.ended(status),
-  });
-  const tail = new TaskTail(store);
-  const background = new Background({
-    ...{ tasks, store, supervisor, sessions, acp, agentRuns, tail, channels, problem },
+  const work = openWork({
+    ...{ store, supervisor, sessions, acp, agentRuns, channels, courier, instanceId, problem },
     isHere: (run) => !store.shared || run.stateId === stateId,
   });
+  const { background } = work;
   const stops = new Stops({ supervisor, store, whereabouts });
   const operator = await operatorToken(home);
   const taskDesk = {
-    ...{ store, supervisor, stops, acp, background, tail, tasks, sights, channels: config.channels },
+    ...{ ...work, store, supervisor, stops, acp, sights, channels: config.channels },
     places: taskPlaces(operator),
-    send: () => notifier.wake(),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
   const acpDesk = {
@@ -217,7 +194,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     acp: createAcpHandlers(acpDesk),
     tasks: createTaskHandlers(taskDesk),
     background,
-    store,
     closeAgent: async (sessionId, actor) => {
       const session = await store.getAcpSession(sessionId);
       if (session === null || session.state === "closed") return false;
@@ -273,7 +249,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   );
   const observer = observeNatively(home, machine, findAnchor());
-  const metrics = new Metrics(supervisor, observer, taskMetrics, store.shared ? { stateId } : {});
+  const metrics = new Metrics(supervisor, observer, work.metrics, store.shared ? { stateId } : {});
   await metrics.start();
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
@@ -329,10 +305,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     acp,
     look: () => agentRuns.look(),
     takeOver: (runs) => background.takeOver(runs),
-    lookAfterTasks: async () => {
-      notifier.start();
-      await background.maintain(true, false);
-    },
+    lookAfterTasks: () => work.lookAfter(),
     beat: () => presence.beat(),
     takeUp: async () => {
       if (store.shared) acp.look();
@@ -354,9 +327,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       stopping = true;
       callers[Symbol.dispose]();
       hearing[Symbol.dispose]();
-      await notifier.stop();
-      await background[Symbol.asyncDispose]();
-      tail.end();
+      await work[Symbol.asyncDispose]();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();

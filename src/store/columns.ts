@@ -1,4 +1,4 @@
-/** How a field stands in its column: as it is, as JSON, or as JSON that is not there for null. */
+/** How a field stands in its column: as it is, as JSON, as JSON that is not there for null, or as 1 or 0. */
 type Form = "plain" | "json" | "json?" | "flag";
 export type Columns<Row, Table> = { readonly [Field in keyof Row]: readonly [keyof Table & string, Form] };
 

@@ -21,6 +21,9 @@ export interface MessageCount {
   readonly lastAt: number | null;
 }
 
+/** Of one session, or of all that a gateway has. */
+export type Unanswered = { readonly sessionId: string } | { readonly gatewayInstanceId: string };
+
 /** How much of one session is kept. What waits is kept in any case; so there may not be too much of it. */
 export interface HistoryBounds {
   readonly bytes: number;
@@ -39,8 +42,8 @@ export interface MessageStore {
   countMessages(sessionId: string): Promise<MessageCount>;
   /** Those of them that were waiting until now. What a turn has taken is not touched. */
   deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
-  /** What runs of this gateway's sessions were given and have not answered yet, oldest first. */
-  listUnanswered(gatewayInstanceId: string, limit: number): Promise<readonly SessionMessage[]>;
+  /** What runs of these sessions were given and have not answered yet, oldest first. */
+  listUnanswered(of: Unanswered, limit: number): Promise<readonly SessionMessage[]>;
   /** Forget what was delivered, and said before. Returns how many. */
   forgetMessages(saidBefore: number): Promise<number>;
 }

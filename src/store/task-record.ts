@@ -182,7 +182,7 @@ export interface OutboxEntry {
   readonly createdAt: number;
   /** On the store's clock. */
   readonly dueAt: number;
-  /** Who is sending it. */
+  /** Who is sending it; empty: whoever was is gone. */
   readonly leaseOwner: string | null;
   /** Why the last attempt failed. */
   readonly error: string | null;

@@ -34,8 +34,9 @@ export interface TaskFilter {
   readonly deliveries?: readonly TaskDelivery[];
   /** Asked for by it, or done by it. */
   readonly sessionId?: string;
+  /** Done by it. */
+  readonly childSessionId?: string;
   readonly runId?: string;
-  readonly parentTaskId?: string;
   readonly open?: boolean;
   /** Those that may be forgotten since before then. */
   readonly cleanupBefore?: number;
@@ -83,8 +84,9 @@ export interface TaskStore {
     events: readonly NewTaskEvent[],
   ): Promise<{ readonly task: TaskRecord; readonly created: boolean }>;
   /**
-   * Write a change, its events and its messages in one transaction that survives power loss. Null, and nothing written:
-   * it is not at that version any more. Of its events, `created`, `started`, `ended` and the newest are kept.
+   * Write a change, its events and its messages in one transaction, which survives power loss; one without events, as of a
+   * sign of life, may not. Null, and nothing written: it is not at that version any more. Of its events, `created`,
+   * `started`, `ended` and the newest are kept.
    */
   commitTask(taskId: string, version: number, change: TaskChange): Promise<TaskRecord | null>;
   getTask(taskId: string): Promise<TaskRecord | null>;

@@ -10,10 +10,6 @@ export function keyOfTurn(turnId: string): string {
   return `turn:${turnId}`;
 }
 
-export function keyOfSession(sessionId: string): string {
-  return `session:${sessionId}`;
-}
-
 /** A name that means something to whoever gave it, and to nobody else. Null: an operator. */
 export function keyOfCaller(sessionId: string | null, name: string): string {
   if (name === "" || name.length > defaults.taskKeyChars)

@@ -41,7 +41,7 @@ export function measure(
 }
 
 /** A message that is still to be sent needs its task. */
-export function isForgettable({ cleanupAfter, delivery }: TaskRecord, now: number): boolean {
+function isForgettable({ cleanupAfter, delivery }: TaskRecord, now: number): boolean {
   return cleanupAfter !== null && cleanupAfter < now && delivery !== "pending";
 }
 

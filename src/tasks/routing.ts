@@ -49,6 +49,12 @@ export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
   return lanes("interactive", { kind: "channel", channel: origin.channel, address: origin.address });
 }
 
+/** Who hears what came of it: one, or nobody. */
+export function targetsOf(request: ReplyRequest): readonly Target[] {
+  const { text } = resolveReplyRouting(request);
+  return text === null ? [] : [text];
+}
+
 /** Of those who hear of work, who can also see that somebody is at it: a user. */
 export function seesTyping(target: Target): target is UserTarget {
   return target.kind === "channel";

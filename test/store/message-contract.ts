@@ -253,9 +253,11 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       const asked = await say({ runId: "run_a", deliveredAt: AT });
       await say({ runId: null });
       const unanswered = async (): Promise<string[]> =>
-        (await other.listUnanswered("in_1", 9)).map((message) => message.id);
+        (await other.listUnanswered({ gatewayInstanceId: "in_1" }, 9)).map((message) => message.id);
       expect(await unanswered()).toEqual([asked.id]);
-      expect(await store.listUnanswered("in_2", 9)).toEqual([]);
+      expect(await store.listUnanswered({ gatewayInstanceId: "in_2" }, 9)).toEqual([]);
+      expect(await store.listUnanswered({ sessionId: id }, 9)).toMatchObject([{ id: asked.id }]);
+      expect(await store.listUnanswered({ sessionId: "ses_other" }, 9)).toEqual([]);
       await say({ runId: "run_a", role: "agent", deliveredAt: AT });
       expect(await unanswered()).toEqual([]);
       await say({ runId: "run_b", deliveredAt: AT });

@@ -1,5 +1,9 @@
 import { contract } from "../../gateway/contract/contract.js";
-import { createTaskReading, type TaskReadingVerb } from "../../gateway/handlers/task-reading.js";
+import {
+  createTaskReading,
+  type TaskReadingDesk,
+  type TaskReadingVerb,
+} from "../../gateway/handlers/task-reading.js";
 import { taskPlaces } from "../../gateway/handlers/task-places.js";
 import type { Asking } from "../../gateway/server/app.js";
 import { NotFound } from "../../errors.js";
@@ -53,18 +57,7 @@ export function readTasksLocally(
   };
 }
 
-type TaskSource = Pick<
-  ReadStore,
-  | "getTask"
-  | "getTaskByKey"
-  | "findTasks"
-  | "listTasks"
-  | "listTaskEvents"
-  | "listOutbox"
-  | "getRun"
-  | "findRuns"
-  | "getAcpTurn"
->;
+type TaskSource = TaskReadingDesk["store"] & Pick<ReadStore, "getAcpTurn">;
 
 /** What has ended is on record; of all else only a gateway can say whether somebody is still at it. */
 async function onRecord(store: TaskSource, { runId, turnId }: TaskRecord): Promise<Backing> {

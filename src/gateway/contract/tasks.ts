@@ -2,20 +2,17 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
   NOTIFY_POLICIES,
-  OUTBOX_STATUSES,
   TASK_DELIVERIES,
-  TASK_EVENT_TYPES,
   TASK_OUTCOMES,
   TASK_RUNTIMES,
   TASK_STATUSES,
-  type Target,
-  type TaskRecord,
 } from "../../store/task-record.js";
 import { AUDIT_CODES } from "../../tasks/audit.js";
 import { addresses } from "./addresses.js";
 import { count, flag, nothing, survivor } from "./common.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
+import { taskEventShape, taskMessageShape, taskShape } from "./task-shape.js";
 
 /** Not every database keeps anything else. */
 const printable = (chars: number) =>
@@ -47,69 +44,6 @@ export const tellFields = {
     })
     .optional(),
 };
-
-const target: z.ZodType<Target> = z.discriminatedUnion("kind", [
-  z.object({ kind: z.literal("session"), sessionId: z.string() }),
-  z.object({ kind: z.literal("channel"), channel: z.string(), address: z.string().nullable() }),
-]);
-
-/** A task's record, field by field as it is stored. */
-export const taskShape: z.ZodType<TaskRecord> = z.object({
-  taskId: z.string(),
-  key: z.string().nullable(),
-  runtime: z.enum(TASK_RUNTIMES),
-  kind: z.string().nullable(),
-  ownerSessionId: z.string().nullable(),
-  childSessionId: z.string().nullable(),
-  parentTaskId: z.string().nullable(),
-  agentId: z.string().nullable(),
-  runId: z.string().nullable(),
-  turnId: z.string().nullable(),
-  label: z.string(),
-  text: z.string(),
-  status: z.enum(TASK_STATUSES),
-  delivery: z.enum(TASK_DELIVERIES),
-  policy: z.enum(NOTIFY_POLICIES),
-  targets: z.array(target),
-  createdAt: z.number(),
-  startedAt: z.number().nullable(),
-  endedAt: z.number().nullable(),
-  lastEventAt: z.number(),
-  progress: z.string().nullable(),
-  summary: z.string().nullable(),
-  outcome: z.enum(TASK_OUTCOMES).nullable(),
-  error: z.string().nullable(),
-  cleanupAfter: z.number().nullable(),
-  heartbeatMs: z.number().nullable(),
-  missingSince: z.number().nullable(),
-  stalledAt: z.number().nullable(),
-  noticedAt: z.number().nullable(),
-  seq: z.int(),
-  version: z.int(),
-});
-
-const taskEvent = z.object({
-  taskId: z.string(),
-  seq: z.int(),
-  at: z.number(),
-  type: z.enum(TASK_EVENT_TYPES),
-  data: z.record(z.string(), z.unknown()),
-});
-
-/** One message about it, to one target. */
-const message = z.object({
-  id: z.string(),
-  kind: z.enum(["terminal", "state"]),
-  target,
-  status: z.enum(OUTBOX_STATUSES),
-  attempts: z.int(),
-  text: z.string(),
-  /** Why the last attempt failed. */
-  error: z.string().nullable(),
-  receipt: z.string().nullable(),
-  createdAt: z.number(),
-  settledAt: z.number().nullable(),
-});
 
 /** Several are separated by commas. */
 function several<const Words extends readonly [string, ...string[]]>(words: Words) {
@@ -152,8 +86,8 @@ export const getTask = route({
   body: nothing,
   answer: z.object({
     task: taskShape,
-    events: z.array(taskEvent),
-    messages: z.array(message),
+    events: z.array(taskEventShape),
+    messages: z.array(taskMessageShape),
     /** Null: there is none, or it is not kept any more. */
     run: runShape.nullable(),
   }),
@@ -167,7 +101,7 @@ export const taskEvents = route({
   params: taskParams,
   query: z.strictObject({ after: count.default(0), follow: flag.optional() }),
   body: nothing,
-  answer: z.object({ task: taskShape, events: z.array(taskEvent), after: z.int() }),
+  answer: z.object({ task: taskShape, events: z.array(taskEventShape), after: z.int() }),
 });
 
 const text = (chars: number) => z.string().max(chars);

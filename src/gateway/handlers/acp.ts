@@ -15,6 +15,7 @@ import type { PERMISSION_PRESETS } from "../contract/acp.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
+import { sessionIdOf } from "../server/requester.js";
 import type { Sights } from "../sights.js";
 import type { Background } from "../work/background.js";
 import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
@@ -155,8 +156,8 @@ async function acpWork(
   turnId: string,
 ): Promise<TaskInput | null> {
   const row = await desk.sessions.get(sessionId);
-  const asker = requester.kind === "session" ? requester.session.id : null;
-  const parentSessionId = asker ?? (row === null ? null : await parentOf(desk.sessions, row));
+  const parentSessionId =
+    sessionIdOf(requester) ?? (row === null ? null : await parentOf(desk.sessions, row));
   const { text, wait, background, notify, origin } = prompt;
   const told = background || notify !== undefined || origin !== undefined;
   if (mode === "session" && parentSessionId === null && !told) return null;

@@ -11,6 +11,7 @@ import type { AnswerOf, HeardOf, Verb } from "../contract/contract.js";
 import { execBody } from "../contract/exec.js";
 import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
+import { sessionIdOf } from "../server/requester.js";
 import type { Going } from "../work/background.js";
 import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
 import { mustBeUnused } from "./exec-background.js";
@@ -119,8 +120,7 @@ async function subagentWork(
   session: SessionRow,
   runId: string,
 ): Promise<TaskInput | null> {
-  const asker = requester.kind === "session" ? requester.session.id : null;
-  const parentSessionId = asker ?? (await parentOf(desk.gate.sessions, session));
+  const parentSessionId = sessionIdOf(requester) ?? (await parentOf(desk.gate.sessions, session));
   if (parentSessionId === null && !body.background) return null;
   const readsAlong = body.foreground !== undefined;
   return {
@@ -130,7 +130,7 @@ async function subagentWork(
     childSessionId: session.id,
     agentId: session.agentId,
     runId,
-    parentTaskId: await taskOf(desk.store, requester),
+    parentTaskId: await taskOf(desk.records, requester),
     ...whomToTell({ requester, said: body, mode: "run", parentSessionId, readsAlong }),
   };
 }

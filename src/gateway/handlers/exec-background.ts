@@ -73,7 +73,7 @@ async function inputOf(
     text: body.argv === undefined ? redactText(body.command ?? "") : displayCommand(body.argv),
     agentId: agentId ?? null,
     runId,
-    parentTaskId: await taskOf(desk.store, requester),
+    parentTaskId: await taskOf(desk.records, requester),
     ...whom,
   };
 }

@@ -38,7 +38,6 @@ export interface Desk extends ChannelDesk {
   readonly acp: Pick<Handlers, AcpVerb>;
   readonly tasks: Pick<Handlers, TaskVerb>;
   readonly background: Background;
-  readonly store: Pick<TaskStore, "listTasks">;
   /** False: the session has no agent over ACP, or that is closed already. */
   readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
   /** Some of what waited for the session was read: whoever is told by that is told. Never rejects. */
@@ -48,7 +47,7 @@ export interface Desk extends ChannelDesk {
   readonly sights: Sights;
   readonly gate: ExecGate;
   readonly history: History;
-  readonly records: SessionRecords;
+  readonly records: SessionRecords & Pick<TaskStore, "listTasks">;
   readonly agents: KnownAgents;
   readonly agentRuns: AgentRuns;
   readonly callers: Callers;

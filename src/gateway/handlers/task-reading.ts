@@ -128,9 +128,8 @@ async function ofSession(
   store: TaskReadingDesk["store"],
   { id }: SessionRow,
 ): Promise<readonly TaskRecord[]> {
-  const both = await store.listTasks({ sessionId: id, limit: LOOKED_THROUGH });
-  const done = both.filter(({ childSessionId }) => childSessionId === id);
-  return done.length > 0 ? done : both;
+  const done = await store.listTasks({ childSessionId: id, limit: LOOKED_THROUGH });
+  return done.length > 0 ? done : store.listTasks({ sessionId: id, limit: LOOKED_THROUGH });
 }
 
 /** Read at a time; of what a session may not see, no more than a few of these are looked through for one answer. */
@@ -166,7 +165,7 @@ async function listTasks(
   return { tasks, next: last === null ? null : places.write(last) };
 }
 
-export function shownEvent({
+function shownEvent({
   taskId,
   seq,
   at,

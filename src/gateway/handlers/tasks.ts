@@ -7,7 +7,7 @@ import type { Tasks, Told } from "../../tasks/tasks.js";
 import type { Happening } from "../../tasks/transition.js";
 import type { Verb } from "../contract/contract.js";
 import type { Asking, Handlers } from "../server/app.js";
-import type { Requester } from "../server/requester.js";
+import { sessionIdOf, type Requester } from "../server/requester.js";
 import type { Sights } from "../sights.js";
 import type { Background } from "../work/background.js";
 import { cancelTask, type CancelParts } from "../work/cancel.js";
@@ -89,7 +89,7 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
 
     createTask: async ({ body }, { requester }) => {
       const { key, queued, parent, notify, origin, ...rest } = body;
-      const self = requester.kind === "session" ? requester.session.id : null;
+      const self = sessionIdOf(requester);
       mayBeTold(requester, body, desk.channels);
       const whom = whomToTell({
         requester,

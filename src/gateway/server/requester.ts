@@ -9,6 +9,11 @@ export type Requester =
   | { readonly kind: "operator"; readonly actor: string }
   | { readonly kind: "session"; readonly actor: string; readonly session: SessionRow };
 
+/** Null: an operator. */
+export function sessionIdOf(requester: Requester): string | null {
+  return requester.kind === "session" ? requester.session.id : null;
+}
+
 const FILE = "operator-token";
 
 /** Made once, 0600 in the private state directory: whoever can read it is the operator. */

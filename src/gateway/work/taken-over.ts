@@ -1,7 +1,7 @@
 import type { RunRecord } from "../../store/run-record.js";
 import { keyOfRun } from "../../tasks/key.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { resolveReplyRouting } from "../../tasks/routing.js";
+import { targetsOf } from "../../tasks/routing.js";
 
 /**
  * What a run is whose caller waited for it at a gateway that is gone: a command that goes on in the background. Null: it
@@ -12,12 +12,6 @@ export function workTakenOver(run: RunRecord): TaskInput | null {
   const { callerBound, onOrphan } = policy;
   const plain = kind === "task" && backendId === null && imported === null;
   if (!plain || callerBound || onOrphan === "terminate" || hiddenAt !== null) return null;
-  const { text: target } = resolveReplyRouting({
-    mode: "run",
-    parentSessionId: sessionId,
-    requesterSessionId: null,
-    origin: null,
-  });
   return {
     runtime: "exec",
     key: keyOfRun(runId),
@@ -25,6 +19,11 @@ export function workTakenOver(run: RunRecord): TaskInput | null {
     ownerSessionId: sessionId,
     agentId,
     runId,
-    targets: target === null ? [] : [target],
+    targets: targetsOf({
+      mode: "run",
+      parentSessionId: sessionId,
+      requesterSessionId: null,
+      origin: null,
+    }),
   };
 }

@@ -67,12 +67,16 @@ export class Typing {
     const key = targetKey(target);
     if (channel?.typing === undefined || over.aborted || !this.#isDue(key)) return;
     this.#wait(key, this.#everyMs / 2);
+    const own = new AbortController();
+    endsWith(own, AbortSignal.timeout(this.#everyMs));
     try {
-      await channel.typing(target.address, AbortSignal.any([over, AbortSignal.timeout(this.#everyMs)]));
+      await channel.typing(target.address, endsWith(own, over));
     } catch (error) {
       if (over.aborted) return;
       const asked = error instanceof DeliveryFailed ? (error.retryAfterMs ?? 0) : 0;
       this.#wait(key, Math.max(asked, defaults.typingPauseMs));
+    } finally {
+      own.abort();
     }
   }
 

@@ -1,12 +1,13 @@
+import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { InteractionMode, SessionRow } from "../../store/session-record.js";
 import type { NotifyPolicy } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { resolveReplyRouting, type Origin } from "../../tasks/routing.js";
+import { targetsOf, type Origin } from "../../tasks/routing.js";
 import type { ChannelEntries } from "../handlers/channels.js";
-import type { Requester } from "../server/requester.js";
+import { sessionIdOf, type Requester } from "../server/requester.js";
 import type { Given } from "./background.js";
 
 /** What a request says of who is to hear of its work. */
@@ -41,18 +42,12 @@ export function whomToTell({
   parentSessionId,
   readsAlong = false,
 }: WhomRequest): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
-  const requesterSessionId = requester.kind === "session" ? requester.session.id : null;
-  const { text } = resolveReplyRouting({
-    mode,
-    parentSessionId,
-    requesterSessionId,
-    origin: origin ?? null,
-  });
+  const requesterSessionId = sessionIdOf(requester);
   const unsaid = origin === undefined ? (readsAlong ? "silent" : undefined) : "done_only";
   return {
     ownerSessionId: requesterSessionId ?? parentSessionId,
     policy: notify ?? unsaid,
-    targets: text === null ? [] : [text],
+    targets: targetsOf({ mode, parentSessionId, requesterSessionId, origin: origin ?? null }),
   };
 }
 
@@ -76,13 +71,16 @@ export async function parentOf(
   return null;
 }
 
-/** What the session that asks is at itself: what it asks for is a part of that. */
+/** The one that goes on, and all that can wait. */
+const TURNS = 1 + defaults.acpQueued;
+
+/** What the session that asks is at itself, or about to be: what it asks for is a part of that. */
 export async function taskOf(
   store: Pick<TaskStore, "listTasks">,
   requester: Requester,
 ): Promise<string | null> {
   if (requester.kind !== "session") return null;
-  const { id: sessionId } = requester.session;
-  const open = await store.listTasks({ sessionId, open: true, limit: 100 });
-  return open.find(({ childSessionId }) => childSessionId === sessionId)?.taskId ?? null;
+  const open = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: TURNS });
+  const task = open.find(({ status }) => status === "running") ?? open.at(-1);
+  return task?.taskId ?? null;
 }

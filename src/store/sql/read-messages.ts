@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import { toMessage } from "../message-columns.js";
 import type { SessionMessage } from "../message-record.js";
-import type { MessageCount, MessageFilter } from "../message-store.js";
+import type { MessageCount, MessageFilter, Unanswered } from "../message-store.js";
 import type { Schema } from "../schema.js";
 import { waiting } from "./message-states.js";
 
@@ -52,16 +52,20 @@ export async function countMessages(db: Kysely<Schema>, sessionId: string): Prom
 /** Of sessions that are open: to others nothing is said any more. */
 export async function listUnanswered(
   db: Kysely<Schema>,
-  gatewayInstanceId: string,
+  of: Unanswered,
   limit: number,
 ): Promise<readonly SessionMessage[]> {
+  const [column, value] =
+    "sessionId" in of
+      ? (["asked.session_id", of.sessionId] as const)
+      : (["sessions.gateway_instance_id", of.gatewayInstanceId] as const);
   const rows = await db
     .selectFrom("session_messages as asked")
     .innerJoin("sessions", "sessions.id", "asked.session_id")
     .selectAll("asked")
     .where("asked.run_id", "is not", null)
     .where("asked.role", "=", "user")
-    .where("sessions.gateway_instance_id", "=", gatewayInstanceId)
+    .where(column, "=", value)
     .where("sessions.closed_at", "is", null)
     .where(sql<boolean>`not exists (
       select 1 from session_messages as answer where answer.run_id = asked.run_id and answer.role <> 'user'

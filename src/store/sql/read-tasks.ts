@@ -1,17 +1,16 @@
 import { sql } from "kysely";
-import type { Kysely, RawBuilder } from "kysely";
+import type { Kysely } from "kysely";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry, toTask, toTaskEvent } from "../task-columns.js";
 import { targetKey } from "../task-record.js";
 import type { OutboxEntry, OutboxStatus, TaskEvent, TaskRecord, TaskStatus } from "../task-record.js";
 import type { OutboxFilter, TaskFilter } from "../task-store.js";
 import { afterPrefix } from "./after-prefix.js";
+import { isIn } from "./outbox-states.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`ended_at is null`;
 const ended = sql<boolean>`ended_at is not null`;
-const pending = sql<boolean>`status = 'pending'`;
-const unread = sql<boolean>`status in ('session_queued', 'failed')`;
 
 export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
@@ -40,10 +39,12 @@ export async function findTasks(
 }
 
 export async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
-  if (filter.sessionId === undefined) return pageOf(db, filter, null);
+  const { sessionId, childSessionId } = filter;
+  if (childSessionId !== undefined) return pageOf(db, filter, ["child_session_id", childSessionId]);
+  if (sessionId === undefined) return pageOf(db, filter, null);
   // Each from an index that has its order; both at once would be sorted anew for every page.
-  const asked = await pageOf(db, filter, "owner_session_id");
-  const done = await pageOf(db, filter, "child_session_id");
+  const asked = await pageOf(db, filter, ["owner_session_id", sessionId]);
+  const done = await pageOf(db, filter, ["child_session_id", sessionId]);
   const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
   return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
 }
@@ -65,7 +66,7 @@ export async function listOutbox(
   let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
   if (taskId !== undefined) query = query.where("task_id", "=", taskId);
   if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
-  if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (statuses !== undefined) query = query.where((is) => is.or(statuses.map(isIn)));
   if (after !== undefined)
     query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
   if (limit !== undefined) query = query.limit(limit);
@@ -85,39 +86,38 @@ export async function countOpenTasks(db: Kysely<Schema>): Promise<ReadonlyMap<Ta
 
 /** Each where its own index has it. */
 export async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<OutboxStatus, number>> {
-  const count = (which: RawBuilder<boolean>) =>
-    db
-      .selectFrom("task_outbox")
-      .select(({ fn }) => ["status", fn.countAll<number>().as("count")])
-      .where(which)
-      .groupBy("status")
-      .execute();
-  const rows = [...(await count(pending)), ...(await count(unread))];
-  return new Map(rows.map(({ status, count: counted }) => [status, counted]));
+  const counts = new Map<OutboxStatus, number>();
+  for (const status of ["pending", "session_queued", "failed"] as const) {
+    const counted = db.selectFrom("task_outbox").select(({ fn }) => fn.countAll<number>().as("count"));
+    const { count } = await counted.where(isIn(status)).executeTakeFirstOrThrow();
+    if (count > 0) counts.set(status, count);
+  }
+  return counts;
 }
 
 async function pageOf(
   db: Kysely<Schema>,
   filter: TaskFilter,
-  session: "owner_session_id" | "child_session_id" | null,
+  session: readonly ["owner_session_id" | "child_session_id", string] | null,
 ): Promise<readonly TaskRecord[]> {
-  const { statuses, runtimes, deliveries, sessionId = null, runId, parentTaskId, after } = filter;
+  const { statuses, runtimes, deliveries, runId, cleanupBefore, after } = filter;
+  // Few may be forgotten at a time: the index of ages would have all others read to find them.
+  const age = cleanupBefore === undefined ? sql.ref<number>("created_at") : sql<number>`+created_at`;
   let query = db
     .selectFrom("tasks")
     .selectAll()
-    .orderBy("created_at", "desc")
+    .orderBy(age, "desc")
     .orderBy("task_id", "desc")
     .limit(filter.limit);
-  if (session !== null) query = query.where(session, "=", sessionId);
+  if (session !== null) query = query.where(session[0], "=", session[1]);
   if (statuses !== undefined) query = query.where("status", "in", statuses);
   if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);
   if (deliveries !== undefined) query = query.where("delivery", "in", deliveries);
   if (runId !== undefined) query = query.where("run_id", "=", runId);
-  if (parentTaskId !== undefined) query = query.where("parent_task_id", "=", parentTaskId);
   if (filter.open !== undefined) query = query.where(filter.open ? open : ended);
-  if (filter.cleanupBefore !== undefined) query = query.where("cleanup_after", "<", filter.cleanupBefore);
+  if (cleanupBefore !== undefined) query = query.where("cleanup_after", "<", cleanupBefore);
   if (after !== undefined)
-    query = query.where(sql<boolean>`(created_at, task_id) < (${after.createdAt}, ${after.taskId})`);
+    query = query.where(sql<boolean>`(${age}, task_id) < (${after.createdAt}, ${after.taskId})`);
   return (await query.execute()).map(toTask);
 }
 

@@ -1,5 +1,11 @@
 import type { NewMessage, SessionMessage } from "../message-record.js";
-import type { HistoryBounds, MessageCount, MessageFilter, MessageStore } from "../message-store.js";
+import type {
+  HistoryBounds,
+  MessageCount,
+  MessageFilter,
+  MessageStore,
+  Unanswered,
+} from "../message-store.js";
 import { appendMessage } from "./append-message.js";
 import type { Engine } from "./engine.js";
 import { settled, waiting } from "./message-states.js";
@@ -31,8 +37,8 @@ export class SqlMessageStore extends SqlSessionStore implements MessageStore {
     return this.#engine.transact(() => this.#deliver(sessionId, ids, at));
   }
 
-  listUnanswered(gatewayInstanceId: string, limit: number): Promise<readonly SessionMessage[]> {
-    return read.listUnanswered(this.#engine.db, gatewayInstanceId, limit);
+  listUnanswered(of: Unanswered, limit: number): Promise<readonly SessionMessage[]> {
+    return read.listUnanswered(this.#engine.db, of, limit);
   }
 
   forgetMessages(saidBefore: number): Promise<number> {

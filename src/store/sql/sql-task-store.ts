@@ -19,21 +19,18 @@ import type {
   TaskStore,
 } from "../task-store.js";
 import type { Engine } from "./engine.js";
+import { addEntries, dropStates } from "./outbox-add.js";
+import { claimEntries, dueIn, releaseEntries } from "./outbox-claim.js";
 import {
   acknowledgeEntry,
-  addEntries,
-  claimEntries,
   deriveDelivery,
   dismissEntries,
   dropOldStates,
   dropOvertaken,
-  dropStates,
-  dueIn,
   holdTask,
-  releaseEntries,
   retryEntries,
   settleEntry,
-} from "./outbox.js";
+} from "./outbox-settle.js";
 import * as read from "./read-tasks.js";
 import { SqlGatewayStore } from "./sql-gateway-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
@@ -120,7 +117,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   }
 
   releaseOutbox(owner: string): Promise<number> {
-    return this.#engine.transact(() => releaseEntries(this.#engine.db, owner));
+    return this.#engine.perform(() => countOf(releaseEntries(this.#engine.db, owner)));
   }
 
   acknowledgeOutbox(

@@ -3,6 +3,8 @@ import { OPEN_STATES } from "../../../src/store/run-record.js";
 import type { Store } from "../../../src/store/store.js";
 import { until } from "../../until.js";
 import { LEASE_MS, newRun } from "../samples.js";
+import { AT } from "../session-samples.js";
+import { ending, newTask, taskEvent } from "../task-samples.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
 /** Open runs of each of these hosts, with an event for each run. */
@@ -76,6 +78,24 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     for (const scan of await scansOf("commands", asked))
       expect(scan).toEqual({ index: "commands_of_run", rows: 1 });
   });
+
+  test("what is to be done about tasks is found without those that have ended, and what they told", async () => {
+    for (const [index, ask] of [
+      [/^tasks_open$/, () => store.listTasks({ open: true, limit: 500 })],
+      [/^tasks_to_forget$/, () => store.listTasks({ cleanupBefore: AT, limit: 500 })],
+      [
+        /^tasks_(of_child|open)$/,
+        () => store.listTasks({ childSessionId: "ses_none", open: true, limit: 1 }),
+      ],
+    ] as const)
+      for (const scan of await scansOf("tasks", ask)) {
+        expect(scan.index).toMatch(index);
+        expect(scan.rows).toBeLessThanOrEqual(1);
+      }
+    const unread = () => store.listOutbox({ statuses: ["session_queued"], limit: 500 });
+    for (const scan of await scansOf("task_outbox", unread))
+      expect(scan).toEqual({ index: "task_outbox_queued", rows: 0 });
+  });
 });
 
 interface Scan {
@@ -116,6 +136,11 @@ async function fill(database: PostgresDatabase): Promise<void> {
   {
     await using store = await database.open();
     await store.insertRun(newRun({ runId: "run_model" }), LEASE_MS);
+    const { taskId } = newTask({ taskId: "task_model" });
+    await store.insertTask(newTask({ taskId }), [taskEvent("created")]);
+    await store.commitTask(taskId, 1, ending(taskId));
+    for (const entry of await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9_000 }))
+      await store.settleOutbox(entry, { status: "delivered", receipt: null, at: AT });
   }
   await database.query(`set search_path = holdfast;
     insert into runs select (jsonb_populate_record(runs, jsonb_build_object(
@@ -126,5 +151,11 @@ async function fill(database: PostgresDatabase): Promise<void> {
     select run_id, state_id, 'attach', 0, 0, '{}' from runs;
     insert into commands (id, run_id, target, kind, actor, handed_over_by, created_at, survivors)
     select 'req_' || run_id, run_id, 'there', 'stop', 'operator', 'here', 0, '[]' from runs;
+    insert into tasks select (jsonb_populate_record(tasks, jsonb_build_object(
+      'task_id', 'task_' || at, 'key', 'run:' || at, 'created_at', created_at + at, 'cleanup_after', ${AT + 1} + at
+    ))).* from tasks, generate_series(1, ${HOSTS * RUNS}) as at;
+    insert into task_outbox select (jsonb_populate_record(task_outbox, jsonb_build_object(
+      'entry_key', 'task-terminal:task_' || at, 'task_id', 'task_' || at, 'created_at', created_at + at
+    ))).* from task_outbox, generate_series(1, ${HOSTS * RUNS}) as at;
     analyze`);
 }

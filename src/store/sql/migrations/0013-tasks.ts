@@ -52,10 +52,8 @@ create index tasks_of_runtime on tasks (runtime, created_at, task_id);
 create index tasks_of_owner on tasks (owner_session_id, created_at, task_id) where owner_session_id is not null;
 create index tasks_of_child on tasks (child_session_id, created_at, task_id) where child_session_id is not null;
 create index tasks_of_run on tasks (run_id) where run_id is not null;
-create index tasks_of_parent on tasks (parent_task_id) where parent_task_id is not null;
--- Few are open, many have been; few could not be told.
+-- Few are open, many have been.
 create index tasks_open on tasks (created_at, task_id) where ended_at is null;
-create index tasks_untold on tasks (delivery, created_at, task_id) where delivery in ('failed', 'parent_missing');
 create index tasks_to_forget on tasks (cleanup_after) where cleanup_after is not null;
 
 create trigger tasks_ended_is_final
@@ -96,9 +94,10 @@ create table task_outbox (
 ) strict;
 
 create index task_outbox_due on task_outbox (due_at) where status = 'pending';
-create index task_outbox_unread on task_outbox (status) where status in ('session_queued', 'failed');
+create index task_outbox_queued on task_outbox (created_at, entry_key) where status = 'session_queued';
+create index task_outbox_queued_for on task_outbox (target_key, created_at, entry_key) where status = 'session_queued';
+create index task_outbox_failed on task_outbox (status) where status = 'failed';
 create index task_outbox_of_task on task_outbox (task_id);
-create index task_outbox_to on task_outbox (target_key, status);
 create index task_outbox_states on task_outbox (task_id) where kind = 'state';
 create index task_outbox_sending on task_outbox (lease_owner) where lease_owner is not null;
 `;
