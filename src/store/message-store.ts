@@ -25,6 +25,7 @@ export interface MessageCount {
 export interface HistoryBounds {
   readonly bytes: number;
   readonly messages: number;
+  /** Said to it and not delivered; and as many notices. */
   readonly pending: number;
 }
 
