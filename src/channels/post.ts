@@ -59,18 +59,19 @@ export async function post(
   const literal = url.hostname.replace(/^\[|\]$/g, "");
   if (isIP(literal) !== 0 && !mayReach(literal, rules["allow-networks"])) throw forbidden(url);
   const late = AbortSignal.timeout(rules["timeout-ms"]);
+  let unheard = false;
   try {
-    const response = await send(letter, AbortSignal.any([signal, late]), resolve);
+    const response = await send(letter, AbortSignal.any([signal, late]), resolve, () => (unheard = true));
     const answer = await read(letter, response);
     if (answer.status >= 300 && answer.status < 400)
       throw new DeliveryFailed(`${url.host} redirects elsewhere (${answer.status}), which is not followed`);
     return answer;
   } catch (error) {
     if (error instanceof DeliveryFailed) throw error;
-    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was given up`);
-    if (late.aborted)
-      throw new DeliveryFailed(`${url.host} did not answer to the end within ${rules["timeout-ms"]} ms`);
-    throw unanswered(url, error);
+    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was given up`, { unheard });
+    const why = `${url.host} did not answer to the end within ${rules["timeout-ms"]} ms`;
+    if (late.aborted) throw new DeliveryFailed(why, { unheard });
+    throw unanswered(url, error, unheard);
   }
 }
 
@@ -87,7 +88,12 @@ export function isTaken({ status }: Answer): boolean {
   return status >= 200 && status < 300;
 }
 
-function send(letter: Letter, signal: AbortSignal, resolve: Resolve): Promise<IncomingMessage> {
+function send(
+  letter: Letter,
+  signal: AbortSignal,
+  resolve: Resolve,
+  onSent: () => void,
+): Promise<IncomingMessage> {
   const { url, body } = letter;
   const options: RequestOptions = {
     method: "POST",
@@ -108,9 +114,13 @@ function send(letter: Letter, signal: AbortSignal, resolve: Resolve): Promise<In
     const outgoing: ClientRequest = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, options);
     // It may break again while the answer is read, which then says so itself.
     outgoing.on("error", reject);
+    outgoing.once("finish", onSent);
     outgoing.once("response", answered);
     // Without an error, as when another protocol is answered.
-    outgoing.once("close", () => reject(new DeliveryFailed(`${url.host} has closed without an answer`)));
+    outgoing.once("close", () => {
+      const unheard = outgoing.writableFinished;
+      reject(new DeliveryFailed(`${url.host} has closed without an answer`, { unheard }));
+    });
     outgoing.end(body);
   });
 }
@@ -175,11 +185,11 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 /** By its code only: what the error itself says may repeat the address. */
-function unanswered({ host }: URL, cause: unknown): DeliveryFailed {
+function unanswered({ host }: URL, cause: unknown, unheard: boolean): DeliveryFailed {
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "no code";
   const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/.test(code) ? "its certificate is not accepted" : null;
   const words = WORDS[code] ?? certificate ?? "the connection failed";
-  return new DeliveryFailed(`${host} has not answered: ${words} (${code})`, { cause });
+  return new DeliveryFailed(`${host} has not answered: ${words} (${code})`, { cause, unheard });
 }
 
 function decoded(part: string): string {

@@ -39,7 +39,9 @@ export async function callProgram(spawner: Spawner, call: ProgramCall, signal: A
   const failure = failureOf(record, timeoutMs);
   if (failure === null) return run.runId;
   const complaint = await complaintOf(run);
-  throw new DeliveryFailed(`${failure}${complaint === "" ? "" : `: ${complaint}`} (${run.runId})`);
+  throw new DeliveryFailed(`${failure}${complaint === "" ? "" : `: ${complaint}`} (${run.runId})`, {
+    unheard: record.exit?.reason !== "exit",
+  });
 }
 
 /** A program need not read what it is given. */

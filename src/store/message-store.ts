@@ -28,6 +28,7 @@ export type Unanswered = { readonly sessionId: string } | { readonly gatewayInst
 export interface HistoryBounds {
   readonly bytes: number;
   readonly messages: number;
+  /** Said to it and not delivered; and as many notices. */
   readonly pending: number;
 }
 

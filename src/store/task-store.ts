@@ -67,14 +67,16 @@ export interface OutboxClaim {
 export type OutboxResult =
   | { readonly status: "delivered"; readonly receipt: string | null; readonly at: number }
   | { readonly status: "session_queued" | "parent_missing"; readonly at: number }
-  | { readonly status: "failed"; readonly error: string; readonly spentMs: number; readonly at: number }
+  | (Failure & { readonly status: "failed"; readonly at: number })
   /** To be tried again. */
-  | {
-      readonly status: "pending";
-      readonly error: string;
-      readonly spentMs: number;
-      readonly inMs: number;
-    };
+  | (Failure & { readonly status: "pending"; readonly inMs: number });
+
+interface Failure {
+  readonly error: string;
+  readonly spentMs: number;
+  /** Nobody knows whether it arrived. */
+  readonly unheard?: boolean;
+}
 
 /** Background work, and who is to be told of it. */
 export interface TaskStore {

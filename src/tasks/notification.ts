@@ -18,6 +18,8 @@ export interface DeliveryFailedOptions extends ErrorOptions {
   readonly permanent?: boolean;
   /** What the receiver asked for. */
   readonly retryAfterMs?: number | null;
+  /** It may have arrived all the same: the next attempt may repeat it. */
+  readonly unheard?: boolean;
 }
 
 /** A courier could not deliver. Its message is kept with the entry and shown. */
@@ -25,11 +27,13 @@ export class DeliveryFailed extends Error {
   override readonly name = "DeliveryFailed";
   readonly permanent: boolean;
   readonly retryAfterMs: number | null;
+  readonly unheard: boolean;
 
   constructor(message: string, options: DeliveryFailedOptions = {}) {
-    const { permanent = false, retryAfterMs = null, ...rest } = options;
+    const { permanent = false, retryAfterMs = null, unheard = false, ...rest } = options;
     super(message, rest);
     this.permanent = permanent;
     this.retryAfterMs = retryAfterMs;
+    this.unheard = unheard;
   }
 }

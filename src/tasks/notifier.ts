@@ -84,7 +84,8 @@ export class Notifier {
     this.#stopping.abort();
     this.wake();
     const late = this.#clock.after(STOP_MS, () => {
-      for (const attempt of this.#attempts) attempt.abort(new DeliveryFailed("the gateway was stopped"));
+      for (const attempt of this.#attempts)
+        attempt.abort(new DeliveryFailed("the gateway was stopped", { unheard: true }));
     });
     await this.#running;
     late.cancel();
@@ -172,7 +173,8 @@ export class Notifier {
     const attempt = new AbortController();
     const { signal } = attempt;
     const { attemptMs } = this.#limits;
-    const late = (): void => attempt.abort(new DeliveryFailed(`there was no answer within ${attemptMs} ms`));
+    const why = `there was no answer within ${attemptMs} ms`;
+    const late = (): void => attempt.abort(new DeliveryFailed(why, { unheard: true }));
     const timer = this.#clock.after(attemptMs, late, { keepAlive: true });
     const began = this.#clock.now();
     const aborted = deferred<never>();
@@ -191,14 +193,14 @@ export class Notifier {
   }
 
   #failed(entry: OutboxEntry, cause: unknown, tookMs: number): OutboxResult {
-    const { permanent, retryAfterMs } =
-      cause instanceof DeliveryFailed ? cause : { permanent: false, retryAfterMs: null };
+    const { permanent, retryAfterMs, unheard } =
+      cause instanceof DeliveryFailed ? cause : { permanent: false, retryAfterMs: null, unheard: false };
     const why = cause instanceof Error ? cause.message : String(cause);
     const error = oneLine(why, defaults.taskErrorChars);
     const failure = { spentMs: entry.spentMs, tookMs, permanent, retryAfterMs };
     const next = nextAttempt(failure, this.#limits, (ms) => this.#clock.spread(ms));
-    if (next !== null) return { status: "pending", error, ...next };
-    return { status: "failed", error, spentMs: entry.spentMs + tookMs, at: this.#clock.wall() };
+    if (next !== null) return { status: "pending", error, unheard, ...next };
+    return { status: "failed", error, unheard, spentMs: entry.spentMs + tookMs, at: this.#clock.wall() };
   }
 
   /** Again and again while the store is away, until it is too late or this is stopped. */

@@ -50,7 +50,7 @@ describe("to a session", () => {
   test("that has no room may have some later", async () => {
     await using world = await parent();
     for (let at = 0; at < defaults.inboxMessages; at += 1)
-      await world.history.send(world.id, "user", { text: "x", actor: "cli:ada" });
+      await world.history.send(world.id, "system", { text: "x", actor: "tasks" });
     const failure = await failureOf(world.deliver());
     expect(failure.message).toContain(`messages wait for session ${world.id} already`);
     expect(failure.permanent).toBe(false);

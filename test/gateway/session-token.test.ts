@@ -273,6 +273,10 @@ test("a session that takes a closed one's key does not see its runs", async () =
   const answer = await refusal(second.client.getRun({ params: { runId } })).catch(() => ({ code: "SEEN" }));
   await stage.client.kill({ params: { runId } });
   expect(answer.code).toBe("RUN_NOT_FOUND");
+  // By its name, whoever has that now.
+  expect(await stage.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
+  expect(await stage.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
+  expect((await refusal(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");
 });
 
 test("a closed session's viewer is dismissed", async () => {

@@ -214,12 +214,17 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       for (let at = 0; at < 2; at++)
         expect(await store.appendMessage(newMessage(id), small)).toHaveProperty("seq", at + 1);
       expect(await store.appendMessage(newMessage(id), small)).toBe("full");
+      // Notices and what is said to it are not in each other's way.
+      const notice = (): NewMessage => newMessage(id, { role: "system", fromSessionId: null });
+      for (let at = 0; at < 2; at++)
+        expect(await store.appendMessage(notice(), small)).toHaveProperty("seq", at + 3);
+      expect(await store.appendMessage(notice(), small)).toBe("full");
       // What has been delivered takes no room there.
-      expect(await store.appendMessage(newMessage(id, { deliveredAt: AT }), small)).toHaveProperty("seq", 3);
+      expect(await store.appendMessage(newMessage(id, { deliveredAt: AT }), small)).toHaveProperty("seq", 5);
       await store.closeSession(id, "a", AT + 1);
       expect(await store.appendMessage(newMessage(id, { deliveredAt: AT }), bounds)).toBe("closed");
       expect(await store.appendMessage(newMessage("ses_none"), bounds)).toBe("closed");
-      expect(await store.countMessages(id)).toMatchObject({ total: 3 });
+      expect(await store.countMessages(id)).toMatchObject({ total: 5 });
     });
 
     test("the oldest goes when there is too much, by bytes and by number; what waits stays", async () => {

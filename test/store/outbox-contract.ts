@@ -200,6 +200,18 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       }
     });
 
+    test("that it may have arrived is kept, also when an operator has it tried again, and counted once", async () => {
+      const taskId = await ended();
+      for (const result of [again, { ...again, unheard: true }, { ...again, unheard: true }, again, dead])
+        await store.settleOutbox(await one(), result);
+      await store.retryOutbox(taskId, taskEvent("retried"));
+      expect(await one()).toMatchObject({ attempts: 6, unheard: 1 });
+      const givenUp = await ended();
+      await store.settleOutbox(await one(), { ...dead, unheard: true });
+      await store.retryOutbox(givenUp, taskEvent("retried"));
+      expect(await one()).toMatchObject({ taskId: givenUp, unheard: 1 });
+    });
+
     test("what could not be delivered stays, until an operator has it tried again or dismisses it", async () => {
       const taskId = await ended([PARENT, CHAT]);
       const [first, second] = await claim();

@@ -27,6 +27,8 @@ const bad: Readonly<Record<string, readonly [(socket: Socket, elsewhere: string)
   ],
 };
 
+const mayHaveIt = ["hangs", "drips", "breaks"];
+
 function drip(socket: Socket): void {
   socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
   const timer = setInterval(() => socket.write("."), 10);
@@ -40,12 +42,16 @@ test("whatever a receiver does, it is tried again under the same id, given up in
   writeFileSync(file, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
   const good = await receiver();
   const asked = new Map<string, string[]>();
+  const marked = new Map<string, boolean[]>();
   const urls: Record<string, string> = { good: good.url, absent: "http://127.0.0.1:1" };
   for (const [name, [answer]] of Object.entries(bad)) {
     const ids: string[] = [];
+    const marks: boolean[] = [];
     asked.set(name, ids);
+    marked.set(name, marks);
     urls[name] = await rawReceiver((socket, said) => {
       ids.push(/^webhook-id: (.*)$/im.exec(said)?.[1] ?? "none");
+      marks.push(said.includes('"repeat":true'));
       answer(socket, good.url);
     });
   }
@@ -83,6 +89,10 @@ test("whatever a receiver does, it is tried again under the same id, given up in
     expect(entry?.attempts).toBeGreaterThan(1);
     const ids = asked.get(channel);
     if (ids !== undefined) expect([...new Set(ids)]).toEqual([`task-terminal:${taskId}`]);
+    // Who has not said whether it has it may have it; who has said no has not.
+    const [first, ...later] = marked.get(channel) ?? [false];
+    expect(first).toBe(false);
+    expect(new Set(later)).toEqual(new Set(later.map(() => mayHaveIt.includes(channel))));
     tasks.delete(channel);
     expect(await auditAll(house.store, Date.now())).toContainEqual(
       expect.objectContaining({ code: "delivery_failed", taskId }),

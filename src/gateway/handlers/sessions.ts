@@ -85,9 +85,10 @@ export function sessionHandlers({
     },
 
     closeSession: async ({ params }, { requester }) => {
+      const id = (await sights.perhaps(requester, params.id))?.id ?? params.id;
       // Its agent must not go on without it.
-      const agents = await closeAgent(params.id, requester.actor);
-      return { closed: (await sessions.close(params.id, requester.actor)) || agents };
+      const agents = await closeAgent(id, requester.actor);
+      return { closed: (await sessions.close(id, requester.actor)) || agents };
     },
   };
 }

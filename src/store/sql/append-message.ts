@@ -28,7 +28,9 @@ export function* appendMessage(
     if (before !== undefined) return yield* uncounted(db, sessionId, toMessage(before));
   }
   if (message.deliveredAt === null) {
-    const others = yield* rowsOf(of.select("id").where(waiting).limit(bounds.pending));
+    // Notices wake nobody: as many as there may be, they are in nobody's way who does.
+    const alike = of.where("role", message.role === "system" ? "=" : "<>", "system");
+    const others = yield* rowsOf(alike.select("id").where(waiting).limit(bounds.pending));
     if (others.length === bounds.pending) return yield* uncounted(db, sessionId, "full" as const);
   }
   yield* countOf(db.insertInto("session_messages").values(toMessageColumns(message, seq)));

@@ -26,12 +26,14 @@ export function settleEntry(
   switch (status) {
     case "pending":
       return settle.set({
+        ...unheardOf(result),
         error: result.error,
         spent_ms: Math.ceil(result.spentMs),
         due_at: later(words, result.inMs),
       });
     case "failed":
       return settle.set({
+        ...unheardOf(result),
         status,
         error: result.error,
         spent_ms: Math.ceil(result.spentMs),
@@ -43,6 +45,11 @@ export function settleEntry(
     case "parent_missing":
       return settle.set({ status, error: null, settled_at: result.at });
   }
+}
+
+/** That it may have arrived is never forgotten; only those that nobody came back from are counted. */
+function unheardOf({ unheard = false }: { readonly unheard?: boolean }) {
+  return unheard ? { unheard: sql<number>`case when unheard = 0 then 1 else unheard end` } : {};
 }
 
 export function acknowledgeEntry(
