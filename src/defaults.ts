@@ -71,6 +71,9 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
+  /** A SQLite file that another process has locked is tried again after this, doubling: a transaction takes well under a millisecond, and 20 attempts a second cost nothing while a lock stays. */
+  storeLockRetryMs: 1,
+  storeLockRetryMaxMs: 50,
   /** Connections of one supervisor to PostgreSQL, or of a gateway but for the one that listens: statements take a millisecond, and a server has a hundred for everybody. */
   storeConnections: 4,
   /** All but one of them are closed after this: below what lies between two rounds, or rest would look like work. */

@@ -3,9 +3,8 @@ import type { Clock, Timer } from "./clock.js";
 import { deferred, type Deferred } from "./deferred.js";
 
 /**
- * One store serves all runs of a supervisor, and a write to a locked one may block the whole process until it gives up.
- * So when one write has been refused the others wait: after a growing pause one goes ahead, and only its success lets
- * the rest follow. Between two attempts the process is free to do what needs no store, stopping above all.
+ * One store serves all runs of a supervisor: what refuses one write refuses the others, too. So when one has been
+ * refused the others wait: after a growing pause one goes ahead, and only its success lets the rest follow.
  */
 export class StoreGate {
   readonly #clock: Clock;

@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { StdinClosed } from "../../src/errors.js";
+import { startChild } from "../store/child.js";
+import { until } from "../until.js";
 import { bystander, printed, processesOf, realSupervisor, sh, textOf } from "./real-supervisor.js";
 
 /** Leader, plain child, TERM-ignoring child, `setsid` child, `env -i setsid` double fork. */
@@ -197,12 +199,41 @@ test("a locked store does not keep a run from being stopped, and its end is reco
   locker.exec("begin immediate");
   await run.cancel({ actor: "test" });
   while ((await processesOf(run.runId)).length > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until("the store's refusal is reported", () => problems.length > 0);
   expect(problems.join()).toContain("the store refuses to be written");
   locker.exec("rollback");
   locker.close();
   expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "test" });
   const events = await supervisor.listEvents({ runId: run.runId });
   expect(events.map(({ type }) => type)).toEqual(["spawn", "cancel", "exit"]);
+});
+
+test("while another process has the store locked, output of other runs arrives without a gap", async () => {
+  const supervisor = await realSupervisor({ onProblem: () => undefined });
+  const ticking = await supervisor.spawn(sh("while :; do echo tick; sleep 0.02; done"), { graceMs: 100 });
+  const ends = await supervisor.spawn(sh("read go; exit 3"));
+  await printed(ticking, "tick");
+  await using holder = startChild("hold-write-lock", join(supervisor.home, "store.sqlite"), "3000");
+  expect(await holder.next()).toBe("locked");
+  const released = holder.ended;
+  await ends.write("go\n");
+  const ended = ends.wait();
+  let longestGap = 0;
+  const reading = (async () => {
+    let last = performance.now();
+    for await (const _ of ticking.follow()) {
+      longestGap = Math.max(longestGap, performance.now() - last);
+      last = performance.now();
+    }
+  })();
+  await released;
+  expect(await ended).toMatchObject({ state: "exited", exit: { reason: "exit", code: 3 } });
+  await ticking.cancel();
+  expect(await ticking.wait()).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+  await reading;
+  expect(longestGap).toBeLessThan(1_000);
+  for (const { runId } of [ticking, ends])
+    expect((await supervisor.listEvents({ runId })).filter(({ type }) => type === "exit")).toHaveLength(1);
 });
 
 test("closing ends what runs, as a shutdown", async () => {

@@ -20,7 +20,7 @@ export function openSqliteReader(path: string): Reader | null {
   const before = fingerprint(path);
   if (before === null) return null;
   return translated(path, () => {
-    const db = openReadOnly(path, before);
+    const db = openReadOnly(path, before, BUSY_MS);
     try {
       if (requireCurrentSchema(db, path) === null) {
         db.close();

@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { ReadOnlyView } from "./read-only-view.js";
+import { openView } from "./read-only-view.js";
 import { fingerprint } from "./fingerprint.js";
 
 export interface StoreHealth {
@@ -15,18 +15,18 @@ export interface StoreHealth {
 export async function checkSqliteStore(path: string): Promise<StoreHealth | null> {
   const at = fingerprint(path);
   if (at === null) return null;
-  await using view = new ReadOnlyView(path, at);
+  await using view = await openView(path, at);
   if (view.db === null) return null;
-  const check = String(view.value("pragma quick_check(1)") ?? "no answer");
-  const count = (text: string): number => Number(view.value(text) ?? 0);
+  const check = String((await view.value("pragma quick_check(1)")) ?? "no answer");
+  const count = async (text: string): Promise<number> => Number((await view.value(text)) ?? 0);
   return {
-    schema: count("select max(id) from holdfast_migrations"),
+    schema: await count("select max(id) from holdfast_migrations"),
     damage: check === "ok" ? null : check,
     runs: {
-      open: count("select count(*) from runs where state <> 'exited'"),
-      ended: count("select count(*) from runs where state = 'exited'"),
+      open: await count("select count(*) from runs where state <> 'exited'"),
+      ended: await count("select count(*) from runs where state = 'exited'"),
     },
-    events: count("select count(*) from run_events"),
+    events: await count("select count(*) from run_events"),
     logBytes: await stat(`${path}-wal`).then(
       ({ size }) => size,
       () => 0,

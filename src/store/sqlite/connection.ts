@@ -3,6 +3,7 @@ import { CompiledQuery } from "kysely";
 import type { DatabaseConnection, QueryResult } from "kysely";
 import { refuseToStream } from "../sql/dialect.js";
 import { translateSqliteError } from "./errors.js";
+import { untilUnlocked, WriteQueue } from "./write-queue.js";
 
 /** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */
 const STATEMENTS_KEPT = 256;
@@ -16,15 +17,33 @@ interface Prepared {
   readonly returnsRows: boolean;
 }
 
-/** One database handle with its prepared statements. Everything happens at once: calls cannot interleave. */
+/**
+ * One database handle with its prepared statements. A statement or transaction happens within one call, so those of this
+ * process cannot interleave; between two attempts at a locked database the event loop runs.
+ */
 export class SqliteConnection implements DatabaseConnection {
   readonly #db: DatabaseSyncInstance;
   readonly #path: string;
   readonly #prepared = new Map<string, Prepared>();
+  readonly #patienceMs: number;
+  readonly #writes: WriteQueue;
 
-  constructor(db: DatabaseSyncInstance, path: string) {
+  /** The handle's own busy timeout must be 0: `patienceMs` is how long locks of other processes are waited for. */
+  constructor(db: DatabaseSyncInstance, path: string, patienceMs: number) {
     this.#db = db;
     this.#path = path;
+    this.#patienceMs = patienceMs;
+    this.#writes = new WriteQueue(patienceMs);
+  }
+
+  /** Statements that each are a transaction by themselves. */
+  perform<Result>(work: () => Result): Promise<Result> {
+    return this.#writes.write(work);
+  }
+
+  /** All of `work` or nothing of it; begun anew when the database is locked. */
+  transact<Result>(work: () => Result): Promise<Result> {
+    return this.#writes.write(() => this.#transaction(work));
   }
 
   execute<Row>(query: CompiledQuery<Row>): QueryResult<Row> {
@@ -38,8 +57,22 @@ export class SqliteConnection implements DatabaseConnection {
     }
   }
 
-  /** All of `work` or nothing of it. The write lock is taken first: a lock taken on the way could not be waited for. */
-  transaction<Result>(work: () => Result): Result {
+  /** Writes that wait for a lock are carried out, or refused, first. */
+  async close(): Promise<void> {
+    await this.#writes.idle();
+    this.#prepared.clear();
+    if (this.#db.isOpen) this.#db.close();
+  }
+
+  /** For statements that only read. */
+  executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
+    return untilUnlocked(() => this.execute<Row>(query), this.#patienceMs);
+  }
+
+  streamQuery = refuseToStream;
+
+  /** The write lock is taken first: a lock taken on the way would be met with the work half done. */
+  #transaction<Result>(work: () => Result): Result {
     this.execute(BEGIN);
     try {
       const result = work();
@@ -51,17 +84,6 @@ export class SqliteConnection implements DatabaseConnection {
       throw error;
     }
   }
-
-  close(): void {
-    this.#prepared.clear();
-    if (this.#db.isOpen) this.#db.close();
-  }
-
-  async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-    return this.execute<Row>(query);
-  }
-
-  streamQuery = refuseToStream;
 
   #prepare(sql: string): Prepared {
     const known = this.#prepared.get(sql);

@@ -51,8 +51,9 @@ export function isDamage(error: unknown): boolean {
   return code === SQLITE_CORRUPT || code === SQLITE_NOTADB;
 }
 
+/** Another process holds a lock. Nothing was changed, and the same may succeed a moment later. */
 export function isBusy(error: unknown): boolean {
-  return primaryCode(error) === SQLITE_BUSY;
+  return primaryCode(error instanceof StateUnusable ? error.cause : error) === SQLITE_BUSY;
 }
 
 /** SQLite's own words for a code. The driver's `all()` keeps only these. */

@@ -24,7 +24,7 @@ import * as readTasks from "../sql/read-tasks.js";
 import { hostMonotonicMs } from "./clock.js";
 import { fingerprint, same } from "./fingerprint.js";
 import type { Fingerprint } from "./fingerprint.js";
-import { ReadOnlyView } from "./read-only-view.js";
+import { openView, type ReadOnlyView } from "./read-only-view.js";
 import { sqliteWords } from "./words.js";
 
 /** A writer would have to start and finish inside every one of these reads. */
@@ -199,7 +199,7 @@ class SqliteReader implements ReadStore {
   async #look(at: Fingerprint): Promise<ReadOnlyView> {
     if (this.#view?.shows(at) === true) return this.#view;
     await this[Symbol.asyncDispose]();
-    this.#view = new ReadOnlyView(this.#path, at);
+    this.#view = await openView(this.#path, at);
     return this.#view;
   }
 }

@@ -11,6 +11,7 @@ import { same } from "./fingerprint.js";
 import type { Fingerprint } from "./fingerprint.js";
 import { requireCurrentSchema } from "./migrate.js";
 import { composer } from "./sqlite-engine.js";
+import { untilUnlocked } from "./write-queue.js";
 
 /**
  * Two ways to read a WAL database, and each is wrong where the other is right:
@@ -18,11 +19,13 @@ import { composer } from "./sqlite-engine.js";
  * without one, as an immutable file, because the ordinary way would create the log and leave it behind.
  * Immutable means no locks, so what was read counts only if the file is afterwards what it was before.
  */
-export function openReadOnly(path: string, of: Fingerprint): DatabaseSyncInstance {
-  return new DatabaseSync(of.log ? path : immutable(path), {
-    readOnly: true,
-    timeout: defaults.storeBusyMs,
-  });
+export function openReadOnly(path: string, of: Fingerprint, timeout: number): DatabaseSyncInstance {
+  return new DatabaseSync(of.log ? path : immutable(path), { readOnly: true, timeout });
+}
+
+/** Waits on a timer while another process has the file locked. */
+export function openView(path: string, of: Fingerprint): Promise<ReadOnlyView> {
+  return untilUnlocked(() => new ReadOnlyView(path, of), defaults.storeBusyMs);
 }
 
 export class ReadOnlyView implements AsyncDisposable {
@@ -34,8 +37,8 @@ export class ReadOnlyView implements AsyncDisposable {
   constructor(path: string, of: Fingerprint) {
     this.#of = of;
     try {
-      const handle = openReadOnly(path, of);
-      this.#connection = new SqliteConnection(handle, path);
+      const handle = openReadOnly(path, of, 0);
+      this.#connection = new SqliteConnection(handle, path, defaults.storeBusyMs);
       try {
         const current = requireCurrentSchema(handle, path) !== null;
         this.db = current ? composer(this.#connection) : null;
@@ -56,16 +59,17 @@ export class ReadOnlyView implements AsyncDisposable {
   }
 
   /** The answer to a question that is no query of the store's: one value of a pragma or a count. */
-  value(sql: string): string | number | null {
-    const [row] = this.#connection.execute<Record<string, string | number | null>>(
+  async value(sql: string): Promise<string | number | null> {
+    const { rows } = await this.#connection.executeQuery<Record<string, string | number | null>>(
       CompiledQuery.raw(sql),
-    ).rows;
+    );
+    const [row] = rows;
     return Object.values(row ?? {})[0] ?? null;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.db?.destroy();
-    this.#connection.close();
+    await this.#connection.close();
   }
 }
 

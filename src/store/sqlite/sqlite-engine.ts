@@ -17,7 +17,7 @@ export function composer(connection: SqliteConnection): Kysely<Schema> {
   return new Kysely<Schema>({ dialect });
 }
 
-/** Everything is executed within the call: nothing can come between the statements of one process. */
+/** Each call is executed within one turn of the event loop: nothing can come between its statements in this process. */
 export class SqliteEngine implements Engine {
   readonly eras = 1;
   readonly words = sqliteWords;
@@ -31,12 +31,12 @@ export class SqliteEngine implements Engine {
     this.#walSync = walSync;
   }
 
-  async perform<Result>(steps: () => Steps<Result>): Promise<Result> {
-    return this.#drive(steps());
+  perform<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#connection.perform(() => this.#drive(steps()));
   }
 
-  async transact<Result>(steps: () => Steps<Result>): Promise<Result> {
-    return this.#connection.transaction(() => this.#drive(steps()));
+  transact<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#connection.transact(() => this.#drive(steps()));
   }
 
   flush(): Promise<void> {
@@ -59,8 +59,8 @@ export class SqliteEngine implements Engine {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.db.destroy();
+    await this.#connection.close();
     this.#walSync.close();
-    this.#connection.close();
   }
 
   #drive<Result>(steps: Steps<Result>): Result {

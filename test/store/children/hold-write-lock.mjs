@@ -1,8 +1,9 @@
-// Holds the database's write lock until it is killed.
+// Holds the database's write lock until it is killed, or for as many milliseconds as it is told.
 import { DatabaseSync } from "@photostructure/sqlite";
 
-const [path] = process.argv.slice(2);
+const [path, holdMs] = process.argv.slice(2);
 const db = new DatabaseSync(path);
 db.exec("begin immediate");
 process.send("locked");
 process.on("message", () => db.close());
+if (holdMs !== undefined) setTimeout(() => process.disconnect(db.close()), Number(holdMs));

@@ -41,6 +41,29 @@ function tamper(sql: string): void {
   db.close();
 }
 
+/** Another process holds the write lock for so long. */
+async function heldFor(ms: number): Promise<AsyncDisposable> {
+  const holder = startChild("hold-write-lock", path, String(ms));
+  expect(await holder.next()).toBe("locked");
+  return holder;
+}
+
+/** How long the event loop has stood still at most since this call. */
+function longestStandstill(): () => number {
+  let last = performance.now();
+  let longest = 0;
+  const look = (): void => {
+    longest = Math.max(longest, performance.now() - last);
+    last = performance.now();
+  };
+  const timer = setInterval(look, 10);
+  return () => {
+    clearInterval(timer);
+    look();
+    return longest;
+  };
+}
+
 async function createStore(): Promise<void> {
   const store = await openSqliteStore({ path });
   await store[Symbol.asyncDispose]();
@@ -291,6 +314,43 @@ describe("with other processes", () => {
     await holder.kill();
     expect(await store.saveRun(lease, running, [event("r")])).toBe(true);
     expect(await store.listEvents({})).toHaveLength(1);
+  });
+
+  test("waiting for a lock of another process does not block the event loop, and keeps the order of writes", async () => {
+    await using store = await openSqliteStore({ path });
+    const lease = await store.insertRun(newRun(), LEASE_MS);
+    await using _holder = await heldFor(2_000);
+    const longest = longestStandstill();
+    const writes = [
+      store.saveRun(lease, running, [event(lease.runId, 1)]),
+      store.appendEvents([event(lease.runId, 2)]),
+      store.saveRun(lease, { to: "output", at: 3 }),
+      store.appendEvents([event(lease.runId, 4)]),
+    ];
+    // A reader does not queue behind writes that wait.
+    expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
+    await Promise.all(writes);
+    expect(longest()).toBeLessThan(1_000);
+    expect((await store.listEvents({})).map(({ at }) => at)).toEqual([1, 2, 4]);
+    expect(await store.getRun(lease.runId)).toMatchObject({ state: "running", lastOutputAt: 3 });
+  });
+
+  test("opening a store that another process has locked does not block the event loop", async () => {
+    tamper("pragma journal_mode = wal");
+    await using _holder = await heldFor(1_500);
+    const longest = longestStandstill();
+    await using store = await openSqliteStore({ path });
+    expect(longest()).toBeLessThan(1_000);
+    expect(await store.listRuns({})).toEqual([]);
+  });
+
+  test("closing a store carries out the writes that wait for a lock", async () => {
+    const store = await openSqliteStore({ path });
+    const lease = await store.insertRun(newRun(), LEASE_MS);
+    await using _holder = await heldFor(500);
+    const writing = store.saveRun(lease, running);
+    await store[Symbol.asyncDispose]();
+    expect(await writing).toBe(true);
   });
 
   test("the clock is one for all processes of this boot", async () => {

@@ -1,0 +1,73 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { defaults } from "../../defaults.js";
+import { spread } from "../spread.js";
+import { isBusy } from "./errors.js";
+
+// SQLite's own busy timeout sleeps in the calling thread: the event loop would stand still, and with it the output,
+// deadlines and stops of every run. So handles are opened with a busy timeout of 0, and locks are waited for here.
+
+/** Attempts `work` within the call, and again while another process has the database locked, for at most so long. */
+export function untilUnlocked<Result>(work: () => Result, patienceMs: number): Promise<Result> {
+  return attempt(work, performance.now() + patienceMs);
+}
+
+/** The writes of one connection, in the order of the calls: none overtakes one that waits for a lock. */
+export class WriteQueue {
+  readonly #patienceMs: number;
+  /** Settles when the last write in the queue has; null: no write waits. */
+  #last: Promise<void> | null = null;
+
+  /** `patienceMs` counts from the call: writes that wait for the same lock give up together. */
+  constructor(patienceMs: number) {
+    this.#patienceMs = patienceMs;
+  }
+
+  /** Without others in the queue the first attempt is within the call. */
+  async write<Result>(work: () => Result): Promise<Result> {
+    const deadline = performance.now() + this.#patienceMs;
+    if (this.#last !== null) return this.#enqueue(this.#last.then(() => attempt(work, deadline)));
+    try {
+      return work();
+    } catch (error) {
+      if (!isBusy(error)) throw error;
+      return this.#enqueue(retry(work, error, deadline));
+    }
+  }
+
+  /** Resolves when no write waits. */
+  async idle(): Promise<void> {
+    while (this.#last !== null) await this.#last;
+  }
+
+  #enqueue<Result>(result: Promise<Result>): Promise<Result> {
+    const settled = result.then(nothing, nothing).then(() => {
+      if (this.#last === settled) this.#last = null;
+    });
+    this.#last = settled;
+    return result;
+  }
+}
+
+async function attempt<Result>(work: () => Result, deadline: number): Promise<Result> {
+  try {
+    return work();
+  } catch (error) {
+    return retry(work, error, deadline);
+  }
+}
+
+async function retry<Result>(work: () => Result, error: unknown, deadline: number): Promise<Result> {
+  const { storeLockRetryMs, storeLockRetryMaxMs } = defaults;
+  let failure = error;
+  for (let pauseMs: number = storeLockRetryMs; ; pauseMs = Math.min(2 * pauseMs, storeLockRetryMaxMs)) {
+    if (!isBusy(failure) || performance.now() >= deadline) throw failure;
+    await delay(spread(pauseMs));
+    try {
+      return work();
+    } catch (again) {
+      failure = again;
+    }
+  }
+}
+
+function nothing(): void {}
