@@ -96,6 +96,8 @@ export const defaults = {
   /** A write the store refused is repeated after this, doubling up to the second: quick after a lock, gentle on a full disk. */
   storeRetryMs: 50,
   storeRetryMaxMs: 5_000,
+  /** Whoever waits for a run's end is answered this long after it, with the record pending, when the store has not taken it: a commit takes milliseconds, and a person notices two seconds. */
+  recordWaitMs: 1_500,
   /** A gateway that starts while its database is away asks again after this, doubling: soon after a restart, gently through a long one. Spread by half, so that many hosts do not come at once. */
   storeAwayRetryMs: 250,
   storeAwayRetryMaxMs: 10_000,

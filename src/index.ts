@@ -17,6 +17,7 @@ export type {
   Retained,
   Retention,
   Run,
+  RunEnding,
   SpawnOptions,
   Supervisor,
   SupervisorOptions,

@@ -111,14 +111,14 @@ export class Adapter implements AsyncDisposable {
     if (closed.reason === "ended") await this.#leave();
     await this.run.cancel({ actor: `acp: ${closed.reason}` });
     // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
-    const record = await this.run.wait();
+    const { record } = await this.run.end();
     await drained;
     const leftover = await removeTmpdir(this.tmpdir);
     return { closed: wayOut(closed, record.exit, this.stderr.text), record, leftover };
   }
 
   #leave(): Promise<void> {
-    return this.#clock.pause(this.#leaveMs, this.run.wait());
+    return this.#clock.pause(this.#leaveMs, this.run.end());
   }
 
   /** Always: a full stderr pipe would hold the agent back, and its spool keeps only the newest. */

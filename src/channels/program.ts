@@ -35,7 +35,7 @@ export async function callProgram(spawner: Spawner, call: ProgramCall, signal: A
     .catch((cause: unknown) => {
       throw notStarted(cause);
     });
-  const [record] = await Promise.all([run.wait(), feed(run, input)]);
+  const [{ record }] = await Promise.all([run.end(), feed(run, input)]);
   const failure = failureOf(record, timeoutMs);
   if (failure === null) return run.runId;
   const complaint = await complaintOf(run);

@@ -28,7 +28,12 @@ export type ToViewer =
       readonly service: ServiceFacts | null;
     }
   /** Null: its end is not known here. A caller may hear it before the last of the output; the close comes after that. */
-  | { readonly type: "ended"; readonly record: RunRecord | null };
+  | {
+      readonly type: "ended";
+      readonly record: RunRecord | null;
+      /** Why the record is not written yet; null: it is, or nothing is known of the end. */
+      readonly recordPending: string | null;
+    };
 
 /** What a viewer or caller says, as text; binary frames are input: a viewer's are bytes, a caller's have a head. */
 export type FromViewer =

@@ -2,6 +2,7 @@ import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
+import { newRecord } from "../store/apply-change.js";
 import { isSameMachine } from "../store/machine.js";
 import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
@@ -168,6 +169,7 @@ async function recordService(
         withholdAt: { stdout: null, stderr: null },
       },
       lease,
+      newRecord(run, 0),
     );
   } finally {
     context.beginning.delete(runId);
@@ -210,8 +212,10 @@ async function commit(
   { processGroupId }: ProcessEvidence,
 ): Promise<void> {
   const { tier } = boundary;
-  const change = { anchor, root, processGroupId, boundary: boundaryOf(boundary), tier };
-  await context.store.saveRun(journal.lease, { to: "gated", ...change });
+  const facts = { anchor, root, processGroupId, boundary: boundaryOf(boundary), tier };
+  const change = { to: "gated", ...facts } as const;
+  await context.store.saveRun(journal.lease, change);
+  journal.committed(change);
 }
 
 /** What the end of the other run would do to it. */

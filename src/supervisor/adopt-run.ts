@@ -23,13 +23,14 @@ export async function adoptRun(live: LiveRun, options: AdoptOptions = {}): Promi
     const service = { port: null, readyAt: null };
     const deadlines = options.keepTimeouts === true ? facts.deadlines : NO_DEADLINES;
     const at = context.clock.wall();
-    const written = await context.store.saveRun(
-      journal.lease,
-      // Whoever takes it over goes on with it: its caller's leaving is no reason to end it any more.
-      { to: "service", service, deadlines, policy: { ...facts.policy, onOrphan: "adopt" } },
-      [{ ...eventFacts(live, at), type: "adopt", data: { actor, pid: null, from: null, to: null } }],
-    );
+    // Whoever takes it over goes on with it: its caller's leaving is no reason to end it any more.
+    const policy = { ...facts.policy, onOrphan: "adopt" } as const;
+    const change = { to: "service", service, deadlines, policy } as const;
+    const written = await context.store.saveRun(journal.lease, change, [
+      { ...eventFacts(live, at), type: "adopt", data: { actor, pid: null, from: null, to: null } },
+    ]);
     if (!written) throw new BadInput("runId", `run ${runId} has ended meanwhile; nothing was changed`);
+    journal.committed(change);
     live.service = service;
     if (options.keepTimeouts !== true) live.deadlines.lift();
     live.toldService = deferred<void>();

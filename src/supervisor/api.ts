@@ -133,6 +133,14 @@ export interface FollowOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The end of a run, for whoever waited for it. */
+export interface RunEnding {
+  /** The terminal record, or with `recordPending` what it will say. */
+  readonly record: RunRecord;
+  /** Null: it is committed. Otherwise why not; the record is written when the store works again. */
+  readonly recordPending: string | null;
+}
+
 /** One run under supervision. */
 export interface Run {
   readonly runId: string;
@@ -153,8 +161,10 @@ export interface Run {
   readonly idleMs: number;
   /** Resolves when there is output at or after one of these offsets, or there will be none, or the signal aborts. */
   changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void>;
-  /** Resolves with the terminal record, once it is committed. */
+  /** Resolves with the terminal record, once it is committed: with a store that cannot be written, that may take long. */
   wait(): Promise<RunRecord>;
+  /** How it ended, at the latest `recordWaitMs` after that is known, whether the store can be written or not. */
+  end(): Promise<RunEnding>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
   cancel(options?: CancelOptions): Promise<void>;
   /** Of its input, how much its anchor holds. */

@@ -6,7 +6,8 @@ import { step } from "./run-state.js";
 
 /**
  * The one way to end a run. Idempotent: the first finale wins. The terminal row and its events are one transaction,
- * repeated until it is committed; only then is `wait` answered and the run's directory given up.
+ * repeated until it is committed; only then is `wait` answered and the run's directory given up. `end` does not wait for
+ * a store that cannot be written.
  */
 export function finalize(live: LiveRun, finale: Finale): void {
   if (isOver(live)) return;
@@ -20,6 +21,7 @@ export function finalize(live: LiveRun, finale: Finale): void {
     live.facts.runId,
     commit(live, live.journal.finish({ to: "exited", at, ...finale.ending }, events)),
   );
+  live.concluded.resolve(live.context.clock.now());
 }
 
 async function commit(live: LiveRun, finished: ReturnType<LiveRun["journal"]["finish"]>): Promise<void> {

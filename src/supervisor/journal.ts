@@ -1,4 +1,5 @@
 import { LeaseLost, RunNotFound } from "../errors.js";
+import { applyChange } from "../store/apply-change.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Lease, RunChange, RunStore } from "../store/store.js";
@@ -34,19 +35,33 @@ export class Journal {
   readonly #watcher: JournalWatcher;
   readonly #trouble = deferred<void>();
   #lease: Lease;
+  #record: RunRecord;
   #entries: Entry[] = [];
   #writing = false;
   #closed: Error | null = null;
 
-  constructor(store: RunStore, gate: StoreGate, lease: Lease, watcher: JournalWatcher) {
+  /** `record`: as the store has it when the journal begins. */
+  constructor(store: RunStore, gate: StoreGate, lease: Lease, record: RunRecord, watcher: JournalWatcher) {
     this.#store = store;
     this.#gate = gate;
     this.#lease = lease;
+    this.#record = record;
     this.#watcher = watcher;
   }
 
   get lease(): Lease {
     return this.#lease;
+  }
+
+  /** The run's record as it will be when everything noted so far is written. */
+  get record(): RunRecord {
+    const { ownerInstanceId, epoch: leaseEpoch } = this.#lease;
+    return { ...this.#record, ownerInstanceId, leaseEpoch };
+  }
+
+  /** A change that was committed without this journal. */
+  committed(change: RunChange): void {
+    this.#record = applyChange(this.#record, change);
   }
 
   /** Resolves when a write has failed for the first time. */
@@ -79,6 +94,7 @@ export class Journal {
 
   #append(entry: Entry): void {
     if (this.#closed !== null) return entry.committed?.reject(this.#closed);
+    if (entry.change !== null) this.#record = applyChange(this.#record, entry.change);
     // While the store refuses everything, yesterday's signs of life need not pile up behind today's. The head may be in flight.
     if (
       entry.change?.to === "output" &&
@@ -131,7 +147,7 @@ export class Journal {
   }
 
   #failed(error: unknown): void {
-    this.#gate.refused();
+    this.#gate.refused(error);
     if (this.#closed !== null) return;
     this.#trouble.resolve();
     this.#watcher.failing(error);

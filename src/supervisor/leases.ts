@@ -57,7 +57,8 @@ export class Leases {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = null;
-    await this.#renewing;
+    // A renewal that a store which is away has not answered keeps nobody waiting.
+    if (this.#renewing !== null) await this.#options.clock.pause(defaults.storeAnswerMs, this.#renewing);
   }
 
   async #renew(): Promise<void> {

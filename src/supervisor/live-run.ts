@@ -52,6 +52,9 @@ export interface LiveRun {
   readonly activity: Activity;
   /** The command has been exec'd, or never will be. */
   readonly started: Deferred<void>;
+  /** How it ended is known; since when on the supervisor's clock. */
+  readonly concluded: Deferred<number>;
+  /** And committed. */
   readonly ended: Deferred<RunRecord>;
   readonly listener: (link: AnchorLink, event: AnchorEvent) => void;
   state: RunState;

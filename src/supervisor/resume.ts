@@ -30,6 +30,7 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
       withholdAt: { stdout: defaults.spoolBytes, stderr: defaults.spoolBytes },
     },
     lease,
+    record,
     welcome?.stdinAccepted ?? 0,
   );
   const { hostId, bootId, pidNamespace } = record;

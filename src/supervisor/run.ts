@@ -1,3 +1,4 @@
+import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type {
   AnchorLink,
@@ -10,7 +11,7 @@ import type {
 import type { LiveProcesses } from "../anchor/live-trees.js";
 import { NotSteering } from "../errors.js";
 import type { ProcessIdentity, RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
-import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run } from "./api.js";
+import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run, RunEnding } from "./api.js";
 import { cancel } from "./cancel.js";
 import type { LiveRun } from "./live-run.js";
 import { liveMembers, signalMembers } from "./members.js";
@@ -82,6 +83,19 @@ class SupervisedRun implements Run {
     return record;
   }
 
+  async end(): Promise<RunEnding> {
+    const live = this.#live;
+    const { clock, gate } = live.context;
+    const committed = this.wait();
+    const late = live.concluded.promise.then((since) =>
+      clock.pause(Math.max(0, since + defaults.recordWaitMs - clock.now()), committed),
+    );
+    const record = await Promise.race([committed, late]);
+    if (record !== undefined) return { record, recordPending: null };
+    live.witnessed = true;
+    return { record: live.journal.record, recordPending: whyPending(gate.refusal) };
+  }
+
   cancel(options?: CancelOptions): Promise<void> {
     return cancel(this.#live, options);
   }
@@ -150,6 +164,12 @@ export function runOf(live: LiveRun): Run {
     faces.set(live, face);
   }
   return face;
+}
+
+function whyPending(refusal: unknown): string {
+  if (!(refusal instanceof Error)) return `it has not answered for ${defaults.recordWaitMs} ms`;
+  // The first sentence: the others say what does not apply to a run that has ended.
+  return refusal.message.split(/\.(?:\s|$)/, 1)[0] ?? refusal.message;
 }
 
 function ownLink({ owner, link }: LiveRun): AnchorLink | null {

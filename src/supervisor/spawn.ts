@@ -1,6 +1,7 @@
 import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering, RunExists, SpawnFailed } from "../errors.js";
+import { newRecord } from "../store/apply-change.js";
 import type { RunChange } from "../store/store.js";
 import { onAbort } from "./abort-listeners.js";
 import { adopt, boundaryOf } from "./adopt.js";
@@ -65,8 +66,9 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
     const spec = plan.start(runId, leaseId);
     context.beginning.add(runId);
     try {
-      const lease = await context.store.insertRun(plan.record(runId, leaseId), defaults.leaseMs);
-      const live = supervise(context, factsOf(context, plan, spec, leaseId), lease);
+      const fresh = plan.record(runId, leaseId);
+      const lease = await context.store.insertRun(fresh, defaults.leaseMs);
+      const live = supervise(context, factsOf(context, plan, spec, leaseId), lease, newRecord(fresh, 0));
       if (spec.io === "pty") live.size = spec.size;
       return { live, spec };
     } catch (error) {
@@ -109,7 +111,8 @@ async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
     tier: boundary.tier,
   };
   const saved = await live.context.store.saveRun(live.journal.lease, change);
-  if (!saved && !isOver(live)) throw new NotSteering(runId, "its record was ended by somebody else");
+  if (saved) live.journal.committed(change);
+  else if (!isOver(live)) throw new NotSteering(runId, "its record was ended by somebody else");
   // The fresh lease may be the first write in a long while that the store took: then the others can be renewed too.
   if (live.context.leases.fenced) await live.context.leases.renew();
   if (live.context.leases.fenced) throw new NotSteering(runId, "its lease could not be renewed");
@@ -131,7 +134,8 @@ function withholdGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFaile
 
 /** Rejecting waits for the terminal record, but not for a store that is failing. */
 async function spawnFailed(live: LiveRun, cause: unknown): Promise<SpawnFailed> {
-  await Promise.race([live.ended.promise.then(nothing, nothing), live.journal.trouble]);
+  const { clock } = live.context;
+  await clock.pause(defaults.recordWaitMs, Promise.race([live.ended.promise, live.journal.trouble]));
   return failedBecause(live, live.failure ?? failureOf(cause), cause);
 }
 
@@ -162,5 +166,3 @@ function cancelOnAbort(live: LiveRun, signal: AbortSignal): void {
 function text(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
-
-function nothing(): void {}

@@ -14,6 +14,7 @@ export class StoreGate {
   #ajar = false;
   #pauseMs: number = defaults.storeRetryMs;
   #timer: Timer | null = null;
+  #refusal: unknown = null;
 
   /** `answered` is told of every write that was accepted. */
   constructor(clock: Clock, answered: () => void = () => {}) {
@@ -31,14 +32,21 @@ export class StoreGate {
     return this.#shut.promise;
   }
 
+  /** Why the last write was refused; null: it was not, or nothing has been answered yet. */
+  get refusal(): unknown {
+    return this.#refusal;
+  }
+
   accepted(): void {
     this.#answered();
+    this.#refusal = null;
     if (this.#shut === null) return;
     this.#pauseMs = defaults.storeRetryMs;
     this.#open();
   }
 
-  refused(): void {
+  refused(error: unknown = null): void {
+    this.#refusal = error;
     this.#shut ??= deferred<void>();
     if (this.#timer !== null || this.#ajar) return;
     this.#timer = this.#clock.after(this.#clock.spread(this.#pauseMs), () => this.#letOneTry(), {

@@ -1,3 +1,4 @@
+import type { RunRecord } from "../store/run-record.js";
 import type { Lease } from "../store/store.js";
 import { Activity } from "./activity.js";
 import { onAnchorEvent } from "./anchor-events.js";
@@ -14,12 +15,18 @@ import { newborn } from "./run-state.js";
 import { Stdin } from "./stdin.js";
 
 /** Everything that works for one run, wired up. It has no connection yet. */
-export function supervise(context: Context, facts: RunFacts, lease: Lease, stdinAt = 0): LiveRun {
+export function supervise(
+  context: Context,
+  facts: RunFacts,
+  lease: Lease,
+  record: RunRecord,
+  stdinAt = 0,
+): LiveRun {
   const { runId } = facts;
   const live: LiveRun = {
     context,
     facts,
-    journal: new Journal(context.store, context.gate, lease, {
+    journal: new Journal(context.store, context.gate, lease, record, {
       failing: (error) => {
         const message = `run ${runId}: the store refuses to be written; the run is unaffected, the write will be repeated`;
         context.report({ runId, message, cause: error });
@@ -35,6 +42,7 @@ export function supervise(context: Context, facts: RunFacts, lease: Lease, stdin
     ranges: new OutputRanges(),
     activity: new Activity(context.clock, (at) => noteOutput(live, at)),
     started: deferred(),
+    concluded: deferred(),
     ended: deferred(),
     listener: (link, event) => onAnchorEvent(live, link, event),
     state: newborn,

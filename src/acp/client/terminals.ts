@@ -165,7 +165,8 @@ export class Terminals {
   async waitForExit(terminalId: string): Promise<ExitStatus | null> {
     const { runId } = this.#get(terminalId);
     const run = this.#supervisor.run(runId);
-    const record = await (run === null ? this.#record(runId) : run.wait().catch(() => null));
+    const end = run === null ? null : await run.end().catch(() => null);
+    const record = run === null ? await this.#record(runId) : (end?.record ?? null);
     return record?.state === "exited" ? statusOf(record) : null;
   }
 
@@ -209,7 +210,7 @@ export class Terminals {
       this.#live().map(async (run) => {
         await run.cancel({ actor }).catch(() => undefined);
         // One that is let go of goes on elsewhere, and ends there.
-        await run.wait().catch(() => undefined);
+        await run.end().catch(() => undefined);
       }),
     );
   }

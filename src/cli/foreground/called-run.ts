@@ -11,8 +11,8 @@ import {
   type ToViewer,
   unframe,
 } from "../../gateway/attach-frames.js";
-import type { RunRecord, RunStateName, ServiceFacts } from "../../store/run-record.js";
-import type { CancelOptions, FollowOptions, OutputChunk } from "../../supervisor/api.js";
+import type { RunStateName, ServiceFacts } from "../../store/run-record.js";
+import type { CancelOptions, FollowOptions, OutputChunk, RunEnding } from "../../supervisor/api.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { bellQuery, ringBell } from "../gateway/bell.js";
 import { openChannel } from "../gateway/channel.js";
@@ -50,7 +50,7 @@ export class CalledRun implements ForegroundRun {
   readonly #options: CallOptions;
   readonly #inflows = { stdout: new Inflow("stdout"), stderr: new Inflow("stderr") };
   readonly #outflow: Outflow;
-  readonly #ended = deferred<RunRecord>();
+  readonly #ended = deferred<RunEnding>();
   readonly #outOfSight = deferred<undefined>();
   /** The run is being stopped, for all that is known here. */
   readonly #stopping = deferred<void>();
@@ -88,7 +88,7 @@ export class CalledRun implements ForegroundRun {
     return this.#outOfSight.promise;
   }
 
-  wait(): Promise<RunRecord> {
+  end(): Promise<RunEnding> {
     return this.#ended.promise;
   }
 
@@ -219,8 +219,9 @@ export class CalledRun implements ForegroundRun {
         return;
       case "ended":
         this.#stopping.resolve();
-        if (message.record !== null) this.#ended.resolve(message.record);
-        return;
+        if (message.record === null) return;
+        // A gateway of an older version does not say.
+        return this.#ended.resolve({ record: message.record, recordPending: message.recordPending ?? null });
       case "bell":
         return ringBell();
       case "refused":

@@ -3,11 +3,12 @@ import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
 import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { CommandInput, Problem, SpawnOptions } from "../../supervisor/api.js";
+import type { CommandInput, Problem, RunEnding, SpawnOptions } from "../../supervisor/api.js";
 import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
+import { pendingText } from "../runs/status.js";
 import { conclude } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
 import { dieOf, interruptCode, Interrupts } from "./interrupts.js";
@@ -74,13 +75,24 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
     ]);
     if (run === undefined) return interruptCode(interrupts.first ?? "SIGINT");
     interrupts.attach(run);
-    const { record, outletFailure } = await follow(run, host, request, interrupts, say, out, err);
-    left = record.state !== "exited";
+    const { record, recordPending, outletFailure } = await follow(
+      run,
+      host,
+      request,
+      interrupts,
+      say,
+      out,
+      err,
+    );
+    // What is not on record is left: its directory says how it ended.
+    left = record.state !== "exited" || recordPending !== null;
     const { state, survivors } = run;
     const interrupt = interrupts.first;
     const { code, message } = conclude({ record, state, survivors, interrupt, outletFailure });
     if (message !== null) say(message);
-    const told = left && request.view !== undefined ? 0 : await lastWord(request, record, out, say);
+    if (recordPending !== null) say(pendingText(record, recordPending));
+    const shown = recordPending === null ? record : { ...record, recordPending };
+    const told = left && request.view !== undefined ? 0 : await lastWord(request, shown, out, say);
     await Promise.race([err.idle(), patience(interrupts).then(() => setTimeout(lastWordMs))]);
     return code || told;
   } finally {
@@ -157,7 +169,7 @@ async function follow(
   say: (message: string) => void,
   out: Outlet,
   err: Outlet,
-): Promise<{ readonly record: RunRecord; readonly outletFailure: OutletFailed | null }> {
+): Promise<RunEnding & { readonly outletFailure: OutletFailed | null }> {
   let outletFailure: OutletFailed | null = null;
   const onFailure = (failure: OutletFailed): void => {
     outletFailure ??= failure;
@@ -172,17 +184,17 @@ async function follow(
   // Awaited only after the run has ended; it may fail before.
   output.catch(() => {});
   const ended = await Promise.race([
-    run.wait(),
+    run.end(),
     run.outOfSight,
     interrupts.insisted,
     unkillable(run),
     unrecordable(run, interrupts),
   ]);
-  const record = ended ?? (await host.getRun(run.runId));
+  const record = ended?.record ?? (await host.getRun(run.runId));
   if (record === null) throw new Error(`run ${run.runId} has no record any more`);
   // A slow reader is waited for, but not for the rest of a run that will not end.
   await Promise.race([output, ended === undefined ? remainder(run) : patience(interrupts)]);
-  return { record, outletFailure };
+  return { record, recordPending: ended?.recordPending ?? null, outletFailure };
 }
 
 /**

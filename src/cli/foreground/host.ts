@@ -8,7 +8,7 @@ export type ForegroundRun = Pick<
   | "state"
   | "survivors"
   | "service"
-  | "wait"
+  | "end"
   | "cancel"
   | "write"
   | "closeStdin"

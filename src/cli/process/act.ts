@@ -11,7 +11,7 @@ import { openLook } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { pickRun, runPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
-import { statusOf } from "../runs/status.js";
+import { pendingText, statusOf } from "../runs/status.js";
 
 const WHOLE_ID = /^run_[0-9a-z]{12}$/;
 
@@ -51,6 +51,7 @@ export async function pollProcess({ wanted, waitMs, stdout, stderr, json }: Poll
     if (text !== "")
       print(`${stream} up to ${nextOffset}:\n${sanitizeText(text)}${text.endsWith("\n") ? "" : "\n"}`);
   const { seems, because } = news.waitingForInput;
+  if (typeof news.recordPending === "string") say(pendingText(news.run, news.recordPending), "yellow");
   print(
     `${runId}: ${statusOf(news.run)}, idle ${(news.idleMs / 1000).toFixed(1)} s${seems ? `, seems to wait for input (${because})` : ""}\n`,
   );

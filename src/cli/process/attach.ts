@@ -12,7 +12,7 @@ import { needGateway, type Connection } from "../gateway/connect.js";
 import { Outlet } from "../foreground/outlet.js";
 import { takeTerminal } from "../foreground/terminal.js";
 import { print } from "../runs/print.js";
-import { statusOf } from "../runs/status.js";
+import { pendingText, statusOf } from "../runs/status.js";
 import { fullRunId } from "./act.js";
 
 /** `C-]` as telnet has it: no program that people attach to wants it. */
@@ -28,7 +28,7 @@ const LEAVE_ALTERNATE = "\u001b[?1049l";
  * the gateway went.
  */
 type Ending =
-  | { readonly how: "ended"; readonly record: RunRecord | null }
+  | { readonly how: "ended"; readonly record: RunRecord | null; readonly recordPending: string | null }
   | { readonly how: "unread"; readonly failure: unknown }
   | { readonly how: "detached" | "broken" };
 
@@ -60,7 +60,8 @@ export async function attachTo(wanted: string, readOnly: boolean): Promise<numbe
         await calm(connection, runId);
         if (ending.record === null)
           throw new GatewayUnreachable(`${runId}: its output has ended, how it ended is not known`);
-        say(`${runId} has ended: ${statusOf(ending.record)}`, "dim");
+        if (ending.recordPending !== null) say(pendingText(ending.record, ending.recordPending), "yellow");
+        else say(`${runId} has ended: ${statusOf(ending.record)}`, "dim");
         return exitCode(ending.record);
     }
   } finally {
@@ -99,7 +100,11 @@ async function follow(viewer: WebSocket, readOnly: boolean, terminalThere: boole
           case "refused":
             return say(message.message, "yellow");
           case "ended":
-            return resolve({ how: "ended", record: message.record });
+            return resolve({
+              how: "ended",
+              record: message.record,
+              recordPending: message.recordPending ?? null,
+            });
           case "accepted":
           case "unread":
           case "state":

@@ -1,4 +1,7 @@
+import { setTimeout } from "node:timers/promises";
+import type { RunRecord } from "../../store/run-record.js";
 import { isEnded } from "../../store/task-record.js";
+import { finishOfRun } from "../../tasks/run-end.js";
 import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { dieOf } from "../foreground/interrupts.js";
@@ -8,6 +11,7 @@ import { openLook } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { isSmart } from "../palette.js";
 import { print } from "../runs/print.js";
+import { pendingText } from "../runs/status.js";
 import { endRemark, taskCode } from "./ending.js";
 import { taskEventText, type TaskEvent } from "./event-text.js";
 import { named } from "./named.js";
@@ -16,8 +20,11 @@ import type { Task } from "./status.js";
 
 /** Until a task has ended, whichever gateways come and go. Its result goes to stdout. */
 export async function waitForTask(wanted: string, json: boolean): Promise<number> {
-  const task = (await endedBefore(wanted)) ?? (await waited(wanted, isSmart(2) && !json));
-  if (json) print(toJson(task));
+  const before = await endedBefore(wanted);
+  const { task, pending } =
+    before === null ? await waited(wanted, isSmart(2) && !json) : { task: before, pending: null };
+  if (pending !== null) say(pendingText(pending.run, pending.why), "yellow");
+  if (json) print(toJson(pending === null ? task : { ...task, recordPending: pending.why }));
   else {
     say(...endRemark(task));
     const result = sanitizeText(task.summary ?? "").trimEnd();
@@ -33,7 +40,13 @@ async function endedBefore(wanted: string): Promise<Task | null> {
   return isEnded(task.status) ? task : null;
 }
 
-async function waited(wanted: string, shows: boolean): Promise<Task> {
+interface Waited {
+  readonly task: Task;
+  /** Its run has ended, and the store has not taken that yet: the task is as it will be. */
+  readonly pending: { readonly run: RunRecord; readonly why: string } | null;
+}
+
+async function waited(wanted: string, shows: boolean): Promise<Waited> {
   const connection = await needGateway();
   const { task, events } = await connection.client.getTask({ params: named(wanted) });
   const { taskId } = task;
@@ -60,8 +73,48 @@ async function waited(wanted: string, shows: boolean): Promise<Task> {
     later: `holdfast tasks show ${taskId}`,
   });
   line.show(task.label, task.progress ?? task.status);
-  for await (const event of followed) line.show(task.label, taskEventText(event) || event.type);
-  return (await followed.client.getTask({ params })).task;
+  const left = new AbortController();
+  const recorded = (async () => {
+    for await (const event of followed) line.show(task.label, taskEventText(event) || event.type);
+    return null;
+  })();
+  const pending = await Promise.race([recorded, pendingEnd(followed, task.runId, left.signal)]);
+  left.abort();
+  if (pending === null) return { task: (await followed.client.getTask({ params })).task, pending };
+  // Nobody waits for it any more; it ends with this process.
+  recorded.catch(() => undefined);
+  return { task: { ...task, ...endOf(pending.run) }, pending };
+}
+
+/** Resolves when the task's run has ended and the store has not taken its record; otherwise never. */
+async function pendingEnd(
+  followed: Followed<TaskEvent>,
+  runId: string | null,
+  left: AbortSignal,
+): Promise<NonNullable<Waited["pending"]>> {
+  // No output is news: from there on there will be none.
+  const query = { waitMs: POLL_MS, maxChars: 0, stdout: LAST, stderr: LAST };
+  while (runId !== null && !left.aborted) {
+    const news = await followed.client.poll({ params: { runId }, query }, left).catch(() => null);
+    if (typeof news?.recordPending === "string") return { run: news.run, why: news.recordPending };
+    // Its task says so in a moment.
+    if (news?.run.state === "exited") break;
+    await setTimeout(AGAIN_MS, undefined, { signal: left }).catch(() => undefined);
+  }
+  return new Promise(() => {});
+}
+
+const POLL_MS = 30_000;
+/** Beyond any output; a number that a query can carry. */
+const LAST = Number.MAX_SAFE_INTEGER;
+/** Between two questions, of which the first waited or was refused. */
+const AGAIN_MS = 200;
+
+function endOf(run: RunRecord): Partial<Task> {
+  const finish = finishOfRun(run, null);
+  if (finish === null) return {};
+  const { status, outcome, error, at: endedAt, startedAt } = finish;
+  return { status, outcome, error, endedAt, startedAt };
 }
 
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { isRunId } from "../../supervisor/ids.js";
-import { nothing, outputPiece } from "./common.js";
+import { nothing, outputPiece, recordPending } from "./common.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
@@ -118,6 +118,7 @@ export const exec = route({
   body: execBody,
   answer: z.object({
     run: runShape,
+    recordPending,
     /** It goes on in the background. */
     running: z.boolean(),
     failure: failureKind,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { count, flag, nothing, outputPiece, runParams, stream, survivor } from "./common.js";
+import { count, flag, nothing, outputPiece, recordPending, runParams, stream, survivor } from "./common.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
 import { runShape } from "./run-shape.js";
@@ -20,6 +20,7 @@ export const poll = route({
   body: nothing,
   answer: z.object({
     run: runShape,
+    recordPending,
     output: z.array(outputPiece),
     idleMs: z.number(),
     waitingForInput: z.object({ seems: z.boolean(), because: z.string() }),

@@ -3,7 +3,7 @@ import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { newRunId } from "../../supervisor/ids.js";
 import type { Config } from "../config.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
@@ -11,6 +11,7 @@ import { GATEWAY_STOPS, type Asking } from "../server/app.js";
 import type { Going } from "../work/background.js";
 import type { Desk, ExecIdentity } from "./handlers.js";
 import { readyOrStopped } from "./ready.js";
+import { nowOf } from "./run-reader.js";
 import { textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
@@ -36,24 +37,26 @@ export async function execFor(
   if (run === null) {
     // To whoever is at a terminal it is an error, with the step that failed.
     if (body.foreground !== undefined) throw failed;
-    const record = await mustHave(supervisor, failed.runId);
+    const { record, recordPending } = await nowOf(supervisor, await mustHave(supervisor, failed.runId));
     const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
-    return { run: record, running: false, failure, output: [], ptyFellBack, readiness: null };
+    const nothingRan = { running: false, output: [], ptyFellBack, readiness: null };
+    return { run: record, recordPending, failure, ...nothingRan };
   }
   going.begun();
   if (body.input !== undefined) feed(run, body.input);
   if (body.foreground !== undefined) {
     callers.expect(run.runId, asking.gone);
     const begun = await mustHave(supervisor, run.runId);
-    return { run: begun, running: true, failure: null, output: [], ptyFellBack, readiness: null };
+    const goesOn = { running: true, failure: null, output: [], ptyFellBack, readiness: null };
+    return { run: begun, recordPending: null, ...goesOn };
   }
   const waits = !body.background && body.port !== undefined;
   const readiness = waits ? await readyOrStopped(supervisor, run.runId, body.readyTimeoutMs, asking) : null;
-  const record = await endOf(supervisor, run, body, readiness, asking, unsaid);
+  const end = await endOf(supervisor, run, body, readiness, asking, unsaid);
   // Before anything else is waited for: it may end meanwhile.
-  if (record === null) going.sentAway();
-  const now = record ?? (await mustHave(supervisor, run.runId));
-  const ended = record !== null;
+  if (end === null) going.sentAway();
+  const now = end?.record ?? (await mustHave(supervisor, run.runId));
+  const ended = end !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
   const output = await Promise.all(
     streams.map((stream) =>
@@ -68,6 +71,7 @@ export async function execFor(
   );
   return {
     run: now,
+    recordPending: end?.recordPending ?? null,
     running: !ended,
     failure: ended ? failureOf(now) : null,
     output,
@@ -84,12 +88,12 @@ async function endOf(
   readiness: AnswerOf<"exec">["readiness"],
   asking: Asking,
   unsaid: ExecDefaults,
-): Promise<RunRecord | null> {
-  if (readiness?.state === "ended") return run.wait();
+): Promise<RunEnding | null> {
+  if (readiness?.state === "ended") return run.end();
   if (readiness !== null) {
     // Stopped, or being stopped with survivors.
-    const record = await mustHave(supervisor, run.runId);
-    return record.state === "exited" ? record : null;
+    const now = await nowOf(supervisor, await mustHave(supervisor, run.runId));
+    return now.record.state === "exited" ? now : null;
   }
   return body.background ? null : endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
 }
@@ -184,7 +188,7 @@ function feed(run: Run, input: string): void {
 }
 
 /** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
-async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking): Promise<RunRecord | null> {
+async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking): Promise<RunEnding | null> {
   let timer: NodeJS.Timeout | undefined;
   let left = (): void => {};
   const yielded = new Promise<"yield">((resolve) => {
@@ -196,7 +200,7 @@ async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking
     if (gone.aborted) left();
   });
   try {
-    const first = await Promise.race([run.wait(), yielded, vanished]);
+    const first = await Promise.race([run.end(), yielded, vanished]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
     // It needs nobody to wait for it, and may have become a service since.
@@ -204,7 +208,7 @@ async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking
     // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
     if (gone.reason === GATEWAY_STOPS) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });
-    return await run.wait();
+    return await run.end();
   } finally {
     clearTimeout(timer);
     gone.removeEventListener("abort", left);

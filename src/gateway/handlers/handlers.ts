@@ -19,7 +19,7 @@ import { execInBackground } from "./exec-background.js";
 import type { AcpVerb } from "./acp.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
-import { filterOf } from "./run-reader.js";
+import { filterOf, nowOf } from "./run-reader.js";
 import { held, mayBeSteered, typedInto } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
@@ -186,7 +186,7 @@ export function createHandlers(desk: Desk): Handlers {
       const { reason, ...rest } = body;
       const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
       const { survivors, ...answer } = await desk.stops.stop(record, { actor, ...defined(rest) }, gone);
-      return { ...answer, survivors: [...survivors], run: (await supervisor.getRun(record.runId)) ?? record };
+      return { ...answer, survivors: [...survivors], run: (await nowOf(supervisor, record)).record };
     },
 
     remove: async ({ params }, { requester, gone }) => {
@@ -213,8 +213,8 @@ export function createHandlers(desk: Desk): Handlers {
       // Its end is committed a moment after it is over.
       const run = supervisor.run(runId);
       const readiness = await (orStop ? readyOrStopped : waitReady)(supervisor, runId, timeoutMs, asking);
-      const ended = readiness.state === "ended" ? await run?.wait() : null;
-      return { run: ended ?? (await visible(asking.requester, runId)), readiness };
+      const ended = readiness.state === "ended" ? await run?.end() : null;
+      return { run: ended?.record ?? (await visible(asking.requester, runId)), readiness };
     },
 
     adoptRun: async ({ params, body }, { requester }) => {

@@ -3,7 +3,7 @@ import type { StreamName } from "../../anchor/host.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
-import type { RunReader } from "./run-reader.js";
+import { nowOf, type RunReader } from "./run-reader.js";
 import { textFrom } from "./text-output.js";
 
 /** How late what another supervisor's run writes is noticed. */
@@ -25,7 +25,7 @@ export async function pollRun(
     const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
     await news(changed, query.waitMs, gone).finally(() => quit.abort());
   }
-  const now = (await reader.getRun(record.runId)) ?? record;
+  const { record: now, recordPending } = await nowOf(reader, record);
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];
   const output = await Promise.all(
@@ -43,6 +43,7 @@ export async function pollRun(
   const tail = output.map(({ text }) => text).findLast((text) => text !== "") ?? "";
   return {
     run: now,
+    recordPending,
     output,
     idleMs,
     waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWait(tail, idleMs),

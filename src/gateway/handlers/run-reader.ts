@@ -1,11 +1,19 @@
-import { OPEN_STATES } from "../../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import { BadInput } from "../../errors.js";
 import type { RunFilter } from "../../store/store.js";
-import type { Supervisor } from "../../supervisor/api.js";
+import type { RunEnding, Supervisor } from "../../supervisor/api.js";
 import type { HeardOf } from "../contract/contract.js";
 
 /** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
+
+/** A run as it is now: of one whose end the store has not taken yet, what its record will say, and why it does not. */
+export async function nowOf(reader: RunReader, record: RunRecord): Promise<RunEnding> {
+  const run = reader.run(record.runId);
+  // Let go of meanwhile, its record is all there is.
+  const ending = run?.state === "exited" ? await run.end().catch(() => null) : null;
+  return ending ?? { record: (await reader.getRun(record.runId)) ?? record, recordPending: null };
+}
 
 /** Which runs a list shows. */
 export function filterOf({

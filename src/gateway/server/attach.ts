@@ -221,8 +221,8 @@ async function show(
     while (viewer.bufferedAmount > BUFFERED && !left.signal.aborted) await setTimeout(5);
   }
   if (left.signal.aborted) return;
-  const record = await run.wait().catch(() => null);
-  tell({ type: "ended", record });
+  const { record, recordPending } = await run.end().catch(() => ({ record: null, recordPending: null }));
+  tell({ type: "ended", record, recordPending });
   viewer.close(ALL_SAID);
 }
 

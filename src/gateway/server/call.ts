@@ -82,10 +82,10 @@ async function serve(parts: CallParts, ending: () => void): Promise<void> {
   const output = Promise.all(sending);
   output.catch(() => socket.close(1011, "the gateway failed to show it"));
   const gone = new Promise<null>((resolve) => left.signal.addEventListener("abort", () => resolve(null)));
-  const ended = run === null ? record : await Promise.race([run.wait(), gone]);
+  const ended = run === null ? { record, recordPending: null } : await Promise.race([run.end(), gone]);
   if (ended === null) return;
   ending();
-  tell({ type: "ended", record: ended });
+  tell({ type: "ended", ...ended });
   await output;
   socket.close(ALL_SAID);
 }

@@ -1,9 +1,11 @@
 import { setMaxListeners } from "node:events";
+import { defaults } from "../../defaults.js";
 import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
 import type { TaskRecord } from "../../store/task-record.js";
 import { isEnded } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
+import { systemClock } from "../../supervisor/clock.js";
 import { measure, type Backing, type Measure } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import { sweep } from "../../tasks/sweep.js";
@@ -188,7 +190,7 @@ export class Background implements AsyncDisposable {
         sentAway: () => void this.#awaited.delete(taskId),
       });
       // It is begun, whether that can be noted now or not; the next round looks again.
-      await this.look(taskId).catch(() => undefined);
+      await systemClock.pause(defaults.storeAnswerMs, this.look(taskId));
       return started;
     } catch (error) {
       // By a gateway that stops: whoever asked may ask the next one.

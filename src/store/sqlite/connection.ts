@@ -57,9 +57,8 @@ export class SqliteConnection implements DatabaseConnection {
     }
   }
 
-  /** Writes that wait for a lock are carried out, or refused, first. */
   async close(): Promise<void> {
-    await this.#writes.idle();
+    await this.#writes.close();
     this.#prepared.clear();
     if (this.#db.isOpen) this.#db.close();
   }

@@ -16,6 +16,7 @@ export class WriteQueue {
   readonly #patienceMs: number;
   /** Settles when the last write in the queue has; null: no write waits. */
   #last: Promise<void> | null = null;
+  readonly #closing = new AbortController();
 
   /** `patienceMs` counts from the call: writes that wait for the same lock give up together. */
   constructor(patienceMs: number) {
@@ -25,17 +26,19 @@ export class WriteQueue {
   /** Without others in the queue the first attempt is within the call. */
   async write<Result>(work: () => Result): Promise<Result> {
     const deadline = performance.now() + this.#patienceMs;
-    if (this.#last !== null) return this.#enqueue(this.#last.then(() => attempt(work, deadline)));
+    const { signal } = this.#closing;
+    if (this.#last !== null) return this.#enqueue(this.#last.then(() => attempt(work, deadline, signal)));
     try {
       return work();
     } catch (error) {
       if (!isBusy(error)) throw error;
-      return this.#enqueue(retry(work, error, deadline));
+      return this.#enqueue(retry(work, error, deadline, signal));
     }
   }
 
-  /** Resolves when no write waits. */
-  async idle(): Promise<void> {
+  /** Writes that wait are attempted once more, and refused if the database is still locked. */
+  async close(): Promise<void> {
+    this.#closing.abort();
     while (this.#last !== null) await this.#last;
   }
 
@@ -48,20 +51,28 @@ export class WriteQueue {
   }
 }
 
-async function attempt<Result>(work: () => Result, deadline: number): Promise<Result> {
+async function attempt<Result>(work: () => Result, deadline: number, signal?: AbortSignal): Promise<Result> {
   try {
     return work();
   } catch (error) {
-    return retry(work, error, deadline);
+    return retry(work, error, deadline, signal);
   }
 }
 
-async function retry<Result>(work: () => Result, error: unknown, deadline: number): Promise<Result> {
+/** Aborting ends the patience: the attempt after that is the last. */
+async function retry<Result>(
+  work: () => Result,
+  error: unknown,
+  deadline: number,
+  signal?: AbortSignal,
+): Promise<Result> {
   const { storeLockRetryMs, storeLockRetryMaxMs } = defaults;
   let failure = error;
   for (let pauseMs: number = storeLockRetryMs; ; pauseMs = Math.min(2 * pauseMs, storeLockRetryMaxMs)) {
     if (!isBusy(failure) || performance.now() >= deadline) throw failure;
-    await delay(spread(pauseMs));
+    if (signal?.aborted === true) throw failure;
+    // Rejects when it is aborted.
+    await delay(spread(pauseMs), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
     try {
       return work();
     } catch (again) {

@@ -168,7 +168,7 @@ test("a gateway that does not hold the run yet is asked again; one that knows of
   const first = await answered(0, 0);
   refusal = refused("RUN_NOT_FOUND");
   first.socket.terminate();
-  await expect(run.wait()).rejects.toMatchObject({ code: "RUN_NOT_FOUND" });
+  await expect(run.end()).rejects.toMatchObject({ code: "RUN_NOT_FOUND" });
 });
 
 test.each([

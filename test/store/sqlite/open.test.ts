@@ -344,13 +344,14 @@ describe("with other processes", () => {
     expect(await store.listRuns({})).toEqual([]);
   });
 
-  test("closing a store carries out the writes that wait for a lock", async () => {
-    const store = await openSqliteStore({ path });
+  test("closing a store does not wait for a lock: writes that wait for it are refused", async () => {
+    const store = await openSqliteStore({ path, busyMs: 60_000 });
     const lease = await store.insertRun(newRun(), LEASE_MS);
-    await using _holder = await heldFor(500);
-    const writing = store.saveRun(lease, running);
+    await using _holder = await heldFor(60_000);
+    const writes = [store.saveRun(lease, running), store.renewLeases("owner-a", LEASE_MS)];
+    const refused = Promise.all(writes.map((write) => refusal(write)));
     await store[Symbol.asyncDispose]();
-    expect(await writing).toBe(true);
+    for (const { message } of await refused) expect(message).toContain("stayed locked");
   });
 
   test("the clock is one for all processes of this boot", async () => {
