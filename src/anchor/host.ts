@@ -164,6 +164,8 @@ export interface AnchorExit {
   readonly durationMs: number;
   /** Wall-clock milliseconds; null: not said. */
   readonly endedAt: number | null;
+  /** When its spools were last written, where the end was read from its directory. */
+  readonly lastOutputAt?: number | null;
 }
 
 export interface Survivor {

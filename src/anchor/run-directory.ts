@@ -42,7 +42,7 @@ export class RunDirectories {
   }
 
   async exit(runId: string): Promise<AnchorExit | null> {
-    return readIfThere(join(this.of(runId), "exit.json"), parseExit);
+    return (await this.remains(runId)).exit;
   }
 
   async remains(runId: string): Promise<RunRemains> {
@@ -57,7 +57,8 @@ export class RunDirectories {
       read("stop.json", parseStop),
       read("swept.json", parseSwept),
     ]);
-    return { exit, leader, firstStop, swept };
+    if (exit === null) return { exit, leader, firstStop, swept };
+    return { exit: { ...exit, lastOutputAt: await lastWritten(directory, there) }, leader, firstStop, swept };
   }
 
   async size(runId: string): Promise<number> {
@@ -89,6 +90,21 @@ async function isPlainDirectory(path: string): Promise<boolean> {
     (found) => found.isDirectory(),
     () => false,
   );
+}
+
+/** Of the output in a run's directory; null: there is none. */
+async function lastWritten(directory: string, names: ReadonlySet<string>): Promise<number | null> {
+  const segments = [...names].filter((name) => /^std(?:out|err)\.\d+$/.test(name));
+  const times = await Promise.all(
+    segments.map((name) =>
+      lstat(join(directory, name)).then(
+        ({ size, mtimeMs }) => (size === 0 ? [] : [Math.floor(mtimeMs)]),
+        () => [],
+      ),
+    ),
+  );
+  const last = Math.max(...times.flat());
+  return Number.isFinite(last) ? last : null;
 }
 
 async function readIfThere<T>(path: string, parse: (text: string) => T | null): Promise<T | null> {

@@ -49,8 +49,10 @@ export function applyChange(run: RunRecord, change: RunChange): RunRecord {
     case "exiting":
       return { ...run, state: later(run.state, "exiting") };
     case "exited": {
-      const { at, exit, residue, residueCount, usage, emptiness } = change;
-      return { ...run, state: "exited", endedAt: at, exit, residue, residueCount, usage, emptiness };
+      const { at, exit, residue, residueCount, usage, emptiness, lastOutputAt = run.lastOutputAt } = change;
+      const endedAt = Math.max(at, run.startedAt ?? run.createdAt);
+      const ended = { state: "exited", endedAt, lastOutputAt } as const;
+      return { ...run, ...ended, exit, residue, residueCount, usage, emptiness };
     }
   }
 }

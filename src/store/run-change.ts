@@ -3,6 +3,8 @@ import type { UpdateObject } from "kysely";
 import type { Schema } from "./schema.js";
 import type { RunChange } from "./store.js";
 
+const STARTED = sql<number>`coalesce(started_at, created_at)`;
+
 type RunUpdate = UpdateObject<Schema, "runs">;
 
 /**
@@ -52,7 +54,9 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
     case "exited":
       return {
         state: "exited",
-        ended_at: change.at,
+        // Whoever says so, and whatever was done to the clock meanwhile: nothing ends before it started.
+        ended_at: sql`case when ${change.at} < ${STARTED} then ${STARTED} else ${change.at} end`,
+        ...(change.lastOutputAt === undefined ? {} : { last_output_at: change.lastOutputAt }),
         exit_reason: change.exit.reason,
         exit_actor: change.exit.actor,
         exit_code: change.exit.code,

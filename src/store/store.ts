@@ -87,7 +87,10 @@ export type RunChange =
   | { readonly to: "exiting"; readonly at: number }
   | {
       readonly to: "exited";
+      /** A time before the start is recorded as the start. */
       readonly at: number;
+      /** Left out: as it was. */
+      readonly lastOutputAt?: number;
       readonly exit: RunExit;
       readonly residue: readonly Residue[];
       readonly residueCount: number;

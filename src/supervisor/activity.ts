@@ -1,13 +1,13 @@
 import { defaults } from "../defaults.js";
 import type { Clock, Timer } from "./clock.js";
 
-/** Says at most once per heartbeat that a run is producing output, and nothing of a short run. */
+/** Says at most once per heartbeat that a run is producing output. Of a short run only its end says so. */
 export class Activity {
   readonly #clock: Clock;
   readonly #note: (at: number) => void;
   readonly #since: number;
   #last: number;
-  #lastAt = 0;
+  #lastAt: number | null = null;
   #timer: Timer | null = null;
 
   constructor(clock: Clock, note: (at: number) => void) {
@@ -15,6 +15,11 @@ export class Activity {
     this.#since = clock.now();
     this.#last = this.#since;
     this.#note = note;
+  }
+
+  /** When output last came, on the wall clock; null: none has. */
+  get lastAt(): number | null {
+    return this.#lastAt;
   }
 
   /** How long nothing has come. */
@@ -28,7 +33,7 @@ export class Activity {
     if (this.#timer !== null) return;
     this.#timer = this.#clock.after(defaults.outputHeartbeatMs, () => {
       this.#timer = null;
-      this.#note(this.#lastAt);
+      this.#noteLast();
     });
   }
 
@@ -37,6 +42,10 @@ export class Activity {
     if (this.#timer === null) return;
     this.#timer.cancel();
     this.#timer = null;
-    if (this.#clock.now() - this.#since >= defaults.outputHeartbeatMs) this.#note(this.#lastAt);
+    if (this.#clock.now() - this.#since >= defaults.outputHeartbeatMs) this.#noteLast();
+  }
+
+  #noteLast(): void {
+    if (this.#lastAt !== null) this.#note(this.#lastAt);
   }
 }

@@ -12,7 +12,11 @@ const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** The anchor said how it ended, on the wire or in the file it left. */
 export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
-  for (const stream of STREAMS) live.ranges.update(stream, { ...exit[stream], closed: true });
+  for (const stream of STREAMS) {
+    const more = live.ranges.update(stream, { ...exit[stream], closed: true });
+    // Of a run that nobody attended it may be long ago: its spool says.
+    if (more && source === "anchor") live.activity.output();
+  }
   if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
   noteTier(live, exit);
   reportLoss(live, exit);
@@ -40,6 +44,8 @@ export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
     survivors: 0,
     processes,
     endedAt: exit.endedAt,
+    durationMs: exit.durationMs,
+    lastOutputAt: exit.lastOutputAt ?? null,
   });
 }
 

@@ -17,8 +17,12 @@ export interface Finale {
   readonly survivors: number;
   /** Processes seen in the run's life, the leader included; 0: nobody counted. */
   readonly processes: number;
-  /** When the anchor saw it end, if that was told; otherwise now. */
+  /** When the anchor saw it end, on the wall clock, if that was told; otherwise now. */
   readonly endedAt?: number | null;
+  /** How long it ran, on a clock that nobody can set. */
+  readonly durationMs?: number;
+  /** When the last of its output was written, if that was told. */
+  readonly lastOutputAt?: number | null;
 }
 
 const NOTHING_CLEANED = { mode: "none", cleaned: 0, survivors: 0, processes: 0 } as const;

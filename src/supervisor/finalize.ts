@@ -15,13 +15,44 @@ export function finalize(live: LiveRun, finale: Finale): void {
   live.state = step(live.state, { type: finale.type, ending: finale.ending });
   live.descendants = Math.max(live.descendants, finale.processes - 1);
   quiet(live, "the run has ended");
-  const at = finale.endedAt ?? live.context.clock.wall();
+  const at = endedAt(live, finale);
+  const last = finale.lastOutputAt ?? live.activity.lastAt;
   const events = finalEvents(eventFacts(live, at), finale);
   live.context.track(
     live.facts.runId,
-    commit(live, live.journal.finish({ to: "exited", at, ...finale.ending }, events)),
+    commit(
+      live,
+      live.journal.finish(
+        {
+          to: "exited",
+          at,
+          ...(last === null ? {} : { lastOutputAt: within(last, startedAt(live), at) }),
+          ...finale.ending,
+        },
+        events,
+      ),
+    ),
   );
   live.concluded.resolve(live.context.clock.now());
+}
+
+/**
+ * The anchor's wall clock at the end, as the start is this supervisor's at GO. When that is before the start, the clock
+ * was set back meanwhile: then the end is as long after the start as the run took on the monotonic clock.
+ */
+function endedAt(live: LiveRun, { endedAt: told, durationMs = 0 }: Finale): number {
+  const at = told ?? live.context.clock.wall();
+  const start = startedAt(live);
+  return at < start ? start + durationMs : at;
+}
+
+/** Of a command that was never executed: when it was asked for. */
+function startedAt({ journal }: LiveRun): number {
+  return journal.record.startedAt ?? journal.record.createdAt;
+}
+
+function within(at: number, from: number, to: number): number {
+  return Math.max(from, Math.min(at, to));
 }
 
 async function commit(live: LiveRun, finished: ReturnType<LiveRun["journal"]["finish"]>): Promise<void> {

@@ -3,7 +3,7 @@ import type { ProcessIdentity } from "../store/run-record.js";
 import type { RunChange } from "../store/store.js";
 
 /** How a run ended, as it goes into the record. */
-export type Ending = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at">;
+export type Ending = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at" | "lastOutputAt">;
 
 /** What set the end in motion. The first wins; the record's reason is the anchor's. */
 export type ExitCause =

@@ -44,7 +44,11 @@ export async function spawn(context: Context, input: CommandInput, options: Spaw
     throw withholdGo(live, link, error);
   }
   // Otherwise it was stopped, or has ended, before it began: the anchor knows, and opens no gate.
-  if (live.state.name === "starting") link.go();
+  if (live.state.name === "starting") {
+    // Not when its anchor says that it runs: by then a short command may have ended.
+    live.startedAt = { at: live.context.clock.wall(), noted: false };
+    link.go();
+  }
   await live.started.promise;
 
   mustBeHeld(live);

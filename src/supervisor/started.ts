@@ -12,7 +12,8 @@ export function noteStarted(live: LiveRun, elapsedMs = 0): void {
 
 /** Once per run; a run taken up again has been noted before, or is dated by its record. */
 export function recordStart(live: LiveRun, ifUnknown: number): void {
-  const at = live.startedAt?.at ?? ifUnknown;
+  // The clock may have been set back since it was asked for.
+  const at = Math.max(live.startedAt?.at ?? ifUnknown, live.journal.record.createdAt);
   if (live.startedAt?.noted === true) return;
   live.startedAt = { at, noted: true };
   const tier = live.tier ?? "";

@@ -103,6 +103,28 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
       });
     });
 
+    test("no run ends before it started, whatever its supervisor says", async () => {
+      const early = { ...exited, at: running.at - 5_000 };
+      const executed = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(executed, running);
+      await store.saveRun(executed, early);
+      expect(await other.getRun(executed.runId)).toMatchObject({
+        startedAt: running.at,
+        endedAt: running.at,
+      });
+      const run = newRun({ createdAt: running.at });
+      const concluded = await store.insertRun(run, -1);
+      await store.concludeRun(theft(concluded, "owner-b"), early);
+      expect(await other.getRun(run.runId)).toMatchObject({ startedAt: null, endedAt: run.createdAt });
+    });
+
+    test("the end of a run may say when its last output came", async () => {
+      const lease = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(lease, running);
+      await store.saveRun(lease, { ...exited, lastOutputAt: running.at + 1 });
+      expect(await other.getRun(lease.runId)).toMatchObject({ lastOutputAt: running.at + 1 });
+    });
+
     test("a run id is recorded once; the second insert changes nothing", async () => {
       const run = newRun();
       await store.insertRun(run, LEASE_MS);

@@ -15,7 +15,9 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
     });
 
     test("only ended runs are forgotten, with their events, the oldest end first", async () => {
-      const ended = await Promise.all([5, 3, 4].map(() => store.insertRun(newRun(), LEASE_MS)));
+      const ended = await Promise.all(
+        [5, 3, 4].map(() => store.insertRun(newRun({ createdAt: 1 }), LEASE_MS)),
+      );
       for (const [at, lease] of ended.entries())
         await store.saveRun(lease, { ...exited, at: [5, 3, 4][at] ?? 0 }, [event(lease.runId)]);
       const live = await store.insertRun(newRun(), LEASE_MS, [event("live")]);

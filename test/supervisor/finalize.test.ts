@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { REAPED } from "../../src/store/run-record.js";
+import type { FakeAnchor } from "./fake-host.js";
 import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
 
 const residue = [
@@ -31,6 +32,58 @@ test("the anchor's exit is copied, with its cleanup and escape, in one transacti
   expect(world.store.events.find(({ type }) => type === "escape")?.data).toEqual({
     residue: [{ pid: 6, kind: "detached", command: "daemon" }],
   });
+});
+
+test("a run whose start is heard of late does not end before it started", async () => {
+  const world = fakeWorld();
+  world.host.prepare = (made) => {
+    made.obliging = false;
+  };
+  const starting = start(world);
+  await until(() => [...world.host.anchors.values()].at(-1)?.went === 1);
+  const anchor = world.host.last;
+  const endedAt = Date.now();
+  anchor.obliging = true;
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  anchor.go();
+  const run = await starting;
+  anchor.exit({ endedAt, durationMs: 1 });
+  const record = await run.wait();
+  expect(record.endedAt).toBe(endedAt);
+  expect(record.startedAt).toBeLessThanOrEqual(endedAt);
+});
+
+test("a wall clock that is set back makes no run end before it started: its duration counts", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.host.last.output("stdout", 3);
+  world.host.last.exit({ endedAt: Date.now() - 3_600_000, durationMs: 2_000 });
+  const { createdAt, startedAt, lastOutputAt, endedAt } = await run.wait();
+  expect(startedAt).toBeGreaterThanOrEqual(createdAt);
+  expect(endedAt).toBe((startedAt ?? 0) + 2_000);
+  expect(lastOutputAt).toBeGreaterThanOrEqual(startedAt ?? Infinity);
+  expect(lastOutputAt).toBeLessThanOrEqual(endedAt ?? 0);
+  expect(world.store.events.at(-1)).toMatchObject({ type: "exit", at: endedAt });
+});
+
+test.for([
+  ["said on the way", (anchor: FakeAnchor) => anchor.output("stdout", 3), {}],
+  ["said with its end", () => undefined, { stderr: { start: 0, end: 4, dropped: 0 } }],
+] as const)("a short run has a time of its last output, %s", async ([, say, end]) => {
+  const world = fakeWorld();
+  const run = await start(world);
+  say(world.host.last);
+  world.host.last.exit({ ...end, endedAt: Date.now() });
+  const { startedAt, lastOutputAt, endedAt } = await run.wait();
+  expect(lastOutputAt).toBeGreaterThanOrEqual(startedAt ?? Infinity);
+  expect(lastOutputAt).toBeLessThanOrEqual(endedAt ?? 0);
+});
+
+test("a run without output has no time of its last", async () => {
+  const world = fakeWorld();
+  const run = await start(world);
+  world.host.last.exit();
+  expect((await run.wait()).lastOutputAt).toBeNull();
 });
 
 test("a second end changes nothing", async () => {

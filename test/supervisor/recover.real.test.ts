@@ -42,11 +42,15 @@ test("a run that ended while nobody was there is finalized with its true status"
   await new Promise((resolve) => setTimeout(resolve, 500));
   const second = await realSupervisor({ home, instanceId: "in_stable" });
   expect(await second.recover()).toEqual([]);
-  expect(await second.getRun(runId)).toMatchObject({
+  const record = await second.getRun(runId);
+  expect(record).toMatchObject({
     state: "exited",
     exit: { reason: "exit", code: 5, source: "exit-file" },
     emptiness: "proven",
   });
+  // Nobody heard of its output: its spool says when it came.
+  expect(record?.lastOutputAt).toBeGreaterThan(record?.startedAt ?? Infinity);
+  expect(record?.lastOutputAt).toBeLessThanOrEqual(record?.endedAt ?? 0);
 });
 
 test("a run whose owner stays away ends by its own policy, and the next owner reads why", async () => {

@@ -16,7 +16,8 @@ test("old runs of a living supervisor, however many, do not keep this one's from
   onTestFinished(() => supervisor.close());
   for (let n = 0; n < 260; n++) {
     const originInstanceId = n < 250 ? "in_other" : "in_test";
-    const run = newRun({ runId: `run_${n}`, originInstanceId, ownerInstanceId: originInstanceId });
+    const facts = { originInstanceId, ownerInstanceId: originInstanceId, createdAt: 1 };
+    const run = newRun({ runId: `run_${n}`, ...facts });
     const lease = await store.insertRun(run, 1_000);
     await store.saveRun(lease, gated);
     await store.saveRun(lease, { ...exited, at: n + 1 });

@@ -32,6 +32,9 @@ test("a pipe run: input, both outputs, exit code, a proven end", async () => {
     emptiness: "proven",
   });
   expect(await supervisor.getRun(run.runId)).toEqual(record);
+  const { createdAt, startedAt, lastOutputAt, endedAt } = record;
+  const times = [createdAt, startedAt ?? 0, lastOutputAt ?? 0, endedAt ?? 0];
+  expect(times).toEqual(times.toSorted((one, other) => one - other));
   const events = await supervisor.listEvents({ runId: run.runId });
   expect(events.map(({ type }) => type)).toEqual(["spawn", "exit"]);
 });
