@@ -20,6 +20,14 @@ export const defaults = {
   callerReturnMs: 10_000,
   /** When a gateway is killed, somebody else may be starting the next one; after this the caller does. */
   gatewayBackMs: 1_000,
+  /** Between its attempts, doubling: soon after one gateway was killed, gently where none can be started at all. Below the time in which the next gateway expects it back. */
+  gatewayRetryMs: 250,
+  gatewayRetryMaxMs: 5_000,
+  /** A caller that has had no gateway for so long lets its anchor's owner-loss time run: what keeps gateways from starting then needs a person. */
+  callerHoldMs: 600_000,
+  /** A gateway that lives but does not hold the run yet is asked again after this, doubling: it may be taking up hundreds. */
+  callerAgainMs: 20,
+  callerAgainMaxMs: 1_000,
   /** A gap that a person notices; a shorter one is not worth a line in a log. */
   gatewayGapMs: 2_000,
   /** Of each stream, on its way to a foreground caller that has not written it yet. */

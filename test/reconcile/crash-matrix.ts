@@ -102,6 +102,20 @@ async function thief(
   return { keeper, runIds };
 }
 
+/** Runs whose supervisor was killed, and so was its first replacement at the same step; the second one stands there. */
+async function replacement(house: House, step: Phase["steps"][number]): Promise<Standing> {
+  const { keeper: first, runIds } = await spawned(house, () => ({ graceMs }));
+  let keeper = first;
+  for (let replaced = 0; replaced < 2; replaced++) {
+    await keeper.kill();
+    keeper = await house.keeper(ORIGIN);
+    await stopAt(keeper, step, step === "looking" ? 1 : RUNS);
+    keeper.order("reconcile");
+    await keeper.arrived();
+  }
+  return { keeper, runIds };
+}
+
 const phases: readonly Phase[] = [
   {
     name: "spawn",
@@ -157,6 +171,12 @@ const phases: readonly Phase[] = [
     name: "steal",
     steps: ["looking", "stealing", "stolen", "attached"],
     bring: (house, step) => thief(house, step, false, false),
+    reasons: ["manual-cancel", "owner-lost", "lost"],
+  },
+  {
+    name: "take-up by a replacement gateway",
+    steps: ["looking", "stealing", "stolen", "attached"],
+    bring: replacement,
     reasons: ["manual-cancel", "owner-lost", "lost"],
   },
   {

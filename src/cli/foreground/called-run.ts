@@ -1,7 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
 import type { Survivor, TerminalSize } from "../../anchor/host.js";
-import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import {
   ALL_SAID,
@@ -27,6 +26,8 @@ export interface CallOptions {
   readonly connection: Connection;
   /** The next gateway; null: there will be none while the run lives. */
   readonly back: (onPurpose: boolean) => Promise<Connection | null>;
+  /** A gateway has answered, and holds the run. */
+  readonly attached: () => void;
   /** Told when that is so, and something of the run may be missing here. */
   readonly lost: () => void;
   /** A service was made of it. */
@@ -61,7 +62,6 @@ export class CalledRun implements ForegroundRun {
   #size: TerminalSize | null = null;
   /** What was asked for first, and what more: said again on every connection, for only the first counts. */
   #stops: Extract<FromViewer, { type: "stop" }>[] = [];
-  #seenAt = performance.now();
   #left = false;
 
   constructor(options: CallOptions) {
@@ -151,7 +151,6 @@ export class CalledRun implements ForegroundRun {
       for (let connection: Connection | null = first; connection !== null;) {
         const code = await this.#talk(connection);
         if (code === ALL_SAID || this.#left) return;
-        if (performance.now() - this.#seenAt > defaults.callerOwnerLossMs) break;
         connection = await this.#options.back(code === TOLD_TO_STOP);
       }
       this.#options.lost();
@@ -183,7 +182,7 @@ export class CalledRun implements ForegroundRun {
     const closed = new Promise<number>((resolve) => channel.once("close", resolve));
     channel.on("message", (data: Buffer, binary: boolean) => this.#hear(channel, data, binary));
     const code = await closed;
-    if (this.#channel !== null) this.#seenAt = performance.now();
+    if (this.#channel !== null) this.#options.attached();
     this.#channel = null;
     this.#outflow.detach();
     for (const inflow of Object.values(this.#inflows)) if (code !== ALL_SAID) inflow.forget();
@@ -232,6 +231,7 @@ export class CalledRun implements ForegroundRun {
 
   #attached(channel: WebSocket, accepted: number): void {
     this.#channel = channel;
+    this.#options.attached();
     // The last word of what was written may have died with its gateway, and the command may be waiting for it.
     for (const stream of ["stdout", "stderr"] as const)
       this.#tell({ type: "ack", stream, offset: this.#inflows[stream].written });

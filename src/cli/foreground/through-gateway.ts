@@ -10,6 +10,7 @@ import { execBody } from "../gateway/exec-body.js";
 import { gatewayBack } from "../gateway/gateway-back.js";
 import { sayIfLong } from "../gateway/say-if-long.js";
 import { asSpawnFailed, isCode } from "../gateway/spawn-failed.js";
+import { AnchorHold } from "./anchor-hold.js";
 import { CalledRun } from "./called-run.js";
 import type { ForegroundHost } from "./host.js";
 
@@ -29,15 +30,26 @@ export async function openThroughGateway(
   askFor: AskFor = askForCommand,
 ): Promise<ForegroundHost> {
   let connection = await needGateway("; or say --in-process");
+  const runId = newRunId();
+  const hold = new AnchorHold(connection.home, runId);
   let run: CalledRun | null = null;
   let known: RunRecord | null = null;
+  let againMs: number = defaults.callerAgainMs;
+  const attached = (): void => {
+    hold.attached();
+    againMs = defaults.callerAgainMs;
+  };
   const back = async (onPurpose: boolean): Promise<Connection | null> => {
     // Not at once: a gateway that lives but does not hold the run yet would be asked all the time.
-    await setTimeout(AGAIN_MS);
+    await setTimeout(againMs);
+    againMs = Math.min(againMs * 2, defaults.callerAgainMaxMs);
+    const keep = (): Promise<boolean> => hold.keep();
+    if (hold.gapMs() > defaults.callerOwnerLossMs && !(await keep().catch(() => false))) return null;
     const next = await gatewayBack(connection.home, {
       onPurpose,
       forMs: defaults.callerOwnerLossMs,
       say,
+      keep,
     });
     if (next !== null) connection = next;
     return next;
@@ -45,7 +57,6 @@ export async function openThroughGateway(
   return {
     spawn: async (input, options) => {
       const { size, stdout } = options;
-      const runId = newRunId();
       using _said = sayIfLong(say);
       const body = { ...execBody(input, options), ...(size === undefined ? {} : size) };
       const foreground = { bufferBytes: stdout?.boundBytes ?? defaults.spoolBytes };
@@ -55,10 +66,12 @@ export async function openThroughGateway(
         runId,
         async (client) => (await askFor(client, body, { runId, foreground })).run,
       );
+      attached();
       run = new CalledRun({
         runId,
         connection,
         back,
+        attached,
         lost: () =>
           say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
         adopted: () => say(`run ${runId} is a service now; it goes on when this is left`),
@@ -67,13 +80,17 @@ export async function openThroughGateway(
       return run;
     },
     // One that hangs must not keep us.
-    getRun: (runId) =>
-      connection.client.getRun({ params: { runId } }, AbortSignal.timeout(RECORD_MS)).catch(() => known),
-    close: async () => run?.leave(),
+    getRun: (wanted) =>
+      connection.client
+        .getRun({ params: { runId: wanted } }, AbortSignal.timeout(RECORD_MS))
+        .catch(() => known),
+    close: async () => {
+      run?.leave();
+      await hold[Symbol.asyncDispose]();
+    },
   };
 }
 
-const AGAIN_MS = 20;
 const RECORD_MS = 1_000;
 
 /**
@@ -86,15 +103,16 @@ async function ask(
   runId: string,
   askFor: (client: GatewayClient) => Promise<RunRecord>,
 ): Promise<RunRecord> {
-  for (;;)
+  for (let asked = false; ;)
     try {
-      return await askFor(connection().client);
+      const record = asked ? await askedBefore(connection(), runId) : null;
+      return record ?? (await askFor(connection().client));
     } catch (error) {
+      if (error instanceof SpawnFailed) throw error;
       if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
         throw asSpawnFailed(error);
+      asked = true;
       if ((await back(false)) === null) throw error;
-      const record = await askedBefore(connection(), runId);
-      if (record !== null) return record;
     }
 }
 

@@ -18,35 +18,49 @@ export interface Gap {
   readonly what?: string;
   /** What is said of that, where its anchor is not all there is to it. */
   readonly meanwhile?: string;
+  /** Called before each attempt to start a gateway; true: it is worth trying for longer than `forMs`. */
+  readonly keep?: () => Promise<boolean>;
 }
 
 /**
  * The next gateway, when the last one has gone from under a command that goes on. Null: none came. One that was killed is
- * replaced from here, like any acting command would, unless somebody else does it first.
+ * replaced from here, like any acting command would, unless somebody else does it first. A replacement may be killed as
+ * well, or fail to start: the next one is started after a pause that grows.
  */
 export async function gatewayBack(
   home: string,
-  { onPurpose, forMs, say, what = "the command", meanwhile }: Gap,
+  { onPurpose, forMs, say, what = "the command", meanwhile, keep = async () => false }: Gap,
 ): Promise<Connection | null> {
   const began = performance.now();
-  let mayStart = !onPurpose && !insideRun();
+  const mayStart = !onPurpose && !insideRun();
+  let nextTryAt = began + defaults.gatewayBackMs;
+  let pauseMs: number = defaults.gatewayRetryMs;
+  let kept = false;
+  let failure = "";
   let said = false;
   for (;;) {
     const token = await tokenFor(home);
     const found = await reach(home, token).catch(() => null);
     if (found?.status.ready === true) return { client: found.client, home, token };
     const passed = performance.now() - began;
-    if (passed > forMs) return null;
+    if (passed > forMs && !kept) return null;
     if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {
       said = true;
       const why = onPurpose ? "the gateway was stopped" : "the gateway is gone";
-      const anchored = `${what} goes on, and its output when another one runs (at most ${formatDuration(forMs)} from now, then its anchor ends it)`;
+      const anchored = `${what} goes on, and its output when another one runs (${mayStart ? "one is being started" : `at most ${formatDuration(forMs)} from now, then its anchor ends it`})`;
       say(`${why}; ${meanwhile ?? anchored}`);
     }
-    if (mayStart && found === null && passed > defaults.gatewayBackMs) {
-      mayStart = false;
-      // Somebody else may still succeed where this failed: that is waited for.
-      await startGateway(home).catch((error: unknown) => say((error as Error).message));
+    if (mayStart && performance.now() > nextTryAt) {
+      kept = await keep().catch(() => kept);
+      // Somebody else may succeed where this fails: that is waited for, too.
+      if (found === null)
+        await startGateway(home).catch((error: unknown) => {
+          const { message } = error as Error;
+          if (message !== failure) say(message);
+          failure = message;
+        });
+      nextTryAt = performance.now() + pauseMs;
+      pauseMs = Math.min(pauseMs * 2, defaults.gatewayRetryMaxMs);
     }
     await setTimeout(LOOK_MS);
   }

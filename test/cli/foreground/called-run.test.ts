@@ -68,6 +68,7 @@ function calledRun(stopAlone: CallOptions["stopAlone"] = async () => null): Call
     runId: "run_000000000000",
     connection,
     back: async () => connection,
+    attached: () => undefined,
     lost: () => {},
     adopted: () => undefined,
     stopAlone,

@@ -1,0 +1,80 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { AnchorLink, RunAddress } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import type { Observatory } from "../operator/observer.js";
+
+/**
+ * The caller's own connection to the anchor of its run, for the time without a gateway. An anchor ends a task that has
+ * had no owner for its owner-loss time; a caller that is starting the next gateway counts as an owner meanwhile. It
+ * steers nothing, and the next gateway's higher epoch closes the connection.
+ */
+export class AnchorHold implements AsyncDisposable {
+  readonly #home: string;
+  readonly #runId: string;
+  #observatory: Observatory | null = null;
+  #link: AnchorLink | null = null;
+  #gapSince: number | null = null;
+
+  constructor(home: string, runId: string) {
+    this.#home = home;
+    this.#runId = runId;
+  }
+
+  /** How long no gateway has held both the run and its caller; counted from the first call. */
+  gapMs(): number {
+    this.#gapSince ??= performance.now();
+    return performance.now() - this.#gapSince;
+  }
+
+  /** A gateway holds the run and its caller again. */
+  attached(): void {
+    this.#gapSince = null;
+  }
+
+  /**
+   * Hold the anchor if no gateway lives. True while a gateway is worth trying for: the run is there, or what it left
+   * has not been read.
+   */
+  async keep(): Promise<boolean> {
+    if (this.gapMs() > defaults.callerHoldMs) {
+      this.#link?.close();
+      return false;
+    }
+    if (this.#link !== null) return true;
+    // Loaded only where it is needed: every command would wait for it.
+    this.#observatory ??= await (await import("../operator/observer.js")).openObservatory();
+    if (this.#observatory === null) return false;
+    const { host } = this.#observatory;
+    const instanceId = (await readFile(join(this.#home, "gateway-id"), "utf8")).trim();
+    const run = { instanceId, runId: this.#runId };
+    const gateway = (await host.instances()).find((each) => each.instanceId === instanceId);
+    // One that lives attaches by itself: a newer epoch from here would lock it out.
+    if (gateway?.alive === false) this.#link = await this.#own(host, run);
+    return this.#link !== null || (await host.runIds(instanceId)).includes(this.#runId);
+  }
+
+  /** Null: no anchor answers, or its command has not been let go and never will be. */
+  async #own(host: Observatory["host"], run: RunAddress): Promise<AnchorLink | null> {
+    const observer = await host.attach(run, 0);
+    if (observer === null) return null;
+    const { highestEpoch, phase } = observer.welcome;
+    try {
+      if (phase === "gated") return null;
+      const link = await host.attach(run, highestEpoch + 1);
+      let closed = false;
+      link?.listen(({ type }) => {
+        if (type !== "closed") return;
+        closed = true;
+        this.#link = null;
+      });
+      return closed ? null : link;
+    } finally {
+      observer.close();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#observatory?.[Symbol.asyncDispose]();
+  }
+}
