@@ -162,6 +162,16 @@ export const defaults = {
   commandsKeptMs: 7 * 24 * 3_600_000,
   /** A gateway listens within half a second of its start; this is a loaded machine with many runs to take up. */
   gatewayReadyMs: 30_000,
+  /** A gateway says how it is within milliseconds, and within a second when its store is slow; one that takes longer hangs. */
+  gatewayAnswerMs: 5_000,
+  /** Between two looks of a gateway at its socket: one that is deleted is back before a person has tried twice. */
+  socketCheckMs: 2_000,
+  /** A gateway whose socket is missing makes it again within this; only then is it taken for one that hangs. */
+  gatewayRebindMs: 5_000,
+  /** Beyond what it was told to wait for: a gateway lets go of hundreds of runs within seconds. */
+  gatewayStopMs: 30_000,
+  /** A gateway that hangs is told to stop by a signal and killed after this: it is made to be. */
+  gatewaySignalGraceMs: 10_000,
   /** The gateway's log: five files of ten megabytes hold weeks. */
   logBytes: 10 * 1024 * 1024,
   logFiles: 5,

@@ -9,6 +9,7 @@ import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
 import { Callers } from "./callers.js";
 import { parseConfig, type Config } from "./config.js";
+import { noteConfig, noteProcess } from "./gateway-note.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { Denial } from "./sights.js";
@@ -54,6 +55,8 @@ export interface GatewayOptions {
   readonly onNews: (news: GatewayNews) => void;
   /** Default: what holds when no file says anything. */
   readonly config?: Config;
+  /** The configuration as the text of a file: kept for a restart that has to go back to it. */
+  readonly configText?: string;
   readonly requestMs?: number;
   /** Whether to wait for a store that is away, or to fail. Default: to wait. */
   readonly waits?: boolean;
@@ -81,6 +84,7 @@ export async function openGateway({
   home: chosen,
   onNews,
   config = parseConfig("", ""),
+  configText = "",
   requestMs = defaults.requestMs,
   waits = true,
   signal,
@@ -110,6 +114,9 @@ export async function openGateway({
     throw error;
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
+  const unnoted = (cause: unknown): void =>
+    problem({ runId: null, message: "what this gateway is could not be written down", cause });
+  await noteProcess(home, instanceId).catch(unnoted);
   const callers = new Callers(supervisor);
   let looked = false;
   const office = await openOffice({
@@ -164,6 +171,8 @@ export async function openGateway({
       await office.acp.reapStartupOrphans().catch((cause: unknown) => {
         if (!stopped) problem({ runId: null, message: "sessions of agents could not be taken up", cause });
       });
+      // Not before: a gateway that fails to start leaves the configuration of the one before it.
+      if (!stopped) await noteConfig(home, instanceId, configText).catch(unnoted);
       looked = true;
       return rounds.begin("taking up what was handed over", defaults.commandLookMs, () => office.takeUp());
     })

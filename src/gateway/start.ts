@@ -6,7 +6,7 @@ import { GatewayUnreachable } from "../errors.js";
 import type { AnswerOf } from "./contract/contract.js";
 import { createClient, type GatewayClient } from "./client.js";
 import { gatewaySocket } from "./server/listen.js";
-import { waitingGateway, waitingText } from "./waiting.js";
+import { heldInstance, waitingGateway, waitingText } from "./waiting.js";
 import { readOperatorToken } from "./server/requester.js";
 
 /** The program itself. */
@@ -41,6 +41,7 @@ export async function startGateway(
   home: string,
   main = MAIN,
   readyMs: number = defaults.gatewayReadyMs,
+  env: Readonly<Record<string, string>> = unmarkedEnvironment(),
 ): Promise<Started> {
   const until = performance.now() + readyMs;
   let ours: Launched | null = null;
@@ -59,21 +60,61 @@ export async function startGateway(
       ours.giveUp();
       throw new GatewayUnreachable(`the gateway did not start: ${waiting.why}`);
     }
-    if (status === undefined) ours ??= launch(home, main);
+    // One that lives is waited for: it is coming up, leaving, or about to make its socket again.
+    if (status === undefined && ours === null && (await heldInstance(home)) === null)
+      ours = launch(home, [main, "gateway", "run", "--quiet"], env);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
       // What stands there when none was launched from here is of another time.
       const said = ours === null ? "" : readFileSync(errorsOf(home), "utf8").trim();
-      if (late || !said.includes(ANOTHER_RUNS))
-        throw new GatewayUnreachable(
-          `the gateway did not start: ${said.replace(/^holdfast: /, "") || ended || (status === undefined ? "it does not answer" : "the one that runs does not get ready")}`,
-        );
+      if (late || !said.includes(ANOTHER_RUNS)) {
+        const why = said.replace(/^holdfast: /, "") || ended || (await whyNotReady(home));
+        throw new GatewayUnreachable(`the gateway did not start: ${why}`);
+      }
       // Another is coming up, or one is about to leave: the next look tells which.
       ours = null;
     }
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
+}
+
+/**
+ * Whether a gateway could be started now: its program loads, and finds its configuration, store and anchor usable. Null:
+ * it could; otherwise what is wrong and the exit code. Starts and changes nothing.
+ */
+export async function checkGateway(
+  home: string,
+  main = MAIN,
+): Promise<{ readonly message: string; readonly code: number } | null> {
+  const child = spawn(process.execPath, [main, "gateway", "run", "--check"], {
+    stdio: ["ignore", "ignore", "pipe"],
+    cwd: "/",
+    env: { ...unmarkedEnvironment(), HOLDFAST_HOME: home },
+    timeout: defaults.gatewayReadyMs,
+    killSignal: "SIGKILL",
+  });
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (part: string) => (said += part));
+  const [code, signal] = await new Promise<[number | null, string | null]>((resolve) => {
+    child.once("error", (error) => {
+      said = error.message;
+      resolve([null, null]);
+    });
+    child.once("close", (status, by) => resolve([status, by]));
+  });
+  if (code === 0) return null;
+  const how = signal === null ? `status ${code ?? "?"}` : signal;
+  const message = said.trim().replace(/^holdfast: /, "") || `its check ended with ${how}`;
+  return { message, code: code ?? 125 };
+}
+
+/** Of a gateway that was there all the time. */
+async function whyNotReady(home: string): Promise<string> {
+  const { locateGateway, unreachableText } = await import("./locate.js");
+  const found = await locateGateway(home);
+  if (found.kind === "unreachable") return unreachableText(home, found.gateway);
+  return found.kind === "answers" ? "the one that runs does not get ready" : "it does not answer";
 }
 
 interface Launched {
@@ -83,13 +124,13 @@ interface Launched {
   readonly giveUp: () => void;
 }
 
-function launch(home: string, main: string): Launched {
+function launch(home: string, words: readonly string[], env: Readonly<Record<string, string>>): Launched {
   const output = openSync(errorsOf(home), "w", 0o600);
-  const child = spawn(process.execPath, [main, "gateway", "run", "--quiet"], {
+  const child = spawn(process.execPath, words, {
     detached: true,
     stdio: ["ignore", "ignore", output],
     cwd: "/",
-    env: { ...unmarkedEnvironment(), HOLDFAST_HOME: home },
+    env: { ...env, HOLDFAST_HOME: home },
   });
   closeSync(output);
   let ended: string | null = null;
@@ -113,12 +154,20 @@ export interface Reached {
 /** The gateway of a state directory, if one answers. Starts nothing. */
 export async function reach(home: string, token: string | null = null): Promise<Reached | null> {
   const key = token ?? (await readOperatorToken(home));
-  if (key === null) return null;
-  const client = createClient({ socketPath: gatewaySocket(home), token: key });
+  const asked = key === null ? "nobody" : await ask(home, key);
+  return typeof asked === "object" ? asked : null;
+}
+
+/** `nobody`: no process listens. `silent`: one does, and has not answered in time or broke off. */
+export async function ask(home: string, token: string): Promise<Reached | "nobody" | "silent"> {
+  const client = createClient({ socketPath: gatewaySocket(home), token });
+  const late = AbortSignal.timeout(defaults.gatewayAnswerMs);
   try {
-    return { client, status: await client.status() };
+    return { client, status: await client.status({}, late) };
   } catch (error) {
-    if (error instanceof GatewayUnreachable) return null;
-    throw error;
+    if (late.aborted) return "silent";
+    if (!(error instanceof GatewayUnreachable)) throw error;
+    const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
+    return code === "ENOENT" || code === "ECONNREFUSED" ? "nobody" : "silent";
   }
 }

@@ -37,6 +37,24 @@ export async function waitingGateway(home: string): Promise<WaitingGateway | nul
   }
 }
 
+/** The gateway's instance, if a live process holds its lock. */
+export async function heldInstance(home: string): Promise<string | null> {
+  const instanceId = readText(join(home, "gateway-id")).trim();
+  if (instanceId === "") return null;
+  const { isInstanceLockFree } = await import("../store/instance-lock.js");
+  // A lock that cannot be read is for whoever tries to take it to complain of.
+  const free = await isInstanceLockFree(join(home, "instances", instanceId)).catch(() => true);
+  return free ? null : instanceId;
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
 export function waitingText({ pid, why, held }: WaitingGateway): string {
   const runs = held === 0 ? "" : ` It keeps ${held === 1 ? "1 run" : `${held} runs`} meanwhile.`;
   return `a gateway has started (pid ${pid}) and waits for its store: ${why}${runs}`;

@@ -30,6 +30,10 @@ Foreground commands (holdfast run) that are left go on, too, and their callers
 wait for the next gateway: half a minute, then the anchor ends the command.
 They do not start one themselves, as they do when a gateway was killed.
 
+A gateway that does not answer is ended by a signal to its verified process, and
+its runs are left; drain and terminate need one that answers. Exit status 3 when
+the gateway is still there.
+
 Examples:
   holdfast gateway stop
   holdfast gateway stop --runs drain --wait 10m
@@ -100,14 +104,14 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .description("Stop the gateway and start it again. Its runs go on meanwhile.")
     .option("--json", "how it is, as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { restartInBackground } = await import("../gateway/control.js");
+      const { restartInBackground } = await import("../gateway/restart.js");
       finish(await restartInBackground(json === true));
     });
   gateway
     .command("status")
     .summary("whether one runs, and how it is")
     .description(
-      "Whether a gateway runs for this state directory, and how it is. Only reads. Exit status 1 when none does.",
+      "Whether a gateway runs for this state directory, and how it is. Only reads. Exit status 1 when none does, 3 when one does but cannot be reached.",
     )
     .option("--json", "as JSON")
     .action(async ({ json }: { readonly json?: true }) => {

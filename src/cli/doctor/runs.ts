@@ -1,6 +1,7 @@
 import { OPEN_STATES } from "../../store/run-record.js";
 import { observeStateId } from "../../store/state-id.js";
 import { readFile } from "node:fs/promises";
+import { locateGateway, unreachableText } from "../../gateway/locate.js";
 import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
@@ -23,7 +24,15 @@ async function gateway({ host, directory }: Observatory): Promise<Check> {
   const waiting = await waitingGateway(directory.home);
   if (found?.alive === true && waiting !== null)
     return warn("gateway", waitingText(waiting), "it goes on by itself when the store is back");
-  return ok("gateway", found?.alive === true ? `${id} is running` : `${id} is not running`);
+  if (found?.alive !== true) return ok("gateway", `${id} is not running`);
+  const located = await locateGateway(directory.home);
+  if (located.kind === "unreachable")
+    return warn(
+      "gateway",
+      unreachableText(directory.home, located.gateway),
+      "holdfast gateway restart replaces it; its runs go on",
+    );
+  return ok("gateway", `${id} is running`);
 }
 
 /** A lock without a holder is no fault by itself: what its instance left is kept for its output, or taken up by a gateway. */

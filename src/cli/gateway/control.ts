@@ -1,6 +1,7 @@
 import type { AnswerOf } from "../../gateway/contract/contract.js";
-import { reach, startGateway } from "../../gateway/start.js";
-import { waitingGateway, waitingText } from "../../gateway/waiting.js";
+import { locateGateway, unreachableText, type UnreachableGateway } from "../../gateway/locate.js";
+import { startGateway } from "../../gateway/start.js";
+import { waitingText } from "../../gateway/waiting.js";
 import type { StopPolicy, Stopping } from "../../gateway/stop.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
@@ -10,6 +11,7 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { print } from "../runs/print.js";
+import { stopGateway, type Stopped } from "./stop.js";
 
 type Status = AnswerOf<"status">;
 
@@ -18,46 +20,44 @@ export async function startInBackground(json: boolean): Promise<number> {
   const { home } = await openStateDirectory(resolveHome());
   const { status, started } = await startGateway(home);
   if (json) print(toJson({ running: true, started, ...status }));
-  else print(`${started ? "started" : "already running"}: ${line(status)}\n`);
+  else print(`${started ? "started" : "already running"}: ${statusLine(status)}\n`);
   return 0;
 }
 
 export async function stopInBackground(policy: StopPolicy, json: boolean): Promise<number> {
   mustBeOperator("stop the gateway");
-  const down = await stop(policy);
-  if (json) print(toJson({ running: false, ...down?.done }));
-  else if (down === null) say(await noneToStop(), "dim");
-  else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
-  return 0;
+  const stopped = await stopGateway(resolveHome(), policy);
+  if (json) print(toJson(stopFacts(stopped)));
+  else sayStopped(stopped);
+  return stopped.kind === "left" ? exitCodes.incomplete : 0;
 }
 
-async function noneToStop(): Promise<string> {
-  const waiting = await waitingGateway(resolveHome());
-  return waiting === null
-    ? "no gateway is running"
-    : `${waitingText(waiting)} To end it: kill ${waiting.pid}`;
+export function stopFacts(stopped: Stopped): object {
+  switch (stopped.kind) {
+    case "none":
+      return { running: false };
+    case "down":
+      return { running: false, ...stopped.done };
+    case "signalled":
+      return { running: false, signalled: stopped.pid };
+    case "left":
+      return { running: true, ...(stopped.gateway === null ? {} : unreachableFacts(stopped.gateway)) };
+  }
 }
 
-export async function restartInBackground(json: boolean): Promise<number> {
-  mustBeOperator("restart the gateway");
-  mustBeOutside("restarted");
-  const down = await stop({ runs: "leave", waitMs: 0 });
-  if (!json)
-    if (down === null) say("no gateway was running", "dim");
-    else print(`gateway ${down.instanceId} is down; ${doneLine(down.done)}\n`);
-  return startInBackground(json);
-}
-
-/** Null: none was running. */
-async function stop(
-  policy: StopPolicy,
-): Promise<{ readonly instanceId: string; readonly done: Stopping } | null> {
-  const home = resolveHome();
-  const running = await reach(home);
-  if (running === null) return null;
-  const done = await running.client.stop({ body: policy });
-  await gone(home);
-  return { instanceId: running.status.instanceId, done };
+export function sayStopped(stopped: Stopped): void {
+  switch (stopped.kind) {
+    case "none":
+      return say("no gateway is running", "dim");
+    case "down":
+      return print(`gateway ${stopped.instanceId} is down; ${doneLine(stopped.done)}\n`);
+    case "signalled":
+      return print(
+        `gateway ${stopped.instanceId} did not answer and was ended by a signal (pid ${stopped.pid}); its runs are left to their anchors\n`,
+      );
+    case "left":
+      return say(stopped.message, "yellow");
+  }
 }
 
 function doneLine({ ended, terminated, left, callers }: Stopping): string {
@@ -75,28 +75,40 @@ function doneLine({ ended, terminated, left, callers }: Stopping): string {
 
 export async function showStatus(json: boolean): Promise<number> {
   const home = resolveHome();
-  const running = await reach(home, (await tokenFor(home)) || null);
-  const waiting = running === null ? await waitingGateway(home) : null;
-  if (json) {
-    const said =
-      running === null
-        ? { running: false, ...(waiting === null ? {} : { waiting }) }
-        : { running: true, ...running.status };
-    print(toJson(said));
-  } else if (waiting !== null) say(waitingText(waiting), "yellow");
-  else if (running === null) say("no gateway is running", "dim");
-  else print(`${line(running.status)}\n`);
-  return running === null ? exitCodes.notThere : 0;
+  const found = await locateGateway(home, (await tokenFor(home)) || null);
+  switch (found.kind) {
+    case "answers":
+      print(json ? toJson({ running: true, ...found.status }) : `${statusLine(found.status)}\n`);
+      return 0;
+    case "waiting":
+      if (json) print(toJson({ running: false, waiting: found.waiting }));
+      else say(waitingText(found.waiting), "yellow");
+      return exitCodes.notThere;
+    case "unreachable":
+      if (json) print(toJson({ running: true, ...unreachableFacts(found.gateway) }));
+      else say(`${unreachableText(home, found.gateway)}. To end it: holdfast gateway stop`, "yellow");
+      return exitCodes.incomplete;
+    case "none":
+      if (json) print(toJson({ running: false }));
+      else say("no gateway is running", "dim");
+      return exitCodes.notThere;
+  }
 }
 
-function line({ instanceId, pid, home, runs, startedAt, version, listen, storeAway }: Status): string {
+function unreachableFacts({ instanceId, process, listens }: UnreachableGateway): object {
+  return { reachable: false, listens, instanceId, pid: process?.pid ?? null };
+}
+
+export function statusLine({
+  instanceId,
+  pid,
+  home,
+  runs,
+  startedAt,
+  version,
+  listen,
+  storeAway,
+}: Status): string {
   const since = formatDuration(Math.max(0, Date.now() - startedAt));
   return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? "" : `; ${sanitizeLine(storeAway)}`}`;
-}
-
-/** Until nobody answers any more. */
-async function gone(home: string): Promise<void> {
-  const until = performance.now() + 30_000;
-  while ((await reach(home).catch(() => null)) !== null && performance.now() < until)
-    await new Promise((resolve) => setTimeout(resolve, 20));
 }

@@ -49,7 +49,7 @@ export async function openDoors(parts: DoorsParts): Promise<Doors> {
     problem(message, cause);
     return null;
   };
-  const local = open(await listenLocally(home, requestMs, app(byToken(null))), byToken(null));
+  const local = open(await listenLocally(home, requestMs, app(byToken(null)), problem), byToken(null));
   const loopback = parseLoopback(config.gateway.listen ?? "");
   const tcp =
     loopback === null

@@ -1,5 +1,6 @@
-import { chmod, rm } from "node:fs/promises";
+import { chmod, lstat, unlink } from "node:fs/promises";
 import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import { connect, Server as NetServer } from "node:net";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
@@ -10,25 +11,97 @@ export interface Listening extends AsyncDisposable {
   readonly server: Server;
 }
 
-/** On the state directory's own socket. Only for whoever holds the gateway's lock: a socket that is there is a dead one's. */
+/**
+ * On the state directory's own socket. Only for whoever holds the gateway's lock: a socket that is there is a dead one's.
+ * A socket that is deleted or replaced while the gateway runs is made again; connections that are open stay open.
+ */
 export async function listenLocally(
   home: string,
   requestMs: number,
   app: RequestListener,
+  problem: (message: string, cause: unknown) => void,
 ): Promise<Listening> {
   const path = gatewaySocket(home);
-  await rm(path, { force: true });
   const server = bounded(app, requestMs);
+  await remove(path);
+  let bound = await bind(server, path).catch((cause: unknown) => {
+    const why = (cause as Error).message;
+    throw new StateUnusable(path, `the gateway cannot listen on ${path}: ${why}`, { cause });
+  });
+  let failure = "";
+  const check = async (): Promise<void> => {
+    if ((await fileId(path)) === bound || (await isServed(path))) return;
+    // Closing unlinks whatever is at the path, so the new socket comes after. Not the HTTP server's own close, which
+    // would end its idle connections.
+    NetServer.prototype.close.call(server);
+    try {
+      await remove(path);
+      bound = await bind(server, path);
+      problem(`gateway.sock was deleted or replaced; the gateway listens on ${path} again`, null);
+      failure = "";
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== failure)
+        problem(`gateway.sock was deleted or replaced, and cannot be made again; trying again`, error);
+      failure = message;
+    }
+  };
+  let checking = Promise.resolve();
+  const timer = setInterval(() => {
+    checking = checking.then(check);
+  }, defaults.socketCheckMs).unref();
+  return {
+    server,
+    [Symbol.asyncDispose]: async () => {
+      clearInterval(timer);
+      await checking;
+      await close(server);
+    },
+  };
+}
+
+/** Resolves with the identity of the socket file. */
+async function bind(server: Server, path: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (cause) =>
-      reject(new StateUnusable(path, `the gateway cannot listen on ${path}: ${cause.message}`, { cause })),
-    );
+    server.once("error", reject);
     // As many may knock at once as are let in: on a local socket, whoever finds the queue full is turned away.
-    server.listen({ path, backlog: defaults.connections }, resolve);
+    server.listen({ path, backlog: defaults.connections }, () => {
+      server.off("error", reject);
+      resolve();
+    });
   });
   // The directory is private too; this is for the day somebody opens it up.
   await chmod(path, 0o600);
-  return { server, [Symbol.asyncDispose]: () => close(server) };
+  return (await fileId(path)) ?? "";
+}
+
+/** A directory is not removed: it was not made by a gateway. */
+async function remove(path: string): Promise<void> {
+  await unlink(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  });
+}
+
+/** The kernel keeps the inode of a bound socket, so its number is not given to another file. Null: there is none. */
+async function fileId(path: string): Promise<string | null> {
+  return lstat(path, { bigint: true }).then(
+    ({ dev, ino }) => `${dev}:${ino}`,
+    () => null,
+  );
+}
+
+/** Whether another process listens there: its socket is not taken away. */
+function isServed(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ path });
+    const settle = (served: boolean): void => {
+      socket.destroy();
+      resolve(served);
+    };
+    socket.once("connect", () => settle(true));
+    // EAGAIN: its queue is full.
+    socket.once("error", (error: NodeJS.ErrnoException) => settle(error.code === "EAGAIN"));
+  });
 }
 
 /** Whoever is slow or silent holds up only himself; whoever comes when there are too many is turned away. */

@@ -1,0 +1,44 @@
+import { defaults } from "../defaults.js";
+import type { ProcessIdentity } from "../store/run-record.js";
+import { gatewaySocket } from "./server/listen.js";
+import { readOperatorToken } from "./server/requester.js";
+import { ask, type Reached } from "./start.js";
+import { heldInstance, waitingGateway, type WaitingGateway } from "./waiting.js";
+
+/** A gateway that lives, because it holds its instance's lock, and that does not answer on its socket. */
+export interface UnreachableGateway {
+  readonly instanceId: string;
+  /** Verified to be alive; null: not known. */
+  readonly process: ProcessIdentity | null;
+  /** False: nothing can be asked, its socket is missing or nobody listens on it. */
+  readonly listens: boolean;
+}
+
+export type Located =
+  | ({ readonly kind: "answers" } & Reached)
+  /** It has started, and waits for its store. */
+  | { readonly kind: "waiting"; readonly waiting: WaitingGateway }
+  | { readonly kind: "unreachable"; readonly gateway: UnreachableGateway }
+  | { readonly kind: "none" };
+
+/** The gateway of a state directory, whether it answers or not. Starts nothing. */
+export async function locateGateway(home: string, token: string | null = null): Promise<Located> {
+  const key = token ?? (await readOperatorToken(home));
+  const asked = key === null ? "nobody" : await ask(home, key);
+  if (typeof asked === "object") return { kind: "answers", ...asked };
+  const waiting = await waitingGateway(home);
+  if (waiting !== null) return { kind: "waiting", waiting };
+  const instanceId = await heldInstance(home);
+  if (instanceId === null) return { kind: "none" };
+  // Loaded only where there is something to be asked: every command would wait for it.
+  const { notedProcess } = await import("./gateway-note.js");
+  const process = await notedProcess(home, instanceId);
+  return { kind: "unreachable", gateway: { instanceId, process, listens: asked === "silent" } };
+}
+
+export function unreachableText(home: string, { instanceId, process, listens }: UnreachableGateway): string {
+  const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
+  return listens
+    ? `${who} does not answer: it is stopped or overloaded. Its runs go on under their anchors`
+    : `${who} runs, but cannot be reached: nobody listens on ${gatewaySocket(home)}. A missing socket is made again within ${defaults.gatewayRebindMs / 1_000} s`;
+}
