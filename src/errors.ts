@@ -82,6 +82,9 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
+/** An older Holdfast has written it: a reader leaves it as it is, a gateway brings it up to date. */
+export class StoreOutdated extends StateUnusable {}
+
 /** The database does not answer now, or takes no writes: it may do so again by itself. */
 export class StoreAway extends StateUnusable {
   override readonly code = "STORE_AWAY";

@@ -1,5 +1,5 @@
 import { configPath, readConfigFile } from "../store/config-file.js";
-import { parseToml } from "../store/config-toml.js";
+import { parseToml, stringifyToml } from "../store/config-toml.js";
 import { checkConfig, placeInFile, sections, type Config } from "./config.js";
 
 export type Source = "flag" | "environment" | "file" | "default";
@@ -36,6 +36,39 @@ export async function readSettings(
 }
 
 export function resolveSettings(text: string, path: string, flags: Flags, env: Environment): Settings {
+  const { raw, sources } = merge(text, path, flags, env);
+  const config = checkConfig(raw, (at) => {
+    const [section = "", key = ""] = at.map(String);
+    const source = sources.get(`${section}.${key}`);
+    if (source === "environment") return { line: null, text: variableOf(section, key) };
+    if (source === "flag") return { line: null, text: `--${key}` };
+    return placeInFile(text, path, at);
+  });
+  return { path, config, each: list(config, raw, sources) };
+}
+
+/** The same settings as the text of one config file, without the defaults. May hold secrets, as the file may. */
+export function settingsAsFile(text: string, path: string, flags: Flags, env: Environment): string {
+  const { raw, sources } = merge(text, path, flags, env);
+  const { url, ...database } = raw["database"] ?? {};
+  // A file with an address, told here, is over an address in the config file; in one file it would be the other way.
+  const isOver = sources.get("database.url-file") === "environment" && sources.get("database.url") === "file";
+  return stringifyToml(isOver && url !== undefined ? { ...raw, database } : raw);
+}
+
+/** The environment of a process that is to have the settings of this config file and no others. */
+export function environmentFor(path: string, env: Readonly<Record<string, string>>): Record<string, string> {
+  const variables = new Set(scalars().map(([section, key]) => variableOf(section, key)));
+  const others = Object.entries(env).filter(([name]) => !variables.has(name));
+  return { ...Object.fromEntries(others), HOLDFAST_CONFIG: path };
+}
+
+function merge(
+  text: string,
+  path: string,
+  flags: Flags,
+  env: Environment,
+): { readonly raw: Raw; readonly sources: ReadonlyMap<string, Source> } {
   const raw = parseToml(text, path) as Raw;
   const sources = new Map<string, Source>();
   for (const [section, key] of scalars()) {
@@ -47,14 +80,7 @@ export function resolveSettings(text: string, path: string, flags: Flags, env: E
     raw[section] = { ...raw[section], [key]: valueOf(said) };
     sources.set(name, flags[name] === undefined ? "environment" : "flag");
   }
-  const config = checkConfig(raw, (at) => {
-    const [section = "", key = ""] = at.map(String);
-    const source = sources.get(`${section}.${key}`);
-    if (source === "environment") return { line: null, text: variableOf(section, key) };
-    if (source === "flag") return { line: null, text: `--${key}` };
-    return placeInFile(text, path, at);
-  });
-  return { path, config, each: list(config, raw, sources) };
+  return { raw, sources };
 }
 
 function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): Setting[] {

@@ -1,4 +1,4 @@
-import { parse, TomlError } from "smol-toml";
+import { parse, stringify, TomlError } from "smol-toml";
 import { BadConfig } from "./bad-config.js";
 
 export function parseToml(text: string, path: string): Record<string, unknown> {
@@ -12,4 +12,8 @@ export function parseToml(text: string, path: string): Record<string, unknown> {
       `${path} is not valid TOML, ${line === null ? "" : `line ${line}: `}${message}; nothing was changed`,
     );
   }
+}
+
+export function stringifyToml(table: Readonly<Record<string, unknown>>): string {
+  return `${stringify(table)}\n`;
 }

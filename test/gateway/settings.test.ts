@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { parseConfig } from "../../src/gateway/config.js";
-import { resolveSettings } from "../../src/gateway/settings.js";
+import { environmentFor, resolveSettings, settingsAsFile } from "../../src/gateway/settings.js";
 import { oneGateway, refusal } from "./real-gateway.js";
 
 const file = `
@@ -47,6 +47,29 @@ describe("settings", () => {
       "a2a.allow": "file",
       exec: "file",
       foreign: "default",
+    });
+  });
+
+  test("written as one file are the same without flags and environment", () => {
+    const env = { HOLDFAST_DEFAULTS_GRACE_MS: "80", HOLDFAST_DATABASE_URL_FILE: "/run/secrets/db" };
+    const flags = { "gateway.listen": "127.0.0.1:2" };
+    const given = `${file}\n[database]\nurl = "postgres://h/d"\n`;
+    const written = settingsAsFile(given, "c.toml", flags, env);
+    const { config } = settle(given, env, flags);
+    expect(settle(written).config).toEqual({ ...config, database: { "url-file": "/run/secrets/db" } });
+  });
+
+  test("of a former gateway are not mixed with the environment", () => {
+    const env = {
+      HOLDFAST_DEFAULTS_GRACE_MS: "80",
+      HOLDFAST_CONFIG: "/new.toml",
+      HOLDFAST_HOME: "/h",
+      PATH: "/bin",
+    };
+    expect(environmentFor("/former.toml", env)).toEqual({
+      HOLDFAST_CONFIG: "/former.toml",
+      HOLDFAST_HOME: "/h",
+      PATH: "/bin",
     });
   });
 

@@ -43,6 +43,7 @@ interface RunFlags {
   readonly json?: true;
   readonly quiet?: true;
   readonly wait: boolean;
+  readonly check?: true;
   readonly listen?: string;
   readonly logLevel?: string;
 }
@@ -59,12 +60,14 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .option("--json", "what happens, one JSON object per line, on stdout")
     .option("--quiet", "say nothing; the log has it")
     .option("--no-wait", "fail when the database is away, instead of waiting for it")
+    .option("--check", "only check that it could start: configuration, store and anchor; changes nothing")
     .option("--listen <address>", "answer on this loopback address, too: 127.0.0.1:7433")
     .addOption(new Option("--log-level <level>", "what the log keeps").choices(["info", "warn", "silent"]))
     .addHelpText("after", examples)
-    .action(async ({ json, quiet, wait, listen, logLevel }: RunFlags) => {
-      const { runGateway } = await import("../gateway/run.js");
+    .action(async ({ json, quiet, wait, check, listen, logLevel }: RunFlags) => {
+      const { checkStart, runGateway } = await import("../gateway/run.js");
       const flags = { "gateway.listen": listen, "gateway.log-level": logLevel };
+      if (check === true) return finish(await checkStart(flags));
       finish(await runGateway({ json: json === true, quiet: quiet === true, waits: wait, flags }));
     });
   gateway
@@ -101,7 +104,9 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
   gateway
     .command("restart")
     .summary("stop it, start it; its runs go on")
-    .description("Stop the gateway and start it again. Its runs go on meanwhile.")
+    .description(
+      "Stop the gateway and start it again. Its runs go on meanwhile. Configuration, store, program and anchor are checked first; when one cannot be used, nothing is stopped. When the new gateway does not start all the same, the former configuration is started again (exit status 3).",
+    )
     .option("--json", "how it is, as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { restartInBackground } = await import("../gateway/restart.js");

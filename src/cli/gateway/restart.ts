@@ -1,23 +1,177 @@
-import { resolveHome } from "../../store/state-directory.js";
+import { existsSync } from "node:fs";
+import { formerConfig } from "../../gateway/gateway-note.js";
+import { locateGateway, unreachableText, type Located } from "../../gateway/locate.js";
+import { environmentFor } from "../../gateway/settings.js";
+import { checkGateway, MAIN, startGateway, unmarkedEnvironment, type Started } from "../../gateway/start.js";
+import { waitingText } from "../../gateway/waiting.js";
+import { openStoreForReading } from "../../store/open.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { defaults } from "../../defaults.js";
+import { say } from "../complain.js";
+import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { say } from "../complain.js";
 import { mustBeOperator, mustBeOutside } from "./connect.js";
-import { sayStopped, startInBackground, stopFacts } from "./control.js";
-import { stopGateway } from "./stop.js";
+import { sayStopped, startInBackground, statusLine, stopFacts } from "./control.js";
+import { locatePatiently, stopGateway } from "./stop.js";
 
+/** Runs named when no gateway is left; the rest is counted. */
+const RUNS_NAMED = 10;
+
+/**
+ * Stop the gateway and start it again. What can be checked is checked before anything is stopped; when the new one does
+ * not start all the same, the configuration of the former one is started again.
+ */
 export async function restartInBackground(json: boolean): Promise<number> {
   mustBeOperator("restart the gateway");
   mustBeOutside("restarted");
-  const stopped = await stopGateway(resolveHome(), { runs: "leave", waitMs: 0 });
+  const home = resolveHome();
+  const former = await locatePatiently(home);
+  if (former.kind === "none") {
+    if (!json) say("no gateway was running", "dim");
+    return startInBackground(json);
+  }
+  const wrong = await checkGateway(home);
+  if (wrong !== null) {
+    say(
+      `${withoutClaim(wrong.message)}; the gateway was not restarted: it goes on as it is (${pidText(former)})`,
+      "red",
+    );
+    if (json) print(toJson({ running: true, restarted: false, error: wrong.message }));
+    return wrong.code;
+  }
+  const runs = await openRuns(home, former);
+  const stopped = await stopGateway(home, { runs: "leave", waitMs: 0 }, former);
   if (stopped.kind === "left") {
     say(`${stopped.message}. The gateway was not restarted`, "yellow");
     if (json) print(toJson(stopFacts(stopped)));
     return exitCodes.incomplete;
   }
-  if (!json)
-    if (stopped.kind === "none") say("no gateway was running", "dim");
-    else sayStopped(stopped);
-  return startInBackground(json);
+  const downAt = performance.now();
+  if (!json) sayStopped(stopped);
+  const instanceId = stopped.kind === "none" ? null : stopped.instanceId;
+  try {
+    const { status } = await startGateway(home);
+    if (json) print(toJson({ running: true, started: true, ...status }));
+    else print(`started: ${statusLine(status)}\n`);
+    return 0;
+  } catch (error) {
+    return await goBack(home, instanceId, messageOf(error), () => endings(runs, downAt), json);
+  }
+}
+
+interface Ending {
+  readonly runId: string;
+  readonly inMs: number;
+}
+
+async function goBack(
+  home: string,
+  instanceId: string | null,
+  why: string,
+  ends: () => readonly Ending[],
+  json: boolean,
+): Promise<number> {
+  const first = `the gateway did not start with the new configuration: ${why}`;
+  const now = await locateGateway(home);
+  if (now.kind !== "none") {
+    say(`${first}; ${whatIsThere(home, now)}`, "red");
+    if (json) print(toJson({ running: true, ready: false, error: why }));
+    return exitCodes.incomplete;
+  }
+  const again = await startFormer(home, instanceId);
+  if (typeof again !== "string") {
+    say(`${first}; it was started again with the former configuration`, "red");
+    if (json) print(toJson({ running: true, started: true, restored: true, error: why, ...again.status }));
+    else print(`started: ${statusLine(again.status)}\n`);
+    return exitCodes.incomplete;
+  }
+  const left = ends();
+  say(`${first}; nor with the former one: ${again}. No gateway runs. ${endingsText(left)}`, "red");
+  if (json) print(toJson({ running: false, error: why, formerError: again, ends: left }));
+  return exitCodes.failure;
+}
+
+/** As text: why not. */
+async function startFormer(home: string, instanceId: string | null): Promise<Started | string> {
+  const path = instanceId === null ? "" : formerConfig(home, instanceId);
+  if (!existsSync(path)) return "it is not on record";
+  try {
+    const env = environmentFor(path, unmarkedEnvironment());
+    return await startGateway(home, MAIN, defaults.gatewayReadyMs, env);
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+function whatIsThere(home: string, now: Located): string {
+  switch (now.kind) {
+    case "waiting":
+      return waitingText(now.waiting);
+    case "unreachable":
+      return unreachableText(home, now.gateway);
+    case "answers":
+      return `a gateway runs (pid ${now.status.pid}) and is not ready yet`;
+    case "none":
+      return "no gateway runs";
+  }
+}
+
+function pidText(former: Exclude<Located, { readonly kind: "none" }>): string {
+  switch (former.kind) {
+    case "answers":
+      return `pid ${former.status.pid}`;
+    case "waiting":
+      return `pid ${former.waiting.pid}`;
+    case "unreachable":
+      return former.gateway.process === null ? "pid not known" : `pid ${former.gateway.process.pid}`;
+  }
+}
+
+/** As the gateway tells, or else the store. */
+async function openRuns(home: string, former: Located): Promise<readonly RunRecord[]> {
+  try {
+    if (former.kind === "answers") {
+      const soon = AbortSignal.timeout(defaults.gatewayAnswerMs);
+      return (await former.client.listRuns({ query: { hidden: "1", limit: 1_000 } }, soon)).runs;
+    }
+    const directory = await findStateDirectory(home);
+    await using store = await openStoreForReading(directory?.storePath ?? null);
+    return (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+  } catch {
+    return [];
+  }
+}
+
+/** A service goes on without a gateway; a task is ended by its anchor. */
+function endings(runs: readonly RunRecord[], downAt: number): Ending[] {
+  const passed = performance.now() - downAt;
+  return runs
+    .filter(({ kind }) => kind === "task")
+    .map(({ runId, policy }) => ({ runId, inMs: Math.max(0, Math.round(policy.ownerLossMs - passed)) }))
+    .toSorted((one, other) => one.inMs - other.inMs);
+}
+
+function endingsText(ends: readonly Ending[]): string {
+  if (ends.length === 0) return "No run ends for that reason: `holdfast gateway start` starts one.";
+  const named = ends.slice(0, RUNS_NAMED).map(({ runId, inMs }) => `${runId} in ${seconds(inMs)}`);
+  const more = ends.length - named.length;
+  if (more > 0) named.push(`${more} more`);
+  return `If none is started (holdfast gateway start), these runs are ended by their anchors: ${named.join(", ")}.`;
+}
+
+function seconds(ms: number): string {
+  return formatDuration(Math.round(ms / 1_000) * 1_000);
+}
+
+function messageOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return withoutClaim(message.replace(/^the gateway did not start: /, ""));
+}
+
+/** The failed process changed nothing; whether this command has is for this command to say. */
+function withoutClaim(message: string): string {
+  return message.replace(/[.;,]? *nothing (was|is) (changed|started)\.?$/i, "").replace(/\.$/, "");
 }

@@ -1,8 +1,12 @@
-import { StoreAway } from "../../errors.js";
+import { findAnchor, requireSameRelease } from "../../anchor/find.js";
+import { inspect } from "../../anchor/inspect.js";
+import { StoreAway, StoreOutdated } from "../../errors.js";
 import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
 import { logNews, openLog } from "../../gateway/log.js";
-import { readSettings, type Flags } from "../../gateway/settings.js";
-import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { readSettings, resolveSettings, settingsAsFile, type Flags } from "../../gateway/settings.js";
+import { configPath, readConfigFile } from "../../store/config-file.js";
+import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { toJson } from "../json.js";
 import { mustBeOutside } from "./connect.js";
@@ -27,7 +31,9 @@ export async function runGateway({
   mustBeOutside("run");
   const told = stopRequested();
   const { home } = await openStateDirectory(resolveHome());
-  const { config } = await readSettings(flags);
+  const path = configPath();
+  const text = await readConfigFile(path);
+  const { config } = resolveSettings(text, path, flags, process.env);
   const log = openLog(home, config.gateway["log-level"]);
   const show = json ? asJson : quiet ? () => {} : asText;
   const waiting = new AbortController();
@@ -35,6 +41,7 @@ export async function runGateway({
   const gateway = await openGateway({
     home,
     config,
+    configText: settingsAsFile(text, path, flags, process.env),
     waits,
     signal: waiting.signal,
     onNews: (news) => {
@@ -51,6 +58,21 @@ export async function runGateway({
   if (!json && !quiet) say("letting go of the runs; once more to leave at once", "dim");
   void stopRequested().then(() => process.exit(0));
   await gateway.stop();
+  return 0;
+}
+
+/** Whether a gateway could start: its configuration, store and anchor. Changes nothing; rejects with what is wrong. */
+export async function checkStart(flags: Flags): Promise<number> {
+  await readSettings(flags);
+  const directory = await findStateDirectory(resolveHome());
+  const store = await openStoreForReading(directory?.storePath ?? null).catch((error: unknown) => {
+    if (error instanceof StoreOutdated) return null;
+    throw error;
+  });
+  await store?.[Symbol.asyncDispose]();
+  const anchor = findAnchor();
+  requireSameRelease(anchor);
+  await inspect(anchor, [process.pid], { brief: true });
   return 0;
 }
 

@@ -1,4 +1,4 @@
-import { StateUnusable } from "../../errors.js";
+import { StateUnusable, StoreOutdated } from "../../errors.js";
 import * as runs from "./migrations/0001-runs.js";
 import * as runEvents from "./migrations/0002-run-events.js";
 import * as origin from "./migrations/0003-origin.js";
@@ -71,7 +71,7 @@ export function missingFrom(
 /** For readers, who may not migrate. */
 export function requireNoneMissing({ path }: Place, [first]: readonly Migration[]): void {
   if (first === undefined) return;
-  throw new StateUnusable(
+  throw new StoreOutdated(
     path,
     `the store ${path} was written by an older Holdfast (schema ${first.id - 1}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
   );
