@@ -38,7 +38,7 @@ static bool open_member(const struct identity *wanted, struct member *out) {
   long count = collect(0);
   bool found = false;
   for (long i = 0; i < count; i++)
-    if (members[i].id.pid == wanted->pid && members[i].id.start == wanted->start && !tree_dead(&members[i])) found = true;
+    if (os_same(&members[i].id, wanted) && !tree_dead(&members[i])) found = true;
   tree_release(count);
   errno = ESRCH;
   return found && os_open(wanted, out);

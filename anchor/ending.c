@@ -43,7 +43,7 @@ static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid
 static bool is_known(const struct served *served, pid_t pid) {
   struct identity now;
   for (long i = 0; i < served->known_count; i++)
-    if (served->known[i].pid == pid) return os_identity(pid, &now) && now.start == served->known[i].start;
+    if (served->known[i].pid == pid) return os_identity(pid, &now) && os_same(&now, &served->known[i]);
   return false;
 }
 
@@ -290,7 +290,7 @@ static const char *why_alive(const struct member *member) {
 /* Once for each process; a later look may know better what kind it is. */
 static void keep_residue(const struct member *member, const char *kind, bool fresh) {
   for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++)
-    if (run.residue[i].id.pid == member->id.pid && run.residue[i].id.start == member->id.start) {
+    if (os_same(&run.residue[i].id, &member->id)) {
       run.residue[i].kind = kind;
       return;
     }

@@ -104,7 +104,7 @@ static bool inspect_unseen(const struct identity *wanted, struct member *hidden)
 static bool inspect_one(const struct identity *wanted) {
   struct member root;
   if (!os_look(wanted->pid, &root)) return inspect_unseen(wanted, &root);
-  bool matches = (wanted->start == 0 || wanted->start == root.id.start) && (wanted->unique == 0 || root.id.unique == 0 || wanted->unique == root.id.unique);
+  bool by_number = wanted->start == 0 && wanted->unique == 0, matches = by_number || os_same(wanted, &root.id);
   struct json json = evidence_begin();
   json_raw(&json, "{");
   put_identity(&json, &root.id);

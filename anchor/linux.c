@@ -212,10 +212,14 @@ bool os_look(pid_t pid, struct member *out) {
   return true;
 }
 
+bool os_same(const struct identity *one, const struct identity *other) {
+  if (one->pid != other->pid) return false;
+  return one->unique != 0 && other->unique != 0 ? one->unique == other->unique : one->start == other->start;
+}
+
 bool os_open(const struct identity *id, struct member *out) {
   if (!os_look(id->pid, out)) return false;
-  bool same = out->id.start == id->start && (id->unique == 0 || out->id.unique == 0 || out->id.unique == id->unique);
-  if (same) return true;
+  if (os_same(id, &out->id)) return true;
   os_close(out);
   errno = ESRCH;
   return false;

@@ -140,6 +140,7 @@ static const char *verify(const struct request *request, struct member *out) {
   if (os_untouchable(request->id.pid)) return "it is ourselves, an ancestor of ours or of our own group: refused";
   if (request->id.unique == 0) return "no unique id is on record: refused";
   if (!os_open(&request->id, out)) return "the process is gone, or is another one now";
+  if (out->id.start != request->id.start) return "its start time is not the one given: refused";
   if (out->handle < 0 || out->id.unique != request->id.unique) return "this kernel has no unique ids: refused";
   if (tree_dead(out)) return "the process is a zombie";
   if (!os_environ_load(out->id.pid)) return "its environment cannot be read: left alone";

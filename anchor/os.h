@@ -55,9 +55,11 @@ bool os_become_reaper(void);
 /* "unique", "handle" or "number": how sure identities are here. */
 const char *os_strength(void);
 
+/* The same process. The unique id decides where both have one: start times are shown shifted in another time namespace. */
+bool os_same(const struct identity *one, const struct identity *other);
 bool os_identity(pid_t pid, struct identity *out);
-/* Opens a handle and proves through it that it is `id`; fills `out`. Without a unique id the start time must match,
-   and the caller needs a second fact. */
+/* Opens a handle and proves through it that it is `id` (os_same); fills `out`. Without a unique id the caller needs a
+   second fact. */
 bool os_open(const struct identity *id, struct member *out);
 /* False: errno is ESRCH when there is no such process, EACCES when it lives but is hidden from us (`unique` is known then,
    if ever), anything else when nothing can be said of it. */

@@ -29,8 +29,7 @@ static long read_named(const struct frame *frame) {
 
 static bool is_named(const struct identity *id, long count) {
   for (long i = 0; i < count; i++)
-    if (named[i].pid == id->pid && named[i].start == id->start && (named[i].unique == id->unique || named[i].unique == 0 || id->unique == 0))
-      return true;
+    if (os_same(&named[i], id)) return true;
   return false;
 }
 

@@ -13,6 +13,8 @@ export interface MachineIdentity {
   readonly hostId: string;
   readonly bootId: string;
   readonly pidNamespace: string;
+  /** Where start times of processes were read: another one shows them shifted. Null: not known, or the kernel has none. */
+  readonly timeNamespace: string | null;
 }
 
 /** Where a run's directory is: with the instance that started it, whoever owns the run now. */

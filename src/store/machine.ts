@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { MachineIdentity } from "../anchor/host.js";
 import { StateUnusable } from "../errors.js";
 import { keptId } from "./kept-id.js";
+import { readTimeNamespace } from "./time-namespace.js";
 
 /**
  * Where this process lives. For supervisors: where the system has no machine id, one is made and
@@ -17,6 +18,8 @@ export async function readMachineIdentity(
     hostId: known.hostId ?? (await systemHostId()) ?? (await keptHostId(home)),
     bootId: known.bootId ?? (await fromKernel("boot id", "/proc/sys/kernel/random/boot_id", readText)),
     pidNamespace: known.pidNamespace ?? (await fromKernel("pid namespace", "/proc/self/ns/pid", readlink)),
+    timeNamespace:
+      known.timeNamespace === undefined ? (readTimeNamespace()?.name ?? null) : known.timeNamespace,
   };
 }
 
@@ -27,10 +30,28 @@ export async function observeMachineIdentity(home: string): Promise<MachineIdent
 }
 
 /** Whether the process numbers of the one mean anything to the other. */
-export function isSameMachine(one: MachineIdentity, other: MachineIdentity): boolean {
+export function isSameMachine(
+  one: Omit<MachineIdentity, "timeNamespace">,
+  other: Omit<MachineIdentity, "timeNamespace">,
+): boolean {
   return (
     one.hostId === other.hostId && one.bootId === other.bootId && one.pidNamespace === other.pidNamespace
   );
+}
+
+/**
+ * Whether start times read by the one mean anything to the other. Namespaces with the same offsets show the same times.
+ * A record that names no time namespace, of a former release, counts as one of a namespace without offsets.
+ */
+export function isSameClock(
+  one: Pick<MachineIdentity, "timeNamespace">,
+  other: Pick<MachineIdentity, "timeNamespace">,
+): boolean {
+  return offsetsOf(one.timeNamespace) === offsetsOf(other.timeNamespace);
+}
+
+function offsetsOf(timeNamespace: string | null): string {
+  return timeNamespace?.replace(/^time:\[\d+\]/, "") ?? "";
 }
 
 /** Hashed, as machine-id(5) asks: the id itself is confidential. */

@@ -1,20 +1,17 @@
 /** A process, beyond doubt: the number alone is reused, number and start time collide within a clock tick. */
 export interface ProcessIdentity {
   readonly pid: number;
-  /** Clock ticks since boot. */
+  /** Clock ticks since boot, as shown in the time namespace of the process that read it. */
   readonly startTime: number;
   /** The pidfd inode, unique per boot; null where the kernel has none. */
   readonly uniqueId: string | null;
 }
 
-/** Of one boot and pid namespace. */
+/** Of one boot and pid namespace. Where both have a unique id it decides: start times depend on who reads them. */
 export function isSame(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
-  return (
-    one !== null &&
-    one.pid === other?.pid &&
-    one.startTime === other.startTime &&
-    one.uniqueId === other.uniqueId
-  );
+  if (one === null || other === null || one.pid !== other.pid || one.uniqueId !== other.uniqueId)
+    return false;
+  return one.uniqueId !== null || one.startTime === other.startTime;
 }
 
 /** Every state but the last. */
@@ -161,6 +158,8 @@ export interface RunRecord {
   readonly hostId: string;
   readonly bootId: string;
   readonly pidNamespace: string;
+  /** In which the start times of its processes were read. Null: not known (a former release), or the kernel has none. */
+  readonly timeNamespace: string | null;
   /** The state directory it is kept in. Null: from before there could be several in a store; then its origin tells. */
   readonly stateId: string | null;
   readonly anchorPath: string;

@@ -62,6 +62,7 @@ export interface RunRow {
   host_id: string;
   boot_id: string;
   pid_namespace: string;
+  time_namespace: string | null;
   /** Null: from before there were several. */
   state_id: string | null;
   anchor_path: string;

@@ -138,6 +138,8 @@ async function recordService(
     commandHash: commandHash(words),
     cwd: "",
     ...context.host.machine,
+    // Its anchor is the parent's, which reads start times where it was started.
+    timeNamespace: parent.timeNamespace,
     stateId: context.stateId,
     anchorPath: parent.anchorPath,
     // Its directory lies beside the other's.

@@ -7,7 +7,9 @@ import type {
   RunRemains,
   Swept,
 } from "../anchor/host.js";
+import { type Seen, seenAs } from "../anchor/seen.js";
 import { defaults } from "../defaults.js";
+import { AnchorUnusable } from "../errors.js";
 import type { Emptiness, KillMode, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
 import type { Context } from "./context.js";
 
@@ -26,7 +28,7 @@ export interface Traces {
 export type Aftermath =
   /** It had finished: the true end. */
   | { readonly kind: "exit"; readonly exit: AnchorExit }
-  /** Verified alive, but not answering. Nothing may be concluded yet. */
+  /** Alive, or not to be told from others, and not answering. Nothing may be concluded yet. */
   | { readonly kind: "anchor-alive" }
   /** The caller no longer wants to know; nothing was touched. */
   | { readonly kind: "given-up" }
@@ -74,7 +76,7 @@ export async function aftermath(
     const gone = unverifiable(host.machine, traces.machine);
     if (gone !== null) return { kind: "lost", remains, ...gone };
     // The launcher mostly answers before the second look; asking for evidence costs a process.
-    if (look === 1 && (await isAlive(host, traces.anchor))) return { kind: "anchor-alive" };
+    if (look === 1 && (await lookAt(host, traces, traces.anchor)) !== "gone") return { kind: "anchor-alive" };
     if (late) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
     await clock.pause(defaults.sweptPollMs);
   }
@@ -101,7 +103,13 @@ const CGROUP_EMPTY: Verdict = { ...NOTHING_DONE, emptiness: "proven", note: "its
 export async function endVerified(host: AnchorHost, traces: Traces): Promise<Verdict> {
   const { root, leaseId, graceMs } = traces;
   const cgroup = cgroupOf(traces);
-  const rootAlive = await isAlive(host, root);
+  const sight = await lookAt(host, traces, root);
+  if (sight === "unknown")
+    throw new AnchorUnusable(
+      host.anchorPath,
+      `process ${root?.pid} is hidden, or was started in another time namespace: it cannot be told whether it is the recorded one, and nothing was signalled`,
+    );
+  const rootAlive = sight === "alive";
   if (!rootAlive && cgroup === null)
     return unproven(
       "its first process is gone; whether others of it live is not known, and nothing was signalled",
@@ -160,9 +168,12 @@ async function howEmpty(
   return leaseId === "" || (await host.markedBy([leaseId])).size === 0 ? seen : null;
 }
 
-async function isAlive(host: AnchorHost, identity: ProcessIdentity | null): Promise<boolean> {
-  if (identity === null) return false;
+async function lookAt(
+  host: AnchorHost,
+  { machine }: Traces,
+  identity: ProcessIdentity | null,
+): Promise<Seen> {
+  if (identity === null) return "gone";
   const [evidence] = await host.inspect([identity], { brief: true });
-  // Not by its state: a process whose first thread has ended is shown as a zombie while the others run.
-  return evidence !== undefined && evidence.alive && evidence.matches;
+  return seenAs(identity, machine, evidence, host.machine);
 }

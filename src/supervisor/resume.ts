@@ -33,8 +33,9 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
     record,
     welcome?.stdinAccepted ?? 0,
   );
-  const { hostId, bootId, pidNamespace } = record;
-  live.traces = { ...live.traces, root, anchor, boundary, machine: { hostId, bootId, pidNamespace } };
+  const { hostId, bootId, pidNamespace, timeNamespace } = record;
+  const machine = { hostId, bootId, pidNamespace, timeNamespace };
+  live.traces = { ...live.traces, root, anchor, boundary, machine };
   live.tier = record.tier;
   if (root !== null) live.state = step(live.state, { type: "gated", root });
   live.startedAt =

@@ -22,7 +22,7 @@ const hosts: NativeHost[] = [];
 const OTHER = `in_other_${process.pid}_${Date.now()}`;
 const LAUNCHED = `in_launched_${process.pid}_${Date.now()}`;
 
-const machine = { hostId: "h", bootId: "b", pidNamespace: "n" };
+const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
 const stop = { reason: "shutdown", actor: "test", requestId: "", graceMs: 0 };
 const outside = ["..", "../x", "a/b", "/etc", "", ".", "A", "x".repeat(64), "a\0b"];
 

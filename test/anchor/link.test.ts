@@ -48,7 +48,7 @@ beforeEach(async () => {
     if (message.name === "hold") visitor.say(launcherFrame);
     else if (message.name === "start") onStart(message, visitor);
   });
-  const machine = { hostId: "h", bootId: "b", pidNamespace: "n" };
+  const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
   host = await openNativeHost({
     home,
     instanceId: "i",

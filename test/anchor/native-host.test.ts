@@ -17,7 +17,7 @@ let home: string;
 let instanceDir: string;
 let host: NativeHost;
 
-const machine = { hostId: "h", bootId: "b", pidNamespace: "n" };
+const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
 
 /** Not ours, same user, same name as much of what is killed here: it must come through everything unharmed. */
 let bystander: ChildProcess;

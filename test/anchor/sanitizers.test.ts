@@ -194,7 +194,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     const home = await temporaryHome();
     const instanceDir = join(home, "instances", "in_asan");
     await mkdir(instanceDir, { recursive: true });
-    const machine = { hostId: "h", bootId: "b", pidNamespace: "n" };
+    const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
     await using host = await openNativeHost({
       home,
       instanceId: "in_asan",

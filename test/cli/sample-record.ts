@@ -29,6 +29,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     hostId: "host",
     bootId: "boot",
     pidNamespace: "pid:[1]",
+    timeNamespace: null,
     stateId: null,
     anchorPath: "/state/bin/anchor-0",
     anchor: { pid: 100, startTime: 5, uniqueId: "1" },

@@ -17,19 +17,18 @@ function blind(house: House): () => void {
 }
 
 describe.concurrent("when processes cannot be looked at", () => {
-  const situations: readonly { name: string; tier: Tier; silence: boolean; row: string }[] = [
-    { name: "a run with a live anchor", tier: tiers.none, silence: false, row: "anchor-alive" },
-    { name: "a run with a dead anchor", tier: tiers.none, silence: true, row: "root-alive" },
-    { name: "a run with a dead anchor and a cgroup", tier: tiers.cgroup, silence: true, row: "root-alive" },
+  const situations: readonly { name: string; tier: Tier; row: string }[] = [
+    { name: "a run with a dead anchor", tier: tiers.none, row: "root-alive" },
+    { name: "a run with a dead anchor and a cgroup", tier: tiers.cgroup, row: "root-alive" },
   ];
-  for (const { name, tier, silence, row } of situations)
+  for (const { name, tier, row } of situations)
     test(`${name} is neither signalled nor ended; when they can be again, it is decided`, async ({
       skip,
     }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using house = await House.open(tier);
       const runId = await orphan(house, { onOrphan: "terminate" });
-      if (silence) await house.silence(FIRST);
+      await house.silence(FIRST);
       const next = await house.supervisor(NEXT);
       const before = house.alive();
       const see = blind(house);
@@ -47,12 +46,30 @@ describe.concurrent("when processes cannot be looked at", () => {
       await house.ended(runId);
       expect(house.decisions(runId).map((each) => each.row)).toEqual(["unseen", row]);
       // Without a cgroup nobody can find a daemon that carries no marker.
-      if (silence && tier === tiers.none) {
+      if (tier === tiers.none) {
         expect(house.crowd.others()).toHaveLength(1);
         await house.endOthers();
       } else await house.crowd.gone(5_000);
       await house.tidy(next);
     });
+
+  test("a run whose anchor answers to its key is continued", async () => {
+    await using house = await House.open(tiers.none);
+    const runId = await orphan(house, { onOrphan: "adopt" });
+    const next = await house.supervisor(NEXT);
+    const before = house.alive();
+    const see = blind(house);
+    expect((await next.reconcile()).decisions).toMatchObject([
+      { runId, row: "anchor-alive", action: "adopt" },
+    ]);
+    expect(house.alive()).toEqual(before);
+    expect(await next.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: NEXT });
+    see();
+    await next.run(runId)?.cancel();
+    await house.ended(runId);
+    await house.crowd.gone(5_000);
+    await house.tidy(next);
+  });
 });
 
 test.concurrent("processes cannot be looked at in the midst of a sweep: it is finished when they can", async ({

@@ -79,7 +79,7 @@ export class Place {
 
   get identity(): MachineIdentity {
     const { hostId, bootId } = this.machine;
-    return { hostId, bootId, pidNamespace: this.pidNamespace };
+    return { hostId, bootId, pidNamespace: this.pidNamespace, timeNamespace: null };
   }
 
   bear(birth: Birth): Process {

@@ -2,10 +2,10 @@ import { readFile, readdir, readlink, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
-import { keptHostId, readMachineIdentity } from "../../src/store/machine.js";
+import { isSameClock, keptHostId, readMachineIdentity } from "../../src/store/machine.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
-const known = { hostId: "h", bootId: "b", pidNamespace: "n" };
+const known = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
 const linux = process.platform === "linux";
 
 test.runIf(linux)("boot and pid namespace are what the kernel says", async () => {
@@ -40,4 +40,13 @@ test("without a machine id, one is made, private, and all who start at once agre
 test("a host id that cannot be kept is refused, not made up", async () => {
   await using home = await temporaryDirectory();
   await expect(keptHostId(join(home.path, "missing"))).rejects.toBeInstanceOf(StateUnusable);
+});
+
+test("start times are comparable between namespaces with the same offsets; a record that names none has none", () => {
+  const of = (timeNamespace: string | null) => ({ timeNamespace });
+  expect(isSameClock(of("time:[1]"), of("time:[2]"))).toBe(true);
+  expect(isSameClock(of("time:[1]"), of("time:[1] boottime+1ns"))).toBe(false);
+  expect(isSameClock(of("time:[1] boottime-1ns"), of("time:[2] boottime-1ns"))).toBe(true);
+  expect(isSameClock(of("time:[1]"), of(null))).toBe(true);
+  expect(isSameClock(of("time:[1] boottime+1ns"), of(null))).toBe(false);
 });

@@ -24,6 +24,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     cwd: "/tmp",
     ...HERE,
     pidNamespace: "pid:[1]",
+    timeNamespace: "time:[1]",
     anchorPath: "/bin/anchor",
     originInstanceId: "owner-a",
     ownerInstanceId: "owner-a",

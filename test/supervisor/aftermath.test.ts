@@ -5,7 +5,7 @@ import { FakeHost } from "./fake-host.js";
 const traces: Traces = {
   run: { instanceId: "in_test", runId: "run_a" },
   leaseId: "lease_a",
-  machine: { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]" },
+  machine: { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null },
   anchor: null,
   root: { pid: 77, startTime: 1, uniqueId: "7" },
   boundary: { cgroup: "/cgroup/run_a", cgroupInode: "9", note: null },

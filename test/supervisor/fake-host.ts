@@ -212,7 +212,7 @@ export class FakeLink implements AnchorLink {
 }
 
 export class FakeHost implements AnchorHost {
-  readonly machine = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]" };
+  readonly machine = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null };
   readonly anchorPath = "/nowhere/anchor";
   readonly anchors = new Map<string, FakeAnchor>();
   readonly left = new Map<string, RunRemains>();

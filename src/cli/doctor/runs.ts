@@ -105,6 +105,6 @@ export async function checkClock({ storePath }: StateDirectory): Promise<Check> 
     );
   const used = shared
     ? "leases use the database's clock, deadlines the monotonic one"
-    : "leases and deadlines use the monotonic clock";
+    : "leases use the monotonic clock of the initial time namespace, deadlines this one's";
   return ok(name, `${new Date(now).toISOString()}; ${used}`);
 }

@@ -164,7 +164,10 @@ function shown(command: string): string {
 }
 
 /** Kept besides what the other tool had on file: nothing that it did not say. */
-function toRun(each: Entry, place: Pick<NewRun, "hostId" | "bootId" | "pidNamespace" | "stateId">): NewRun {
+function toRun(
+  each: Entry,
+  place: Pick<NewRun, "hostId" | "bootId" | "pidNamespace" | "timeNamespace" | "stateId">,
+): NewRun {
   return {
     runId: newRunId(),
     leaseId: "",

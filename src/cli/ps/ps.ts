@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
+import { isComparable } from "../../anchor/seen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
@@ -101,7 +102,9 @@ async function look(
       health,
       ports: listens,
       processes,
-      elsewhere: !isSameMachine(record, here),
+      elsewhere:
+        !isSameMachine(record, here) ||
+        (record.anchor !== null && !isComparable(record.anchor, record, here)),
     };
   });
 }

@@ -119,7 +119,7 @@ function aboutOwnership(record: RunRecord, look: Look, host: string | null): rea
     ["command hash", record.commandHash],
     [
       "host",
-      `${host === null ? "" : `${host}, `}${record.hostId}, boot ${record.bootId}, ${record.pidNamespace}`,
+      `${host === null ? "" : `${host}, `}${record.hostId}, boot ${record.bootId}, ${record.pidNamespace}${record.timeNamespace === null ? "" : `, ${record.timeNamespace}`}`,
     ],
   ];
 }

@@ -1,6 +1,7 @@
 import type { MachineIdentity, ProcessEvidence } from "../../anchor/host.js";
 import { inspect } from "../../anchor/inspect.js";
 import { membersOf } from "../../anchor/members.js";
+import { isComparable } from "../../anchor/seen.js";
 import { isSameMachine } from "../../store/machine.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
 import type { Look } from "./describe.js";
@@ -27,6 +28,10 @@ async function lookAt(record: RunRecord, here: MachineIdentity): Promise<Look> {
     );
   if (!isSameMachine(record, here))
     return nobody("it lives on another machine, boot or in another pid namespace");
+  if (record.anchor !== null && !isComparable(record.anchor, record, here))
+    return nobody(
+      `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others`,
+    );
   const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
   try {
     const evidence = await inspect(record.anchorPath, wanted, { ports: record.service !== null });

@@ -33,6 +33,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
   hostId: z.string(),
   bootId: z.string(),
   pidNamespace: z.string(),
+  timeNamespace: z.string().nullable(),
   stateId: z.string().nullable(),
   anchorPath: z.string(),
   anchor: identity.nullable(),

@@ -12,6 +12,7 @@ import * as whose from "./migrations/0010-whose.js";
 import * as sessionMessages from "./migrations/0011-session-messages.js";
 import * as acp from "./migrations/0012-acp.js";
 import * as tasks from "./migrations/0013-tasks.js";
+import * as timeNamespace from "./migrations/0014-time-namespace.js";
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
 export const migrations = [
@@ -28,6 +29,7 @@ export const migrations = [
   { id: 11, name: "session-messages", sql: sessionMessages.sql },
   { id: 12, name: "acp", sql: acp.sql },
   { id: 13, name: "tasks", sql: tasks.sql },
+  { id: 14, name: "time-namespace", sql: timeNamespace.sql },
 ] as const;
 
 export type Migration = (typeof migrations)[number];

@@ -1,8 +1,14 @@
+import { readTimeNamespace } from "../time-namespace.js";
+
+let offsetNs: bigint | null = null;
+
 /**
- * The store's clock: the host's monotonic milliseconds, the same in every process of one boot
- * (CLOCK_MONOTONIC on Linux: suspend does not count). A value means nothing in another boot;
- * whoever compares two must know that their boot ids are equal.
+ * The store's clock: milliseconds of the initial time namespace's CLOCK_MONOTONIC, the same in every process of one
+ * boot, whatever time namespace it lives in (suspend does not count). A value means nothing in another boot; whoever
+ * compares two must know that their boot ids are equal.
  */
 export function hostMonotonicMs(): number {
-  return Number(process.hrtime.bigint() / 1_000_000n);
+  // A process stays in its time namespace.
+  offsetNs ??= readTimeNamespace()?.monotonicOffsetNs ?? 0n;
+  return Number((process.hrtime.bigint() - offsetNs) / 1_000_000n);
 }

@@ -248,5 +248,10 @@ async function endImported(context: Context, { imported }: RunRecord, live: Live
       emptiness: "unproven",
       note: "it was gone before it could be signalled",
     } as const;
-  return endVerified(host, { ...live.traces, root: evidence.identity, boundary: null });
+  return endVerified(host, {
+    ...live.traces,
+    root: evidence.identity,
+    machine: host.machine,
+    boundary: null,
+  });
 }

@@ -1,6 +1,7 @@
 import type { BoundaryEvidence, LocalInstance, MachineIdentity } from "../../anchor/host.js";
+import type { Seen } from "../../anchor/seen.js";
 import { defaults } from "../../defaults.js";
-import { isSameMachine } from "../../store/machine.js";
+import { isSameClock, isSameMachine } from "../../store/machine.js";
 import type { RunRecord } from "../../store/run-record.js";
 
 /** Which case a record is. The order is that of `decide`. */
@@ -58,8 +59,6 @@ export interface Surroundings {
   /** The store's clock goes on while this machine sleeps, and while nobody can reach the store. */
   readonly sleepless: boolean;
 }
-
-export type Seen = "alive" | "gone" | "unknown";
 
 /** What could be seen of one run. */
 export interface Sight {
@@ -180,7 +179,7 @@ export function decide(
   // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
   if (!sameNamespace && !mine) return decideElsewhere(sight, unreachableMs);
   if (sight.anchor === "alive") return decideAlive(record, mine, taken);
-  if (sight.anchor === "unknown") return UNSEEN;
+  if (sight.anchor === "unknown") return unseen(record, here);
   if (record.root === null) {
     if (sight.boundary === "populated")
       return {
@@ -188,7 +187,7 @@ export function decide(
         action: "sweep",
         why: "nobody answers for it, but its cgroup is not empty",
       };
-    if (sight.boundary === "unknown") return UNSEEN;
+    if (sight.boundary === "unknown") return unseen(record, here);
     if (wasFound(record))
       return {
         row: "unverifiable",
@@ -203,7 +202,7 @@ export function decide(
       action: "lose",
       why: "it ran in another container, so nothing was signalled",
     };
-  return decideDead(sight);
+  return decideDead(sight, unseen(record, here));
 }
 
 /** A container that is gone takes its processes with it, but does not say so. */
@@ -223,11 +222,12 @@ function wasFound({ leaseId, imported }: RunRecord): boolean {
 }
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */
-const UNSEEN: Decision = {
-  row: "unseen",
-  action: "leave",
-  why: "its processes cannot be looked at now, so nothing is concluded",
-};
+function unseen(record: RunRecord, here: MachineIdentity): Decision {
+  const why = isSameClock(record, here)
+    ? "its processes cannot be looked at now, so nothing is concluded"
+    : `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others here (${here.timeNamespace}); nothing is concluded: look from there`;
+  return { row: "unseen", action: "leave", why };
+}
 
 /** Nor is anything concluded while what is written in its directory cannot be read. */
 export const UNREAD: Decision = {
@@ -249,7 +249,7 @@ function decideAlive(record: RunRecord, mine: boolean, taken: boolean): Decision
   };
 }
 
-function decideDead(sight: Sight): Decision {
+function decideDead(sight: Sight, notSeen: Decision): Decision {
   if (sight.swept)
     return { row: "swept", action: "lose", why: "its anchor died; the launcher ended what it left" };
   if (sight.root === "alive")
@@ -261,7 +261,7 @@ function decideDead(sight: Sight): Decision {
       why: "its anchor and first process are gone, its cgroup is not empty",
     };
   // A look that failed proves nothing.
-  if (sight.root === "unknown" || sight.boundary === "unknown") return UNSEEN;
+  if (sight.root === "unknown" || sight.boundary === "unknown") return notSeen;
   if (sight.boundary !== null && sight.marked)
     return {
       row: "unverifiable",

@@ -1,15 +1,20 @@
 import { posix } from "node:path";
 import type { AnchorHost, ProcessEvidence } from "../../anchor/host.js";
+import { HIDDEN } from "../../anchor/seen.js";
+import { isSameClock } from "../../store/machine.js";
 import type { ImportedFacts, RunRecord } from "../../store/run-record.js";
 import { commandHash } from "../redact.js";
 import type { ImportedSight } from "./decide.js";
 
 /** Look at the process an imported record speaks of. Its number alone says nothing: all that is on file must match. */
 export async function lookAtImported(
-  host: Pick<AnchorHost, "inspect">,
-  { imported }: RunRecord,
+  host: Pick<AnchorHost, "inspect" | "machine">,
+  record: RunRecord,
 ): Promise<ImportedSight> {
+  const { imported } = record;
   if (imported === null) return { kind: "unknown", why: "nothing is on file" };
+  if (imported.startTime !== null && !isSameClock(record, host.machine))
+    return { kind: "unknown", why: "its start time was read in another time namespace" };
   try {
     const [evidence] = await host.inspect([imported.pid]);
     return evidence === undefined
@@ -22,6 +27,8 @@ export async function lookAtImported(
 
 export function compareImported(facts: ImportedFacts, live: ProcessEvidence): ImportedSight {
   if (!live.alive) return { kind: "gone" };
+  if (live.state === HIDDEN)
+    return { kind: "unknown", why: `process ${facts.pid} is hidden and cannot be looked at` };
   if (facts.startTime !== null && facts.startTime !== live.identity.startTime)
     return differs(`process ${facts.pid} was started at another time`);
   if (live.argv.length === 0)

@@ -5,13 +5,14 @@ import type {
   RunAddress,
   RunRemains,
 } from "../../anchor/host.js";
+import { type Seen, seenAs } from "../../anchor/seen.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../store/machine.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
 import { cgroupOf } from "../aftermath.js";
 import { atMost } from "../at-most.js";
 import type { Clock } from "../clock.js";
-import type { ImportedSight, Seen, Sight } from "./decide.js";
+import type { ImportedSight, Sight } from "./decide.js";
 import { lookAtImported } from "./imported.js";
 
 /** The part of a host that looks and touches nothing. */
@@ -101,15 +102,13 @@ async function lookAtProcesses(
   }
   const evidence = await host.inspect(wanted, { brief: true }).catch(() => null);
   let at = 0;
-  const next = (identity: ProcessIdentity | null): Seen => {
-    if (identity === null) return "gone";
-    const found = evidence?.[at++];
-    if (found === undefined) return "unknown";
-    // Not by its state: a process whose first thread has ended is shown as a zombie while the others run.
-    return found.alive && found.matches ? "alive" : "gone";
-  };
+  const next = (record: RunRecord, identity: ProcessIdentity | null): Seen =>
+    identity === null ? "gone" : seenAs(identity, record, evidence?.[at++], host.machine);
   return new Map(
-    records.map(({ runId, anchor, root }) => [runId, { anchor: next(anchor), root: next(root) }] as const),
+    records.map((record) => {
+      const { runId, anchor, root } = record;
+      return [runId, { anchor: next(record, anchor), root: next(record, root) }] as const;
+    }),
   );
 }
 
@@ -157,9 +156,12 @@ async function lookInside(
     return { ...sight, exitFile: exit !== null };
   }
   const launched = instances.get(record.originInstanceId)?.launched === true;
-  // Its number is not on record, or means nothing here; its socket may answer all the same.
+  // Its identity is not on record, means nothing here, or cannot be compared: whoever answers to its key is the anchor.
+  // When the kernel says that the process is gone, whatever listens on its socket is a stranger.
   const nameless = record.anchor === null || !isSameMachine(host.machine, record);
-  const anchor = nameless && record.bootId === host.machine.bootId ? await ask(host, address) : sight.anchor;
+  const asked = (nameless || sight.anchor === "unknown") && record.bootId === host.machine.bootId;
+  const answer = asked ? await ask(host, address) : "gone";
+  const anchor = nameless || answer !== "gone" ? answer : sight.anchor;
   const wait = launched && isSameMachine(host.machine, record) && anchor === "gone" && record.root !== null;
   const remains = await lastWords(host, clock, address, wait);
   return { ...sight, anchor, exitFile: remains.exit !== null, swept: remains.swept !== null };

@@ -32,7 +32,7 @@ describe("the list of runs", () => {
   });
 
   test("says of an open run that nobody looks after it, or that it cannot be reached from here", () => {
-    const here = { hostId: "h", bootId: "b", pidNamespace: "n" };
+    const here = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
     const open = { ...here, state: "running", exit: null, leaseExpiresAt: 10 } as const;
     const careAt = (now: number, change: Partial<RunRecord> = {}, shared = false): string | null => {
       const care = careOf(sampleRecord({ ...open, ...change }), { here, now, shared });

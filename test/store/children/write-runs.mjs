@@ -37,6 +37,7 @@ for (let count = 0; ; count += 1) {
       hostId: "h",
       bootId: "b",
       pidNamespace: "n",
+      timeNamespace: null,
       anchorPath: "/a",
       ownerInstanceId: name,
       leaseEpoch: 1,

@@ -20,10 +20,11 @@ const newest = migrations.at(-1)?.id ?? 0;
 const BEFORE_SESSIONS_OF_RUNS = `
   alter table holdfast.run_events drop column state_id;
   drop table holdfast.commands, holdfast.hosts, holdfast.gateways;
-  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade, drop column state_id;
+  alter table holdfast.runs drop column session_id cascade, drop column hidden_at cascade, drop column state_id,
+    drop column time_namespace;
   create trigger runs_exited_is_final before update on holdfast.runs for each row when (old.state = 'exited')
   execute function holdfast.refuse_update('an exited run never changes');
-  delete from holdfast.holdfast_migrations where id between 7 and 10;`;
+  delete from holdfast.holdfast_migrations where id between 7 and 10 or id = 14;`;
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   let server: TestServer;

@@ -97,9 +97,10 @@ const BEFORE_SESSIONS_OF_RUNS = `
   drop trigger runs_exited_is_final; drop index runs_of_session_id;
   drop table commands; drop table hosts; drop table gateways; alter table runs drop column state_id;
   alter table runs drop column session_id; alter table runs drop column hidden_at;
+  alter table runs drop column time_namespace;
   create trigger runs_exited_is_final before update on runs when old.state = 'exited'
   begin select raise(abort, 'an exited run never changes'); end;
-  delete from holdfast_migrations where id between 7 and 10;`;
+  delete from holdfast_migrations where id between 7 and 10 or id = 14;`;
 
 test("runs from before are given the session that had their key when they began, ended ones too", async () => {
   const first = newSession({ key: "k", createdAt: 100, lineage: [] });
@@ -121,7 +122,7 @@ test("runs from before are given the session that had their key when they began,
   expect(ids).toEqual([null, first.id, null, second.id, null]);
 });
 
-test("runs from before name no state directory, and their hosts are known without a name", async () => {
+test("runs from before name neither state directory nor time namespace, and their hosts are known without a name", async () => {
   const run = newRun();
   {
     await using store = await openSqliteStore({ path });
@@ -129,7 +130,7 @@ test("runs from before name no state directory, and their hosts are known withou
   }
   tamper(BEFORE_SESSIONS_OF_RUNS);
   await using store = await openSqliteStore({ path });
-  expect((await store.getRun(run.runId))?.stateId).toBeNull();
+  expect(await store.getRun(run.runId)).toMatchObject({ stateId: null, timeNamespace: null });
   expect(await store.listHosts()).toMatchObject([
     { hostId: run.hostId, name: "", firstSeenAt: run.createdAt },
   ]);

@@ -13,7 +13,7 @@ import {
 import { sampleRecord } from "../../cli/sample-record.js";
 
 const NOW = 1_000_000;
-const HERE = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]" };
+const HERE = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null };
 const ELSEWHERE = { hostId: "other host" };
 const BEFORE = { bootId: "other boot" };
 const BESIDE = { stateId: "another" };

@@ -99,9 +99,16 @@ describe("an imported record and the process that has its number", () => {
   test("nothing is concluded when the command line, or the process, cannot be read", async () => {
     expect(compareImported(facts, live({ argv: [] }))).toMatchObject({ kind: "unknown" });
     const record = sampleRecord({ imported: facts });
-    const broken = { inspect: () => Promise.reject(new Error("no /proc")) };
+    const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: "time:[1]" };
+    const broken = { machine, inspect: () => Promise.reject(new Error("no /proc")) };
     expect(await lookAtImported(broken, record)).toMatchObject({ kind: "unknown" });
-    expect(await lookAtImported({ inspect: async () => [] }, record)).toMatchObject({ kind: "unknown" });
-    expect(await lookAtImported({ inspect: async () => [live()] }, record)).toEqual({ kind: "matches" });
+    expect(await lookAtImported({ machine, inspect: async () => [] }, record)).toMatchObject({
+      kind: "unknown",
+    });
+    const seeing = { machine, inspect: async () => [live()] };
+    expect(await lookAtImported(seeing, record)).toEqual({ kind: "matches" });
+    const elsewhen = { ...record, timeNamespace: "time:[2] boottime+1000000000ns" };
+    const differently = { ...elsewhen, imported: { ...facts, startTime: 5 } };
+    expect(await lookAtImported(seeing, differently)).toMatchObject({ kind: "unknown" });
   });
 });

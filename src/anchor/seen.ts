@@ -1,0 +1,32 @@
+import { isSameClock } from "../store/machine.js";
+import type { ProcessIdentity } from "../store/run-record.js";
+import type { MachineIdentity, ProcessEvidence } from "./host.js";
+
+/** `unknown`: neither its presence nor its absence is proven. */
+export type Seen = "alive" | "gone" | "unknown";
+
+type Clock = Pick<MachineIdentity, "timeNamespace">;
+
+/** Whether a process that was identified `there` can be told from others `here`. */
+export function isComparable({ uniqueId }: ProcessIdentity, there: Clock, here: Clock): boolean {
+  return uniqueId !== null || isSameClock(there, here);
+}
+
+/** What evidence from `here` says of a process that was identified `there`. */
+export function seenAs(
+  wanted: ProcessIdentity,
+  there: Clock,
+  found: ProcessEvidence | undefined,
+  here: Clock,
+): Seen {
+  if (found === undefined) return "unknown";
+  // Not by its state: a process whose first thread has ended is shown as a zombie while the others run.
+  if (!found.alive) return "gone";
+  if (wanted.uniqueId !== null && found.identity.uniqueId !== null) return found.matches ? "alive" : "gone";
+  // Its start time is hidden, or was read by another clock.
+  if (found.state === HIDDEN || !isSameClock(there, here)) return "unknown";
+  return found.matches ? "alive" : "gone";
+}
+
+/** State of a process that exists and that /proc does not show. */
+export const HIDDEN = "?";

@@ -1,0 +1,54 @@
+import { readFileSync, readlinkSync } from "node:fs";
+import { StateUnusable } from "../errors.js";
+
+/** See time_namespaces(7). Offsets are relative to the initial namespace, whatever lies between. */
+export interface TimeNamespace {
+  /** `time:[4026531834]`, followed by its offsets when there are any: numbers of namespaces are given again. */
+  readonly name: string;
+  /** How far this namespace's CLOCK_MONOTONIC is ahead of the initial one's. */
+  readonly monotonicOffsetNs: bigint;
+}
+
+const LINK = "/proc/self/ns/time";
+const OFFSETS = "/proc/self/timens_offsets";
+
+/** Of this process. Null: the kernel has no time namespaces, so that there is only one clock. */
+export function readTimeNamespace(): TimeNamespace | null {
+  const link = read(() => readlinkSync(LINK), LINK);
+  if (link === null) return null;
+  // The file tells the offsets of children, which are this process's own unless it has left them a new namespace.
+  if (read(() => readlinkSync(`${LINK}_for_children`), `${LINK}_for_children`) !== link)
+    throw new StateUnusable(
+      LINK,
+      "children of this process would live in another time namespace than itself; nothing was started. Enter the namespace before starting Holdfast, as `unshare --time --fork` does.",
+    );
+  const offsets = read(() => readFileSync(OFFSETS, "utf8"), OFFSETS) ?? "";
+  const clocks = [...offsets.matchAll(/^(\w+)\s+(-?\d+)\s+(\d+)$/gm)].map(
+    ([, clock = "", seconds = "0", nanoseconds = "0"]) => ({
+      clock,
+      offsetNs: BigInt(seconds) * 1_000_000_000n + BigInt(nanoseconds),
+    }),
+  );
+  const shifted = clocks.filter(({ offsetNs }) => offsetNs !== 0n);
+  return {
+    name: [link, ...shifted.map(({ clock, offsetNs }) => `${clock}${signed(offsetNs)}ns`)].join(" "),
+    monotonicOffsetNs: clocks.find(({ clock }) => clock === "monotonic")?.offsetNs ?? 0n,
+  };
+}
+
+function signed(value: bigint): string {
+  return value < 0n ? String(value) : `+${value}`;
+}
+
+function read(look: () => string, path: string): string | null {
+  try {
+    return look();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new StateUnusable(
+      path,
+      `${path} cannot be read, so leases of this host cannot be told from expired ones; nothing was started.`,
+      { cause: error },
+    );
+  }
+}

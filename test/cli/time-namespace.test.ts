@@ -1,0 +1,198 @@
+import { spawn, spawnSync } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir, uptime } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { until } from "../io/until.js";
+import { look } from "../tree/living.js";
+import { Field, Gateway, PAIR } from "./field.js";
+import { going, main, type Finished, type Going } from "./stage.js";
+
+const unshare = (seconds: number): string[] => [
+  "--time",
+  `--monotonic=${seconds}`,
+  `--boottime=${seconds}`,
+  "--",
+];
+
+const whyNot =
+  spawnSync("unshare", [...unshare(100_000), "true"]).status === 0
+    ? null
+    : "time namespaces cannot be made here";
+
+/** `holdfast` on the same state directory, in a time namespace whose clocks differ by so many seconds. */
+class Elsewhen {
+  readonly #field: Field;
+  readonly #seconds: number;
+
+  constructor(field: Field, seconds: number) {
+    this.#field = field;
+    this.#seconds = seconds;
+  }
+
+  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Going {
+    const words = [...unshare(this.#seconds), process.execPath, main, ...args];
+    return going(
+      spawn("unshare", words, { env: { ...this.#field.env, ...env }, stdio: ["pipe", "pipe", "pipe"] }),
+    );
+  }
+
+  async holdfast(...args: readonly string[]): Promise<Finished> {
+    const { child, finished } = this.startWith({}, ...args);
+    child.stdin.end();
+    return finished;
+  }
+
+  async json<Value>(...args: readonly string[]): Promise<Value> {
+    const { stdout, stderr, code } = await this.holdfast(...args, "--json");
+    if (stdout === "") throw new Error(`${args.join(" ")} ended with ${code}: ${stderr}`);
+    return JSON.parse(stdout) as Value;
+  }
+
+  async gateway(): Promise<Gateway & AsyncDisposable> {
+    const gateway = new Gateway(this, {});
+    await gateway.settled;
+    return Object.assign(gateway, { [Symbol.asyncDispose]: async () => void (await gateway.kill()) });
+  }
+}
+
+class WeakField extends Field {
+  static override async open(): Promise<WeakField> {
+    return new WeakField(await mkdtemp(join(tmpdir(), "hf-")));
+  }
+
+  /** As on a kernel before 6.9: only start times tell processes with the same number apart. */
+  override get env(): NodeJS.ProcessEnv {
+    return { ...super.env, HOLDFAST_ANCHOR_WEAKEN: "inode,cgroup" };
+  }
+}
+
+/** A task and a service of the gateway that runs. */
+async function startTwo(field: Field): Promise<[task: string, service: string]> {
+  const task = await field.holdfast("run", "-d", "--", "sh", "-c", PAIR);
+  const service = await field.holdfast("run", "--service", "--", "sh", "-c", PAIR);
+  expect([task.code, service.code], task.stderr + service.stderr).toEqual([0, 0]);
+  return [task.stdout.trim(), service.stdout.trim()];
+}
+
+async function areAlive(field: Field, ...runIds: readonly string[]): Promise<void> {
+  for (const runId of runIds) {
+    await until(`${runId} has its three processes`, async () => (await field.membersOf(runId)).length === 3);
+    expect(await field.record(runId)).toMatchObject({ state: "running", exit: null });
+  }
+}
+
+const OFFSETS = [
+  ["ahead", () => 100_000],
+  ["behind", () => -Math.floor(uptime() / 2)],
+] as const;
+
+/** Many commands in a row, on a loaded machine. */
+const TIMEOUT_MS = 180_000;
+
+describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
+  for (const [where, offset] of OFFSETS) {
+    for (const [name, open, told] of [
+      ["unique ids", () => Field.open(), true],
+      ["start times only", () => WeakField.open(), false],
+    ] as const)
+      test(`whose clocks are ${where}, with ${name}: runs of a live gateway are nobody else's, and every command works`, async ({
+        skip,
+      }) => {
+        if (whyNot !== null) skip(whyNot);
+        await using field = await open();
+        const elsewhen = new Elsewhen(field, offset());
+        const gateway = await field.gateway();
+        const [task, service] = await startTwo(field);
+        await areAlive(field, task, service);
+        const before = await Promise.all([field.record(task), field.record(service)]);
+
+        expect(await elsewhen.holdfast("runs", "cleanup", "--all-orphans", "--yes")).toMatchObject({
+          code: 0,
+          stderr: "holdfast: there is nothing to clean up\n",
+        });
+        expect(await elsewhen.holdfast("run", "--in-process", "--", "sh", "-c", "exit 7")).toMatchObject({
+          code: 7,
+          stderr: "",
+        });
+        await areAlive(field, task, service);
+        for (const { runId, ownerInstanceId, leaseEpoch } of before)
+          expect(await field.record(runId)).toMatchObject({ ownerInstanceId, leaseEpoch });
+
+        const shown = await elsewhen.holdfast("runs", "show", task);
+        expect(shown).toMatchObject({ code: 0, stderr: "" });
+        expect(shown.stdout).not.toMatch(/unowned|: gone|none is alive/);
+        expect(shown.stdout).toMatch(told ? /─ \d+ sleep/ : /not looked at: .* another time namespace/);
+        const { stdout: ps } = await elsewhen.holdfast("ps");
+        expect(ps).not.toContain("unowned");
+        expect(ps).toMatch(told ? /─ sleep/ : new RegExp(`${task} +running +\\S+ +- +- +-`));
+        const [pid = 0] = await field.membersOf(service);
+        expect(await elsewhen.json("who", String(pid))).toMatchObject({ verified: told, runId: service });
+        expect(await elsewhen.holdfast("process", "kill", task)).toMatchObject({ code: 0 });
+        expect(await field.ended(task)).toMatchObject({
+          exit: { reason: "manual-cancel" },
+          emptiness: "proven",
+        });
+        expect(await elsewhen.holdfast("runs", "cancel", service)).toMatchObject({ code: 0 });
+        expect(await field.ended(service)).toMatchObject({ exit: { reason: "manual-cancel" } });
+        await gateway.kill("SIGTERM");
+      });
+
+    test(`whose clocks are ${where}, the next gateway continues every run, and so does the one after it at home`, async ({
+      skip,
+    }) => {
+      if (whyNot !== null) skip(whyNot);
+      await using field = await Field.open();
+      const elsewhen = new Elsewhen(field, offset());
+      const first = await field.gateway();
+      const [task, service] = await startTwo(field);
+      await areAlive(field, task, service);
+      await first.kill();
+      const at = async (from: { json: Field["json"] }): Promise<unknown> =>
+        (
+          await from.json<{ runs: { runId: string; decision: object }[] }>(
+            "runs",
+            "cleanup",
+            "--all-orphans",
+            "--dry-run",
+          )
+        ).runs.map(({ runId, decision }) => ({ runId, decision }));
+      expect(await at(elsewhen)).toEqual(await at(field));
+      await using second = await elsewhen.gateway();
+      expect(await second.hears("ready")).toMatchObject({ held: 2 });
+      await areAlive(field, task, service);
+      await second.kill();
+      const third = await field.gateway();
+      expect(await third.hears("ready")).toMatchObject({ held: 2 });
+      await areAlive(field, task, service);
+      for (const runId of [task, service])
+        expect(await field.holdfast("process", "kill", runId)).toMatchObject({ code: 0 });
+      expect(third.news.filter(({ type }) => type === "problem")).toEqual([]);
+      await third.kill("SIGTERM");
+    });
+
+    test(`whose clocks are ${where}, a process known by its start time only is left alone when nothing answers for it`, async ({
+      skip,
+    }) => {
+      if (whyNot !== null) skip(whyNot);
+      await using field = await WeakField.open();
+      const elsewhen = new Elsewhen(field, offset());
+      const [runId = ""] = await field.orphan([PAIR]);
+      const { anchor, root } = await field.record(runId);
+      process.kill(look(anchor?.pid ?? 0)?.parentPid ?? 0, "SIGKILL");
+      process.kill(anchor?.pid ?? 0, "SIGKILL");
+      await until("the anchor is gone", async () => look(anchor?.pid ?? 0) === null);
+      const left = await elsewhen.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+      expect(left.code).toBe(3);
+      expect(left.stdout).toContain("another time namespace");
+      expect(look(root?.pid ?? 0)?.startTime).toBe(root?.startTime);
+      expect(await field.record(runId)).toMatchObject({ state: "running", exit: null });
+      const ended = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+      expect(ended.stdout).toContain("emptiness unproven");
+      expect(look(root?.pid ?? 0)).toBeNull();
+      expect(await field.record(runId)).toMatchObject({ state: "exited", exit: { reason: "lost" } });
+      // Without a cgroup the one in a session of its own is not found; it is the test's to end.
+      for (const pid of await field.membersOf(runId)) process.kill(pid, "SIGKILL");
+    });
+  }
+});
