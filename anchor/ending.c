@@ -40,10 +40,15 @@ static void bury(void);
 
 static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
 
+/* A hidden process that cannot be told from the known one counts as it: unknown is not gone. */
 static bool is_known(const struct served *served, pid_t pid) {
-  struct identity now;
-  for (long i = 0; i < served->known_count; i++)
-    if (served->known[i].pid == pid) return os_identity(pid, &now) && os_same(&now, &served->known[i]);
+  struct member now;
+  for (long i = 0; i < served->known_count; i++) {
+    if (served->known[i].pid != pid) continue;
+    if (!os_open(&served->known[i], &now)) return errno == EACCES;
+    os_close(&now);
+    return true;
+  }
   return false;
 }
 
@@ -70,7 +75,12 @@ static bool is_marked_or_anothers(pid_t pid) { return marked(pid) || is_anothers
 static long collect_known(long max, int signal) {
   long count = 0;
   for (long i = 0; i < run.known_count && count < max; i++) {
-    if (marked(run.known[i].pid) || !os_open(&run.known[i], &members[count])) continue;
+    if (marked(run.known[i].pid)) continue;
+    if (!os_open(&run.known[i], &members[count])) {
+      if (errno != EACCES) continue;
+      /* Hidden, and not to be told from another process: counted, and without a handle never signalled. */
+      members[count] = (struct member){.id = run.known[i], .handle = -1, .uid = (uid_t)-1, .threads = 1, .state = STATE_HIDDEN};
+    }
     if (tree_dead(&members[count]) || is_anothers(run.known[i].pid)) {
       os_close(&members[count]);
       continue;
@@ -276,6 +286,7 @@ void reap(void) {
 /* ---- leftovers ---- */
 
 static const char *classify(const struct member *member) {
+  if (member->state == STATE_HIDDEN) return "hidden";
   if (getuid() != 0 && member->uid != getuid()) return "foreign-uid";
   if (!os_boundary_holds(&run.boundary, member->id.pid)) return "migrated";
   return member->sid != run.session ? "detached" : "background";
@@ -284,13 +295,19 @@ static const char *classify(const struct member *member) {
 /* Of one that was killed and still lives. */
 static const char *why_alive(const struct member *member) {
   const char *kind = classify(member);
-  return strcmp(kind, "foreign-uid") == 0 ? kind : "unkillable";
+  return strcmp(kind, "foreign-uid") == 0 || strcmp(kind, "hidden") == 0 ? kind : "unkillable";
+}
+
+/* Good enough for a list: one that is hidden, without a unique id, is the one that had its number before. */
+static bool same_entry(const struct identity *one, const struct identity *other) {
+  bool unsure = (one->start == 0 || other->start == 0) && (one->unique == 0 || other->unique == 0);
+  return os_same(one, other) || (one->pid == other->pid && unsure);
 }
 
 /* Once for each process; a later look may know better what kind it is. */
 static void keep_residue(const struct member *member, const char *kind, bool fresh) {
   for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++)
-    if (os_same(&run.residue[i].id, &member->id)) {
+    if (same_entry(&run.residue[i].id, &member->id)) {
       run.residue[i].kind = kind;
       return;
     }
@@ -336,9 +353,27 @@ static void json_members(struct json *json, long count) {
 
 static void put_json(struct out *out, const void *text) { out_text(out, T_JSON, text); }
 
+/* Something of this run lives that no list names: a child that is not waitable, or whatever populates the cgroup. */
+static bool unlisted_left(void) {
+  siginfo_t info;
+  if (run.boundary.cgroup >= 0 && !os_boundary_empty(&run.boundary)) return true;
+  memset(&info, 0, sizeof info);
+  return alone() && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid == 0;
+}
+
+/* Adds it to those collected, as a process without a number. */
+static long count_unlisted(long count) {
+  long alive = 0;
+  for (long i = 0; i < count; i++) alive += !tree_dead(&members[i]);
+  if (alive > 0 || count >= tree_max() || !unlisted_left()) return count;
+  members[count] = (struct member){.handle = -1, .uid = (uid_t)-1, .threads = 1, .state = STATE_HIDDEN};
+  return count + 1;
+}
+
 static void report_survivors(long count) {
   static char text[16 * 1024];
   struct json json = {.data = text, .size = sizeof text};
+  count = count_unlisted(count);
   for (long i = 0; i < count; i++)
     if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), false);
   json_members(&json, count);
@@ -535,6 +570,7 @@ static void give_up_survivors(uint64_t now) {
     long count = collect(0);
     run.abandon.asked = run.abandon.done = !run.empty;
     if (run.abandon.done) run.residue_count = 0;
+    if (run.abandon.done) count = count_unlisted(count);
     for (long i = 0; run.abandon.done && i < count; i++)
       if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), true);
     if (run.abandon.done && run.known == NULL) run.known = reserve(KNOWN_SIZE);
@@ -586,9 +622,9 @@ static void look_around(uint64_t now) {
   struct member leader;
   run.look_at = now + LOOK_EVERY_MS;
   if (run.leader_handle < 0 && !run.leader_done) { /* no handles on this kernel: nobody tells of its end */
-    bool lives = os_open(&run.child.id, &leader) && !tree_dead(&leader);
+    bool opened = os_open(&run.child.id, &leader), lives = opened ? !tree_dead(&leader) : errno == EACCES;
     run.leader_gone = !lives;
-    if (lives) os_close(&leader);
+    if (opened) os_close(&leader);
     if (!lives) reap();
   }
   if (run.boundary.cgroup < 0 && !alone()) tree_release(collect(0));

@@ -85,25 +85,12 @@ static void print_end(struct json *json, bool alive, bool matches) {
 static void print_gone(void) { fputs("null\n", stdout); }
 
 /* False when nothing can be said of it. */
-static bool inspect_unseen(const struct identity *wanted, struct member *hidden) {
-  if (errno == ESRCH) {
-    print_gone();
-    return true;
-  }
-  if (errno != EACCES) return false;
-  struct json json = evidence_begin();
-  hidden->state = '?';
-  hidden->uid = (uid_t)-1;
-  json_raw(&json, "{");
-  put_identity(&json, &hidden->id);
-  put_facts(&json, hidden);
-  print_end(&json, true, wanted->unique != 0 && wanted->unique == hidden->id.unique);
-  return true;
-}
-
 static bool inspect_one(const struct identity *wanted) {
   struct member root;
-  if (!os_look(wanted->pid, &root)) return inspect_unseen(wanted, &root);
+  if (!os_look(wanted->pid, &root)) {
+    if (errno == ESRCH) print_gone();
+    return errno == ESRCH;
+  }
   bool by_number = wanted->start == 0 && wanted->unique == 0, matches = by_number || os_same(wanted, &root.id);
   struct json json = evidence_begin();
   json_raw(&json, "{");

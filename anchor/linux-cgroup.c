@@ -260,11 +260,20 @@ bool os_boundary_empty(const struct boundary *boundary) {
   return length < 0 ? errno == ENOENT || errno == ENODEV : strstr(text, "populated 0") != NULL;
 }
 
+/* Of a process whose /proc entry is hidden, only the cgroup itself tells that it is there. */
+static bool lists(const struct boundary *boundary, pid_t pid) {
+  static char text[64 * 1024];
+  if (slurp_at(boundary->cgroup, "cgroup.procs", text, sizeof text) < 0) return false;
+  for (char *at = text, *end; *at != 0; at = *end == 0 ? end : end + 1)
+    if (strtol(at, &end, 10) == pid || end == at) return end != at;
+  return false;
+}
+
 bool os_boundary_holds(const struct boundary *boundary, pid_t pid) {
   char path[PATH_SIZE];
   size_t length = strlen(boundary->path);
   if (boundary->cgroup < 0) return true;
-  if (!os_cgroup_of(pid, path, sizeof path)) return false;
+  if (!os_cgroup_of(pid, path, sizeof path)) return lists(boundary, pid);
   return strncmp(path, boundary->path, length) == 0 && (path[length] == 0 || path[length] == '/');
 }
 

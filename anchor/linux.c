@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -177,6 +179,25 @@ static bool is_ancestor(pid_t pid) {
   return among_ancestors(pid);
 }
 
+/* Readable when all of its threads have exited: the only word on a zombie that /proc does not show. */
+static bool has_exited(int handle) {
+  struct pollfd p = {.fd = handle, .events = POLLIN};
+  return handle >= 0 && poll(&p, 1, 0) == 1;
+}
+
+/* Whether there is such a process, whoever owns it: hidepid does not apply to these calls. */
+static bool exists(pid_t pid, int handle) { return handle >= 0 ? still_alive(handle) : getpgid(pid) >= 0 || errno != ESRCH; }
+
+static void fill_hidden(struct member *out) {
+  out->state = has_exited(out->handle) ? 'Z' : STATE_HIDDEN;
+  out->threads = 1;
+  out->uid = (uid_t)-1;
+  out->pgid = getpgid(out->id.pid);
+  out->sid = getsid(out->id.pid);
+  if (out->pgid < 0) out->pgid = 0;
+  if (out->sid < 0) out->sid = 0;
+}
+
 /* Without a handle the facts are two readings that agree: enough to report, never to signal. */
 bool os_look(pid_t pid, struct member *out) {
   struct stat_line line;
@@ -189,13 +210,15 @@ bool os_look(pid_t pid, struct member *out) {
   }
   bool seen = read_stat(pid, &line);
   int error = errno;
-  bool held = out->handle >= 0, lives = !held || still_alive(out->handle);
-  if (!seen || !lives) {
+  bool hidden = !seen && (error == ESRCH || error == EPERM || error == EACCES);
+  if (hidden) fill_hidden(out);
+  if (!exists(pid, out->handle) || (!seen && !hidden)) {
+    if (hidden) error = ESRCH;
     os_close(out);
-    /* Alive behind its handle and yet not there: /proc hides it (hidepid). */
-    errno = !lives ? ESRCH : held && (error == ESRCH || error == EPERM) ? EACCES : error;
+    errno = seen ? ESRCH : error;
     return false;
   }
+  if (hidden) return true;
   out->id.start = line.start;
   out->ppid = line.ppid;
   out->pgid = line.pgid;
@@ -214,21 +237,30 @@ bool os_look(pid_t pid, struct member *out) {
 
 bool os_same(const struct identity *one, const struct identity *other) {
   if (one->pid != other->pid) return false;
-  return one->unique != 0 && other->unique != 0 ? one->unique == other->unique : one->start == other->start;
+  if (one->unique != 0 && other->unique != 0) return one->unique == other->unique;
+  return one->start != 0 && one->start == other->start; /* 0: it was hidden when it was looked at */
 }
 
 bool os_open(const struct identity *id, struct member *out) {
   if (!os_look(id->pid, out)) return false;
   if (os_same(id, &out->id)) return true;
+  bool unsure = (out->id.start == 0 || id->start == 0) && (id->unique == 0 || out->id.unique == 0);
   os_close(out);
-  errno = ESRCH;
+  errno = unsure ? EACCES : ESRCH;
   return false;
 }
 
 bool os_refresh(struct member *member) {
   struct stat_line line;
-  if (!read_stat(member->id.pid, &line) || line.start != member->id.start) return false;
-  if (member->handle >= 0 && !still_alive(member->handle)) return false;
+  bool seen = read_stat(member->id.pid, &line);
+  if (!exists(member->id.pid, member->handle)) return false;
+  if (!seen) {
+    member->state = has_exited(member->handle) ? 'Z' : STATE_HIDDEN;
+    member->threads = 1;
+    return true;
+  }
+  if (line.start != member->id.start && member->id.start != 0) return false;
+  member->id.start = line.start;
   member->state = line.state;
   member->threads = line.threads;
   member->ppid = line.ppid;
@@ -335,9 +367,12 @@ static long parse_children_file(const char *path, long count) {
   return kept > 0 ? parse_pids(text, count) : count;
 }
 
+static bool scanned; /* the last list was made of what /proc shows: hidden children are missing */
+
 /* For kernels without children files. */
 static long scan_children(pid_t parent) {
   DIR *proc = opendir("/proc");
+  scanned = true;
   if (proc == NULL) return -1;
   long count = 0;
   struct stat_line line;
@@ -353,6 +388,7 @@ static long scan_children(pid_t parent) {
 static long list_children(pid_t parent) {
   char path[64];
   struct stat_line line;
+  scanned = false;
   if (weaken.children) return scan_children(parent);
   if (!read_stat(parent, &line)) return access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
   snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
@@ -376,10 +412,12 @@ static long list_children(pid_t parent) {
 long os_count_children(bool (*skip)(pid_t)) {
   long found = list_children(self), count = 0;
   for (long i = 0; i < found; i++) count += !skip(children[i]);
+  siginfo_t info;
+  if (found == 0 && scanned && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0) return 1;
   return found < 0 ? -1 : count;
 }
 
-bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid; }
+bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid && !scanned; }
 
 /* Without handles two readings must agree: enough to count its children, and os_signal will refuse them. */
 bool still_itself(const struct member *member) {
@@ -389,12 +427,32 @@ bool still_itself(const struct member *member) {
   return read_stat(member->id.pid, &line) && line.start == member->id.start;
 }
 
+/* A hidden process does not name its parent: it is a child if it is listed again after its handle was opened. */
+static long keep_listed(const struct member *parent, struct member *out, long from, long count) {
+  long found = list_children(parent->id.pid), kept = from;
+  for (long i = from; i < count; i++) {
+    bool keep = out[i].state != STATE_HIDDEN;
+    for (long j = 0; !keep && j < found; j++) keep = children[j] == out[i].id.pid && exists(out[i].id.pid, out[i].handle) && still_itself(parent);
+    out[i].ppid = parent->id.pid;
+    if (keep) out[kept++] = out[i];
+    else os_close(&out[i]);
+  }
+  return kept;
+}
+
 static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t), int signal) {
-  long found = list_children(parent->id.pid);
+  /* The children file of a hidden process is hidden too. Those of its children that are not hidden name it as their parent. */
+  long found = parent->state == STATE_HIDDEN ? scan_children(parent->id.pid) : list_children(parent->id.pid), from = count;
+  bool some_hidden = false;
   if (found < 0) return -1;
   for (long i = 0; i < found && count < max; i++) {
     struct member *member = &out[count];
     if ((skip != NULL && skip(children[i])) || !os_look(children[i], member)) continue;
+    if (member->state == STATE_HIDDEN) {
+      some_hidden = true;
+      count++;
+      continue;
+    }
     /* Its parent is `parent`, who is still itself (alive behind its handle, or ourselves): so it is a member. */
     bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: they have gone to their reaper */
     bool ours = !buried && member->ppid == parent->id.pid && still_itself(parent);
@@ -402,6 +460,10 @@ static long collect_children(const struct member *parent, struct member *out, lo
     if (ours) count++;
     else os_close(member);
   }
+  if (!some_hidden) return count;
+  count = keep_listed(parent, out, from, count);
+  for (long i = from; signal != 0 && i < count; i++)
+    if (out[i].state == STATE_HIDDEN) os_signal(&out[i], signal);
   return count;
 }
 

@@ -28,9 +28,11 @@ struct member {
   uid_t uid;
   uint64_t cpu_ms, rss_kb;
   int threads; /* a zombie with more than one has only lost its first */
-  char state;
+  char state; /* STATE_HIDDEN: see os_look */
   char command[COMMAND_SIZE];
 };
+
+#define STATE_HIDDEN '?'
 
 struct boundary {
   int cgroup;              /* directory descriptor, -1 when there is none */
@@ -59,10 +61,11 @@ const char *os_strength(void);
 bool os_same(const struct identity *one, const struct identity *other);
 bool os_identity(pid_t pid, struct identity *out);
 /* Opens a handle and proves through it that it is `id` (os_same); fills `out`. Without a unique id the caller needs a
-   second fact. */
+   second fact. False: errno is ESRCH when it is gone, EACCES when it is hidden and cannot be told from another. */
 bool os_open(const struct identity *id, struct member *out);
-/* False: errno is ESRCH when there is no such process, EACCES when it lives but is hidden from us (`unique` is known then,
-   if ever), anything else when nothing can be said of it. */
+/* True also for a process that /proc hides from us (hidepid): its state is STATE_HIDDEN, its start time 0, its uid -1, its
+   parent 0 and its command empty; handle, unique id, group and session are known. False: errno is ESRCH when there is no
+   such process, anything else when nothing can be said of it. */
 bool os_look(pid_t pid, struct member *out);
 void os_close(struct member *member);
 
@@ -82,7 +85,7 @@ long os_descendants(const struct member *root, struct member *out, long max, boo
 long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal);
 /* How many children we have, zombies included, that `skip` does not name; -1 when they cannot be listed. */
 long os_count_children(bool (*skip)(pid_t));
-/* Looks again through the handle, also at who its parent is; false when it is gone. */
+/* Looks again through the handle, also at its parent; false when it is gone. It may have become hidden since. */
 bool os_refresh(struct member *member);
 /* Ourselves as a root. */
 void os_self(struct member *out);
@@ -195,7 +198,7 @@ extern const char *const step_names[];
 enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *boundary, struct child *out);
 /* Ends a child that is not to run, and waits for it. */
 void os_dismiss(struct child *child);
-/* No child but this one: when it is a zombie, the tree below us is empty. */
+/* No child but this one: when it is a zombie, the tree below us is empty. False when that cannot be told. */
 bool os_only_child(pid_t pid);
 /* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Commands get neither. */
 void os_protect_us(void);

@@ -125,7 +125,7 @@ static void print_reaped(bool verified, bool rooted, const char *why, long kille
   bool first = true;
   for (long i = 0; i < known; i++) {
     if (tree_dead(&members[i])) continue;
-    put_member(&json, first, &members[i], i >= ours ? "migrated" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
+    put_member(&json, first, &members[i], i >= ours ? "migrated" : members[i].state == STATE_HIDDEN ? "hidden" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
     first = false;
   }
   /* Only the cgroup knows everyone who was ever in: ancestry loses those whose parents died before we came. */

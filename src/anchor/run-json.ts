@@ -2,7 +2,7 @@ import type { AnchorExit, FirstStop, LeaderStatus, SpawnFailure, Survivor, Swept
 import { REAPED, type KillMode, type Residue, type RunUsage } from "../store/run-record.js";
 import { array, boolean, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
 
-const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "unkillable"] as const;
+const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"] as const;
 const KILL_MODES = ["none", "pid", "cgroup"] as const;
 export const EMPTINESS = ["proven", "unproven"] as const;
 

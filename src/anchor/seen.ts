@@ -1,6 +1,6 @@
 import { isSameClock } from "../store/machine.js";
 import type { ProcessIdentity } from "../store/run-record.js";
-import type { MachineIdentity, ProcessEvidence } from "./host.js";
+import type { MachineIdentity, ProcessEvidence, Survivor } from "./host.js";
 
 /** `unknown`: neither its presence nor its absence is proven. */
 export type Seen = "alive" | "gone" | "unknown";
@@ -30,3 +30,9 @@ export function seenAs(
 
 /** State of a process that exists and that /proc does not show. */
 export const HIDDEN = "?";
+
+/** A process that is left, for a person. */
+export function leftText({ pid, kind, command }: Omit<Survivor, "startTime">): string {
+  if (pid === 0) return "a process that cannot be looked at";
+  return kind === "hidden" ? `${pid} (hidden: cannot be looked at)` : `${pid} ${command} (${kind})`;
+}

@@ -42,9 +42,12 @@ export type EndReason = (typeof END_REASONS)[number];
 
 /** A process that outlived its leader. */
 export interface Residue {
+  /** 0: something lives that no list names. */
   readonly pid: number;
   readonly startTime: number;
-  readonly kind: "background" | "detached" | "migrated" | "foreign-uid" | "unkillable";
+  /** `hidden`: it exists, and /proc does not show it (hidepid). */
+  readonly kind: "background" | "detached" | "migrated" | "foreign-uid" | "hidden" | "unkillable";
+  /** Empty: hidden. */
   readonly command: string;
 }
 

@@ -1,3 +1,4 @@
+import { leftText } from "../anchor/seen.js";
 import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../errors.js";
@@ -85,7 +86,7 @@ function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
   const data = { mode: "pid", residue: 0, survivors: survivors.length } as const;
   live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
   const { runId } = live.facts;
-  const names = survivors.map(({ pid, command }) => `${pid} (${command})`).join(", ");
+  const names = survivors.map(leftText).join(", ");
   const message = `run ${runId}: still there after KILL: ${names}; its anchor stays and goes on trying`;
   live.context.report({ runId, message, cause: survivors });
 }

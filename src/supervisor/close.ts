@@ -1,3 +1,4 @@
+import { leftText } from "../anchor/seen.js";
 import { defaults } from "../defaults.js";
 import { SupervisorClosed } from "../errors.js";
 import { cancel } from "./cancel.js";
@@ -32,7 +33,7 @@ async function awaitEnd(live: LiveRun): Promise<void> {
 function whyLeft({ state }: LiveRun): string {
   if (state.name === "exited") return "has ended, but its end could not be recorded";
   if (state.name !== "exiting" || state.survivors.length === 0) return "has not ended in time";
-  const names = state.survivors.map(({ pid, command }) => `${pid} (${command})`);
+  const names = state.survivors.map(leftText);
   return `still has ${names.join(", ")}`;
 }
 

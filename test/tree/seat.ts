@@ -1,7 +1,9 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import {
+  chmodSync,
   chownSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -39,7 +41,7 @@ export interface Tier {
 
 const isRoot = process.getuid?.() === 0;
 
-function become(uid: number): string[] {
+export function become(uid: number): string[] {
   return ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
 }
 
@@ -61,6 +63,16 @@ export const root: User = {
 export const nobody: User = ordinaryUser(65_534);
 /** Whoever runs the suite. */
 export const anybody: User = { name: isRoot ? "root" : "ordinary user", uid: null, whyNot: null };
+
+/** A program of root's that really becomes root: nothing of the user's may signal it any more. */
+export function copySetuid(directory: string): string | null {
+  const path = join(directory, "become-root");
+  copyFileSync(spawnSync("which", ["setpriv"], { encoding: "utf8" }).stdout.trim(), path);
+  chmodSync(path, 0o4755);
+  const [command = "", ...args] = become(nobody.uid ?? 0);
+  const { stdout } = spawnSync(command, [...args, path, "--reuid=0", "id", "-ru"], { encoding: "utf8" });
+  return stdout.trim() === "0" ? path : null;
+}
 
 /** Where this suite may make cgroups, or why it may not. */
 const cgroups: { readonly path: string } | { readonly whyNot: string } = (() => {

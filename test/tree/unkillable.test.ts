@@ -1,13 +1,12 @@
-import { chmodSync, copyFileSync, mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import { Crowd } from "./crowd.js";
 import { isAlive, look, signal, until, type Living } from "./living.js";
-import { nobody, root, Seat, tiers } from "./seat.js";
+import { copySetuid, nobody, root, Seat, tiers } from "./seat.js";
 import { Supervised } from "./supervised.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
@@ -59,18 +58,6 @@ function removeDirectory(path: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** A program of root's that really becomes root: nothing of the user's may signal it any more. */
-function copySetuid(directory: string): string | null {
-  const path = join(directory, "become-root");
-  copyFileSync(spawnSync("which", ["setpriv"], { encoding: "utf8" }).stdout.trim(), path);
-  chmodSync(path, 0o4755);
-  const asNobody = [`--reuid=${nobody.uid}`, `--regid=${nobody.uid}`, "--clear-groups"];
-  const { stdout } = spawnSync("setpriv", [...asNobody, path, "--reuid=0", "id", "-ru"], {
-    encoding: "utf8",
-  });
-  return stdout.trim() === "0" ? path : null;
 }
 
 describe.concurrent("a process that cannot be killed", () => {

@@ -1,4 +1,4 @@
-import { access } from "node:fs/promises";
+import { access, readFile } from "node:fs/promises";
 import { release } from "node:os";
 import { DELEGATION } from "../../anchor/delegation.js";
 import { findAnchor, requireSameRelease } from "../../anchor/find.js";
@@ -11,7 +11,7 @@ import { bad, ok, warn, type Check } from "./check.js";
 export async function checkKernel(): Promise<Check[]> {
   if (process.platform !== "linux")
     return [bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/limits.md")];
-  const [strength, children, cgroup] = await Promise.all([identities(), childrenFiles(), cgroups()]);
+  const [strength, children, cgroup] = await Promise.all([identities(), processListing(), cgroups()]);
   const level = { ok: "unique", warn: "handle", bad: "number" }[strength.state];
   const tier = `${cgroup.state === "ok" ? "cgroup" : "subreaper"}+launcher+${level}`;
   return [strength, children, cgroup, await runLimits(cgroup), ok("tier", `runs started here get ${tier}`)];
@@ -37,8 +37,14 @@ async function identities(): Promise<Check> {
   }
 }
 
-async function childrenFiles(): Promise<Check> {
+async function processListing(): Promise<Check> {
   const name = "process listing";
+  if (hidesOthers(await readFile("/proc/self/mounts", "utf8").catch(() => "")))
+    return warn(
+      name,
+      "/proc is mounted with hidepid: processes of other users are known by number only, and shown as hidden",
+      "mount /proc without hidepid, or with gid= a group of this user",
+    );
   const path = `/proc/self/task/${process.pid}/children`;
   return access(path).then(
     () => ok(name, "children can be listed"),
@@ -48,6 +54,23 @@ async function childrenFiles(): Promise<Check> {
         "the kernel has no children files: /proc is scanned instead",
         "a kernel with CONFIG_PROC_CHILDREN",
       ),
+  );
+}
+
+/** See proc(5): hidepid does not apply to root, nor to the group that the mount names. */
+function hidesOthers(mounts: string): boolean {
+  const options = mounts
+    .split("\n")
+    .map((line) => line.split(" "))
+    .findLast(([, target, type]) => target === "/proc" && type === "proc")?.[3];
+  const option = (name: string): string | undefined =>
+    options
+      ?.split(",")
+      .find((each) => each.startsWith(`${name}=`))
+      ?.slice(name.length + 1);
+  if (process.getuid?.() === 0 || ["0", "off", undefined].includes(option("hidepid"))) return false;
+  return ![process.getgid?.(), ...(process.getgroups?.() ?? [])].includes(
+    Number(option("gid") ?? Number.NaN),
   );
 }
 

@@ -1,3 +1,4 @@
+import { leftText } from "../../anchor/seen.js";
 import type { RunRecord, RunStateName } from "../../store/run-record.js";
 import type { Survivor } from "../../anchor/host.js";
 import { exitCode, exitCodes } from "../exit-code.js";
@@ -56,6 +57,6 @@ function leftBehind({ record, state, survivors, interrupt }: Ending): string {
     if (told || interrupt === null) return `left run ${runId} to its anchor, which goes on terminating it`;
     return `left run ${runId}, which may go on: neither its gateway nor its anchor has answered. \`holdfast runs cancel ${runId}\` tries again`;
   }
-  const named = survivors.map(({ pid, command, kind }) => `${command} (pid ${pid}, ${kind})`).join(", ");
+  const named = survivors.map(leftText).join(", ");
   return `could not kill ${named}; the anchor of run ${runId} stays and goes on trying`;
 }

@@ -1,3 +1,4 @@
+import { leftText } from "../../anchor/seen.js";
 import type { AnchorEvent } from "../../anchor/host.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
@@ -57,7 +58,9 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
     const outcome = abandoned ? "abandoned" : "gone";
     if (json) print(toJson({ runId, outcome, left }));
     else if (abandoned)
-      print(`${runId} was abandoned; left: ${left.map(({ pid }) => pid).join(", ") || "nobody"}\n`);
+      print(
+        `${runId} was abandoned; left: ${left.map((each) => sanitizeLine(leftText(each))).join(", ") || "not known"}\n`,
+      );
     else
       print(
         `${runId} is gone (${sanitizeLine(exit.reason)}, proven empty): there was nothing left to abandon\n`,

@@ -1,3 +1,4 @@
+import { leftText } from "../../anchor/seen.js";
 import type { Survivor } from "../../anchor/host.js";
 import { RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
@@ -148,5 +149,5 @@ export function report(runId: string, outcome: Outcome): void {
 }
 
 function survivorLines(survivors: readonly Survivor[]): string[] {
-  return survivors.map(({ pid, kind, command }) => `  ${pid} ${sanitizeLine(command)} (${kind})`);
+  return survivors.map((each) => `  ${sanitizeLine(leftText(each))}`);
 }

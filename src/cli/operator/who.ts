@@ -1,5 +1,8 @@
-import { OPEN_STATES } from "../../store/run-record.js";
+import { isSame, OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
+import { liveTrees } from "../../anchor/live-trees.js";
+import type { NativeObserver } from "../../anchor/native-host.js";
+import { HIDDEN } from "../../anchor/seen.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
@@ -38,7 +41,9 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   await using store = await openStoreForReading();
   const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter((record) => isSameMachine(record, host.machine));
-  const belonging = await findBelonging(live, here, (paths) => host.inspectBoundaries(paths));
+  const belonging =
+    (await findBelonging(live, here, (paths) => host.inspectBoundaries(paths))) ??
+    (live.state === HIDDEN ? await hiddenBelonging(host, live, here) : null);
   if (belonging === null) throw new NotOurs(pid, reasonFor(live, here.length));
   const instances = await host.instances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
@@ -55,9 +60,26 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   return 0;
 }
 
+/** A hidden process names neither parent nor cgroup; the trees of the runs do. */
+async function hiddenBelonging(
+  host: NativeObserver,
+  { identity }: ProcessEvidence,
+  records: readonly RunRecord[],
+): Promise<Belonging | null> {
+  const trees = await liveTrees(host, records);
+  const record = records.find(({ runId }) =>
+    trees.get(runId)?.some((each) => each.state === HIDDEN && isSame(each.identity, identity)),
+  );
+  if (record === undefined) return null;
+  const fact = "it is listed below the run's anchor; /proc hides everything else about it (hidepid)";
+  return { record, role: "member", evidence: [fact] };
+}
+
 function reasonFor(live: ProcessEvidence, runs: number): string {
   // Whose it is, a session is not told: it would look different from nobody's.
   if (sessionToken() !== null) return "it belongs to no run that may be seen";
+  if (live.state === HIDDEN)
+    return "it is hidden (/proc is mounted with hidepid), and it is listed below no anchor: whose it is cannot be told";
   if (live.runId !== null) return `it carries the marker of ${live.runId}, which is not alive here`;
   return runs === 0 ? "nothing is running here" : "neither its ancestry nor its cgroup leads to a run";
 }
@@ -84,7 +106,7 @@ function describe(
   const alive = gateway.alive === null ? "not of this state directory" : gateway.alive ? "alive" : "gone";
   const fields: [string, string | null][] = [
     ["host", host],
-    ["command", sanitizeLine(live.argv.join(" ") || live.command)],
+    ["command", live.state === HIDDEN ? "(hidden)" : sanitizeLine(live.argv.join(" ") || live.command)],
     ["run", `${record.runId} (${statusOf(record)}) ${sanitizeLine(record.command)}`],
     ["session", record.sessionKey],
     ["agent", record.agentId],

@@ -1,3 +1,4 @@
+import { leftText } from "../../anchor/seen.js";
 import { readFileSync } from "node:fs";
 import { BadInput, RunNotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
@@ -168,10 +169,7 @@ function killLines(runId: string, answer: AnswerOf<"kill">): string[] {
         `${runId}: no anchor answers for it, and nothing was signalled; see holdfast runs cleanup --run ${runId}`,
       ];
     case "survivors":
-      return [
-        `${runId} has survivors:`,
-        ...survivors.map(({ pid, kind, command }) => `  ${pid} ${sanitizeLine(command)} (${kind})`),
-      ];
+      return [`${runId} has survivors:`, ...survivors.map((each) => `  ${sanitizeLine(leftText(each))}`)];
   }
 }
 

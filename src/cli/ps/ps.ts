@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
-import { isComparable } from "../../anchor/seen.js";
+import { HIDDEN, isComparable } from "../../anchor/seen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
@@ -160,17 +160,18 @@ function branches(processes: Shown["processes"]): string[][] {
   const below = (parent: number, indent: string): void => {
     const nodes = children.get(parent) ?? [];
     children.delete(parent);
-    for (const [at, { identity, cpuMs, rssKb, command }] of nodes.entries()) {
+    for (const [at, { identity, cpuMs, rssKb, command, state }] of nodes.entries()) {
       const last = at === nodes.length - 1;
+      const hidden = state === HIDDEN;
       lines.push([
         "",
         "",
         "",
-        formatDuration(cpuMs),
-        formatSize(rssKb * 1024),
+        hidden ? "-" : formatDuration(cpuMs),
+        hidden ? "-" : formatSize(rssKb * 1024),
         "",
         String(identity.pid),
-        `${indent}${last ? "└─" : "├─"} ${sanitizeLine(command)}`,
+        `${indent}${last ? "└─" : "├─"} ${hidden ? "(hidden)" : sanitizeLine(command)}`,
       ]);
       below(identity.pid, `${indent}${last ? "   " : "│  "}`);
     }

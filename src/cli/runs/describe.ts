@@ -1,3 +1,4 @@
+import { HIDDEN, leftText } from "../../anchor/seen.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
@@ -136,6 +137,7 @@ function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
 function verified(evidence: ProcessEvidence | null): string {
   if (evidence === null) return "";
   if (!evidence.alive) return ": gone";
+  if (evidence.state === HIDDEN && !evidence.matches) return ": hidden, cannot be looked at";
   return evidence.matches ? ": alive, verified" : ": gone; a stranger has its number now";
 }
 
@@ -149,7 +151,7 @@ export function aboutProcesses({ state, root }: RunRecord, look: Look): readonly
 }
 
 function aboutResidue({ residue, residueCount }: RunRecord): readonly string[] {
-  const lines = residue.map(({ pid, kind, command }) => `${pid} ${sanitizeLine(command)} (${kind})`);
+  const lines = residue.map((each) => sanitizeLine(leftText(each)));
   return residueCount > residue.length ? [...lines, `and ${residueCount - residue.length} more`] : lines;
 }
 

@@ -1,3 +1,4 @@
+import { leftText } from "../../anchor/seen.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { formatSize } from "../size.js";
 
@@ -15,7 +16,7 @@ export function eventText(event: RunEvent): string {
     case "cleanup":
       return `${event.data.residue} leftover, ${event.data.survivors} surviving, by ${event.data.mode}`;
     case "escape":
-      return event.data.residue.map(({ pid, kind, command }) => `${pid} ${command} (${kind})`).join(", ");
+      return event.data.residue.map(leftText).join(", ");
     case "ready":
       return `listens on port ${event.data.port}`;
     case "adopt":

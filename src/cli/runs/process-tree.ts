@@ -1,4 +1,5 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
+import { HIDDEN } from "../../anchor/seen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 
 interface Node {
@@ -17,7 +18,8 @@ export function processTree(top: ProcessEvidence, rootPid: number | null): strin
       rootPid !== null && sessionId !== rootPid ? `session ${sessionId}` : null,
       stateNames[state] ?? null,
     ].filter((mark) => mark !== null);
-    const label = `${sanitizeLine(command)}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
+    const name = state === HIDDEN ? "(hidden)" : sanitizeLine(command);
+    const label = `${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
     // The parent of an adopted service's first process may be of another run.
     const parent = pids.has(parentPid) ? parentPid : top.identity.pid;
     const siblings = children.get(parent) ?? [];

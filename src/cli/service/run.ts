@@ -1,3 +1,5 @@
+import { sanitizeLine } from "../../output/sanitize.js";
+import { leftText } from "../../anchor/seen.js";
 import { constants } from "node:os";
 import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
@@ -78,7 +80,10 @@ function conclude(
 async function stopped(client: GatewayClient, runId: string, by: Signal): Promise<number> {
   const { outcome, survivors } = await client.kill({ params: { runId }, body: {} });
   if (outcome === "survivors")
-    say(`${runId} was stopped, but ${survivors.map(({ pid }) => pid).join(", ")} would not go`, "red");
+    say(
+      `${runId} was stopped, but ${survivors.map((each) => sanitizeLine(leftText(each))).join(", ")} would not go`,
+      "red",
+    );
   else say(`${runId} was stopped before it was ready`, "yellow");
   return exitCodes.signal + constants.signals[by];
 }

@@ -10,7 +10,7 @@ const identity = z.object({
 const residue = z.object({
   pid: z.int(),
   startTime: z.int(),
-  kind: z.enum(["background", "detached", "migrated", "foreign-uid", "unkillable"]),
+  kind: z.enum(["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"]),
   command: z.string(),
 });
 
