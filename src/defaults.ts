@@ -23,7 +23,7 @@ export const defaults = {
   /** Between its attempts, doubling: soon after one gateway was killed, gently where none can be started at all. Below the time in which the next gateway expects it back. */
   gatewayRetryMs: 250,
   gatewayRetryMaxMs: 5_000,
-  /** A caller that has had no gateway for so long lets its anchor's owner-loss time run: what keeps gateways from starting then needs a person. */
+  /** How long a caller tries for a gateway once no anchor answers for its run: what keeps gateways from starting for so long needs a person. */
   callerHoldMs: 600_000,
   /** A gateway that lives but does not hold the run yet is asked again after this, doubling: it may be taking up hundreds. */
   callerAgainMs: 20,

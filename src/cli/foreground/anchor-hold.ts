@@ -21,7 +21,7 @@ export class AnchorHold implements AsyncDisposable {
     this.#runId = runId;
   }
 
-  /** How long no gateway has held both the run and its caller; counted from the first call. */
+  /** How long neither a gateway nor this hold has had the run; counted from the first call. */
   gapMs(): number {
     this.#gapSince ??= performance.now();
     return performance.now() - this.#gapSince;
@@ -37,11 +37,8 @@ export class AnchorHold implements AsyncDisposable {
    * has not been read.
    */
   async keep(): Promise<boolean> {
-    if (this.gapMs() > defaults.callerHoldMs) {
-      this.#link?.close();
-      return false;
-    }
     if (this.#link !== null) return true;
+    if (this.gapMs() > defaults.callerHoldMs) return false;
     // Loaded only where it is needed: every command would wait for it.
     this.#observatory ??= await (await import("../operator/observer.js")).openObservatory();
     if (this.#observatory === null) return false;
@@ -67,6 +64,8 @@ export class AnchorHold implements AsyncDisposable {
         if (type !== "closed") return;
         closed = true;
         this.#link = null;
+        // What the run left is tried for from now on.
+        this.#gapSince = null;
       });
       return closed ? null : link;
     } finally {
