@@ -16,6 +16,8 @@
 #define FREEZE_MS 2000
 #define MOVE_ROUNDS 64
 #define CHECK_EVERY_MS 5000
+/* Directory, socket, cgroup, its events, the handle of its first process, its owner's connection, another that stops it. */
+#define DESCRIPTORS_OF_A_RUN 7
 
 /* What ADOPT says, copied: the look for the process may tell of a death, and drop the connection that the frame is in. */
 struct request {
@@ -33,29 +35,33 @@ static struct served *free_slot(void) {
   return NULL;
 }
 
-/* Opened, and proven to be one of this run's; errno is ESRCH when it is none. */
+/* Opened, and proven to be one of this run's; errno is ESRCH when it is none, EMFILE when not all could be looked at. */
 static bool open_member(const struct identity *wanted, struct member *out) {
-  long count = collect(0);
+  long most = tree_max(), count = collect(0);
   bool found = false;
   for (long i = 0; i < count; i++)
     if (os_same(&members[i].id, wanted) && !tree_dead(&members[i])) found = true;
   tree_release(count);
-  errno = ESRCH;
+  errno = !found && count >= most ? EMFILE : ESRCH;
   return found && os_open(wanted, out);
 }
 
-/* The process and everybody below it, in `members`; 0 when it has ended. Its own handle stays open. */
+/* The process and everybody below it, in `members`; 0 when it has ended, -1 when they are too many. Its own handle stays open. */
 static long collect_below(const struct member *root) {
   members[0] = *root;
   if (!os_refresh(&members[0]) || tree_dead(&members[0])) return 0;
   members[0].handle = -1; /* not to be closed with the others */
-  long count = os_descendants(root, members + 1, tree_max() - 1, NULL, 0);
-  return count < 0 ? 0 : 1 + count;
+  (void)os_look_failed();
+  long most = tree_room(1), count = os_descendants(root, members + 1, most, NULL, 0);
+  if (count < most && !os_look_failed()) return count < 0 ? 0 : 1 + count;
+  tree_release(1 + count);
+  return -1;
 }
 
 /* EOWNERDEAD: its first thread stays in the old cgroup, and all of it is counted there. */
 static int why_not(const struct boundary *from, long count) {
   if (count == 0) return ESRCH;
+  if (count < 0) return EMFILE;
   for (long i = 0; i < count; i++)
     if (members[i].state == 'Z' && !tree_dead(&members[i]) && os_boundary_holds(from, members[i].id.pid)) return EOWNERDEAD;
   return 0;
@@ -98,7 +104,6 @@ static bool move(const struct boundary *from, const struct boundary *to, const s
 }
 
 static void know(const struct member *root) {
-  run.known = reserve(KNOWN_SIZE);
   run.known[0] = root->id;
   run.known_count = 1;
   /* Twice the same: nobody was between two parents. */
@@ -121,7 +126,6 @@ static void describe(const struct served *parent, const struct request *request,
   run.adopted = run.executed = run.gate_used = run.ready = true;
   run.phase = RUNNING;
   run.child = (struct child){.id = root->id, .gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
-  run.input = (struct input){.fd = -1, .closed = true};
   run.session = root->sid;
   run.leader_handle = root->handle;
   run.started_at = run.overall_from = run.output_at = run.owner_lost_at = now;
@@ -133,6 +137,7 @@ static bool adopt(struct served *parent, struct served *slot, const struct reque
   begin_serving(slot);
   errno = EINVAL;
   if (!request->complete) return false;
+  if ((run.known = reserve(KNOWN_SIZE)) == NULL) return false;
   memcpy(run.id, request->id, sizeof run.id);
   memcpy(run.key, request->key, sizeof run.key);
   describe(parent, request, root);
@@ -140,25 +145,26 @@ static bool adopt(struct served *parent, struct served *slot, const struct reque
   if (bounded) os_boundary_open(&run.boundary, cgroups_of_runs, run.id, "");
   else memcpy(run.boundary.note, parent->boundary.note, sizeof run.boundary.note);
   if (bounded && run.boundary.cgroup < 0) return false;
+  if (bounded && (run.boundary_events = os_boundary_events(&run.boundary)) < 0) return false;
   if (!open_directory(parent->instance_directory)) {
     int error = errno;
     if (error != EEXIST) remove_directory();
     errno = error;
     return false;
   }
-  streams_open(&(struct frame){0});
-  if (!save_facts() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
+  if (!streams_open(&(struct frame){0}) || !save_facts() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
     remove_directory();
     return false;
   }
   know(root);
-  run.boundary_events = os_boundary_events(&run.boundary);
   return true;
 }
 
 static void undo(void) {
   int error = errno;
   os_boundary_remove(&run.boundary);
+  if (run.known != NULL) give_back(run.known, KNOWN_SIZE);
+  if (run.boundary_events >= 0) close(run.boundary_events);
   if (run.dir >= 0) close(run.dir);
   if (run.listener >= 0) close(run.listener);
   run.active = false;
@@ -176,6 +182,14 @@ static struct request read_request(const struct frame *frame) {
   request.complete = frame_text(frame, T_RUN_ID, request.id, sizeof request.id) && frame_text(frame, T_KEY, request.key, sizeof request.key) &&
                      strlen(request.key) >= 32 && strchr(request.id, '/') == NULL && request.id[0] != '.' && request.id[0] != 0;
   return request;
+}
+
+static void refuse_for_descriptors(struct connection *connection) {
+  char message[200];
+  snprintf(message, sizeof message,
+           "its anchor's descriptor limit of %ld leaves too few for another run (ulimit -n of the process that started the gateway)",
+           os_descriptor_limit());
+  refuse(connection, "adopt-descriptors", message);
 }
 
 static bool ends(struct connection *connection) {
@@ -201,8 +215,14 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
     refuse(connection, "adopt-many", "this anchor serves as many runs as it can");
     return;
   }
+  const long needed = DESCRIPTORS_OF_A_RUN + DESCRIPTORS_RESERVED;
+  if (os_descriptors_free(needed) < needed) {
+    refuse_for_descriptors(connection);
+    return;
+  }
   if (request.root.pid == run.child.id.pid || !open_member(&request.root, &root)) {
-    refuse(connection, "adopt-member", "it is no process of this run, or its first one");
+    if (request.root.pid != run.child.id.pid && errno == EMFILE) refuse_for_descriptors(connection);
+    else refuse(connection, "adopt-member", "it is no process of this run, or its first one");
     return;
   }
   if (connection->fd < 0 || ends(connection)) { /* the look has told */
@@ -214,7 +234,8 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
     int error = errno;
     os_close(&root);
     serving = parent;
-    refuse(connection, "adopt-failed", error == EOWNERDEAD ? headless : strerror(error));
+    if (error == EMFILE) refuse_for_descriptors(connection);
+    else refuse(connection, "adopt-failed", error == EOWNERDEAD ? headless : strerror(error));
     return;
   }
   serving = parent;

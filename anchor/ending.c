@@ -119,7 +119,7 @@ long collect(int signal) {
   }
   for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
-  if (run.adopted) remember(count);
+  if (run.adopted && count < max) remember(count); /* of a look that is cut short, those not found would be forgotten */
   if ((uint64_t)count > run.processes) run.processes = (uint64_t)count;
   return count;
 }
@@ -256,7 +256,8 @@ static void bury(void) {
 
 /* With others below us, only a look tells that nobody of this run is. */
 static bool nobody_left(void) {
-  long count = collect(0), left = 0;
+  (void)os_look_failed();
+  long count = collect(0), left = os_look_failed();
   for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
   tree_release(count);
   return left == 0 && os_boundary_empty(&run.boundary);
@@ -574,7 +575,7 @@ static void give_up_survivors(uint64_t now) {
     for (long i = 0; run.abandon.done && i < count; i++)
       if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), true);
     if (run.abandon.done && run.known == NULL) run.known = reserve(KNOWN_SIZE);
-    if (run.abandon.done) remember(count);
+    if (run.abandon.done && run.known != NULL) remember(count);
     tree_release(count);
     if (!run.abandon.done) return;
     streams_drain(now);
@@ -719,6 +720,7 @@ uint64_t next_deadline(uint64_t now) {
   if (run.gate_closed_at != 0 && !run.empty && !run.terminating) sooner(&at, run.gate_closed_at + run.policy.settle);
   if (run.terminating && !run.empty) sooner(&at, run.sweep_at > run.kill_at ? run.sweep_at : run.kill_at);
   if (run.empty && run.leader_done) sooner(&at, run.save_at > 0 ? run.save_at : run.drain_until);
+  if (run.accept_at > now) sooner(&at, run.accept_at);
   for (int i = 0; i < 2; i++) {
     bool heard = run.owner == NULL || !backlogged(run.owner);
     if (run.streams[i].dirty && heard) sooner(&at, run.streams[i].told_at + 2);

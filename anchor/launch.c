@@ -30,6 +30,7 @@
 #define RUN_ID_MAX 63
 #define REAP_ROUND 4096
 #define PARTIAL_MS 20
+#define ACCEPT_RETRY_MS 100
 #define STUCK_MS 5000 /* who lives this long after KILL, once a second, will not die of the next one */
 #define STUCK_MAX 64
 
@@ -65,6 +66,7 @@ static struct stuck stuck[STUCK_MAX];
 static int stuck_count;
 static uint64_t stuck_before; /* for `is_expected` */
 static bool fresh_loss;
+static uint64_t accept_at; /* not before, because the last accept failed; 0: at once */
 static char runs_cgroup[PATH_SIZE], note[NOTE_SIZE];
 static bool have_cgroup;
 static const char *instance_directory;
@@ -211,6 +213,7 @@ static void guest_speaks(struct guest *guest) {
 
 static void guest_arrives(int listener, uint64_t now) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+  accept_at = fd < 0 ? now + ACCEPT_RETRY_MS : 0; /* the connection stays in the queue: poll would return at once */
   if (fd < 0) return;
   for (int i = 0; i < GUESTS; i++) {
     if (guests[i].fd >= 0) continue;
@@ -425,6 +428,7 @@ static int count_guests(bool holding) {
 }
 
 static void loop(int listener, int signals) {
+  _Static_assert(2 + GUESTS <= POLL_MAX, "all of it is polled");
   uint64_t began = os_now_ms(), pause = 0; /* pause: until the next look at what dead anchors left */
   bool was_held = false;
   for (;;) {
@@ -433,7 +437,8 @@ static void loop(int listener, int signals) {
     nfds_t count = 2;
     bool partial = false;
     p[0] = (struct pollfd){.fd = signals, .events = POLLIN};
-    bool full = count_guests(true) + count_guests(false) == GUESTS; /* the next one waits in the queue */
+    bool full = count_guests(true) + count_guests(false) == GUESTS || os_now_ms() < accept_at ||
+                os_descriptors_free(DESCRIPTORS_RESERVED) < DESCRIPTORS_RESERVED; /* the next one waits in the queue */
     p[1] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
     for (int i = 0; i < GUESTS; i++) {
       if (guests[i].fd < 0) continue;
@@ -442,9 +447,10 @@ static void loop(int listener, int signals) {
       who[count++] = &guests[i];
     }
     bool quiet = count_guests(true) > 0 && count_guests(false) == 0;
-    int wait = pause > 0 ? (int)pause : quiet ? -1 : 1000;
+    int wait = pause > 0 ? (int)pause : quiet && !full ? -1 : 1000;
+    if (accept_at > 0 && (wait < 0 || wait > ACCEPT_RETRY_MS)) wait = ACCEPT_RETRY_MS;
     if (partial && (wait < 0 || wait > PARTIAL_MS)) wait = PARTIAL_MS;
-    if (poll(p, count, wait) < 0 && errno != EINTR) abort(); /* our death is visible: the supervisor starts another */
+    os_poll(p, count, wait);
     uint64_t now = os_now_ms();
     struct signalfd_siginfo info;
     if (p[0].revents != 0)

@@ -50,14 +50,15 @@ static _Noreturn void fail(int fd, enum step step) {
 static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], int join_cgroup) {
   signal(SIGPIPE, SIG_DFL); /* the launcher has reset all others */
   signal(SIGXFSZ, SIG_DFL);
-  as_we_were_started();
   if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
   if (!limits_join()) fail(status, STEP_LIMIT);
   if (setsid() < 0) fail(status, STEP_SESSION);
   if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);
   /* Our descriptors first go above the standard ones, so that no dup2 closes one that is still needed. */
-  gate = fcntl(gate, F_DUPFD_CLOEXEC, 10);
-  status = fcntl(status, F_DUPFD_CLOEXEC, 10);
+  int gate_above = fcntl(gate, F_DUPFD_CLOEXEC, 10), status_above = fcntl(status, F_DUPFD_CLOEXEC, 10);
+  if (gate_above < 0 || status_above < 0) fail(status, STEP_STDIO);
+  gate = gate_above;
+  status = status_above;
   int up[3];
   for (int i = 0; i < 3; i++)
     if ((up[i] = fcntl(io[i], F_DUPFD_CLOEXEC, 10)) < 0) fail(status, STEP_STDIO);
@@ -71,6 +72,7 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
   if (spec->cwd[0] != 0 && chdir(spec->cwd) != 0) fail(status, STEP_CWD);
   if (spec->set_umask) umask(spec->umask);
   write_at(AT_FDCWD, "/proc/self/oom_score_adj", "100"); /* an easier victim than the anchor above it */
+  as_we_were_started(); /* last: the caller's limit may have no room for what was opened above */
   report(status, STEP_NONE, 0);
   char go;
   ssize_t n;
@@ -102,6 +104,7 @@ enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *b
   *out = (struct child){.gate = -1, .status = -1, .in = -1, .out = -1, .err = -1, .slave = -1};
   int error = 0;
   if (pipe2(gate, O_CLOEXEC) != 0 || pipe2(status, O_CLOEXEC) != 0) goto failed;
+  if (fcntl(status[0], F_SETFL, O_NONBLOCK) != 0) goto failed;
   if (spec->pty) {
     step = STEP_PTY;
     if ((out->out = open_pty(spec, &out->slave)) < 0) goto failed;
@@ -136,7 +139,6 @@ enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *b
   }
   out->gate = gate[1];
   out->status = status[0];
-  (void)fcntl(out->status, F_SETFL, O_NONBLOCK);
   out->id.pid = pid;
   return STEP_NONE;
 

@@ -46,8 +46,22 @@ uint64_t os_now_ms(void) {
 
 /* ---- reading /proc ---- */
 
+static bool look_failed;
+
+bool os_look_failed(void) {
+  bool failed = look_failed;
+  look_failed = false;
+  return failed;
+}
+
+/* Says nothing about the process: we have too few descriptors, or the machine has. */
+static bool short_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+
+static void note_failure(void) { look_failed |= short_of_descriptors(errno); }
+
 long slurp_at(int dir, const char *path, char *out, size_t size) {
   int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) note_failure();
   if (fd < 0) return -1;
   size_t used = 0;
   ssize_t n;
@@ -108,7 +122,9 @@ static int open_handle(pid_t pid) {
     errno = ENOSYS;
     return -1;
   }
-  return (int)syscall(SYS_pidfd_open, pid, 0);
+  int handle = (int)syscall(SYS_pidfd_open, pid, 0);
+  if (handle < 0) note_failure();
+  return handle;
 }
 
 static uint64_t unique_of(int handle) {
@@ -349,6 +365,7 @@ long listed_pids(const char *text, const pid_t **out) {
 static long parse_children_file(const char *path, long count) {
   static char text[65536];
   int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) note_failure();
   if (fd < 0) return -1;
   size_t kept = 0;
   ssize_t n;
@@ -372,6 +389,7 @@ static bool scanned; /* the last list was made of what /proc shows: hidden child
 /* For kernels without children files. */
 static long scan_children(pid_t parent) {
   DIR *proc = opendir("/proc");
+  if (proc == NULL) note_failure();
   scanned = true;
   if (proc == NULL) return -1;
   long count = 0;
@@ -390,13 +408,14 @@ static long list_children(pid_t parent) {
   struct stat_line line;
   scanned = false;
   if (weaken.children) return scan_children(parent);
-  if (!read_stat(parent, &line)) return access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
+  if (!read_stat(parent, &line)) return !short_of_descriptors(errno) && access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
   snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
   long count = parse_children_file(path, 0);
   if (count < 0) return scan_children(parent);
   if (line.threads <= 1) return count;
   snprintf(path, sizeof path, "/proc/%d/task", parent);
   DIR *tasks = opendir(path);
+  if (tasks == NULL) note_failure();
   if (tasks == NULL) return count;
   for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
     pid_t thread = (pid_t)atoi(entry->d_name);

@@ -5,6 +5,7 @@
 #ifndef OS_H
 #define OS_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +53,22 @@ extern struct weaken weaken;
 bool os_init(void);
 /* Closes every descriptor above this one. */
 void os_close_above(int fd);
+
+/* descriptors.c */
+#define POLL_MAX 512
+/* Stay free while connections are accepted and processes adopted: for files, directories and handles that are open for a moment. */
+#define DESCRIPTORS_RESERVED 16
+/* RLIMIT_NOFILE of this process. */
+long os_descriptor_limit(void);
+/* How many more descriptors can be opened, counted up to `most`. */
+long os_descriptors_free(long most);
+/*
+ * poll(2) without the entries whose descriptor is -1: the kernel refuses a set that is larger than RLIMIT_NOFILE. When it
+ * refuses all the same, each descriptor is polled alone and the call lasts a moment; it never fails. At most POLL_MAX are open.
+ */
+void os_poll(struct pollfd *set, nfds_t count, int timeout_ms);
+/* Since the last call a process could not be looked at for want of descriptors or memory: who was not found may be there. */
+bool os_look_failed(void);
 uint64_t os_now_ms(void);
 bool os_become_reaper(void);
 /* "unique", "handle" or "number": how sure identities are here. */

@@ -12,16 +12,18 @@
 
 #define OUT_SIZE (64u * 1024)
 #define SPEECHLESS_MS 10000
+#define ACCEPT_RETRY_MS 100
 
 /* ---- sending ---- */
 
 /* It has not read what it was told before. */
 bool backlogged(const struct connection *connection) { return connection->out_used > connection->out_sent; }
 
-/* On a connection that has been dropped everything is a no-op: no memory, so nothing fits. */
+/* On a connection that has been dropped everything is a no-op: no memory, so nothing fits. Without memory it is dropped. */
 struct out connection_out(struct connection *connection, uint8_t type) {
   if (connection->fd < 0) return (struct out){.overflow = true};
   if (connection->out == NULL) connection->out = reserve(OUT_SIZE);
+  if (connection->out == NULL) return (struct out){.overflow = true};
   struct out out = {.data = connection->out, .size = OUT_SIZE, .used = connection->out_used};
   out_begin(&out, type);
   return out;
@@ -203,21 +205,46 @@ bool listener_open(void) {
 }
 
 /* Who has said nothing for longest, or else watched for longest; never the owner. Stopping must always get through. */
+static bool needed_less(const struct connection *a, const struct connection *b) {
+  return a->greeted != b->greeted ? !a->greeted : a->since < b->since;
+}
+
 static struct connection *least_needed(void) {
   struct connection *least = NULL;
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run.connections[i];
-    if (c == run.owner) continue;
-    if (least == NULL || (least->greeted && !c->greeted) || (least->greeted == c->greeted && c->since < least->since)) least = c;
+    if (c == run.owner || c->fd < 0) continue;
+    if (least == NULL || needed_less(c, least)) least = c;
   }
   return least;
 }
 
-void owners_accept(void) {
+/* Of all runs, as long as too few descriptors are left for what an anchor must be able to do at any time. */
+static void make_room(void) {
+  struct served *accepting = serving;
+  while (os_descriptors_free(DESCRIPTORS_RESERVED) < DESCRIPTORS_RESERVED) {
+    struct served *of = NULL;
+    struct connection *least = NULL;
+    for (serving = runs; serving < runs + RUNS_MAX; serving++) {
+      struct connection *c = run.active ? least_needed() : NULL;
+      if (c == NULL || c->fd < 0 || (least != NULL && !needed_less(c, least))) continue;
+      least = c;
+      of = serving;
+    }
+    serving = of;
+    if (least != NULL) connection_drop(least);
+    serving = accepting;
+    if (least == NULL) return;
+  }
+}
+
+void owners_accept(uint64_t now) {
+  make_room();
   int fd = accept4(run.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) run.accept_at = now + ACCEPT_RETRY_MS; /* the connection stays in the queue: poll would return at once */
   if (fd < 0 || connection_add(fd) != NULL) return;
   connection_drop(least_needed());
-  connection_add(fd);
+  if (connection_add(fd) == NULL) close(fd);
 }
 
 void drop_speechless(uint64_t now) {
@@ -377,6 +404,7 @@ static bool handle(struct connection *connection, const struct frame *frame) {
 /* False: the connection has ended or broken the protocol. */
 bool connection_read(struct connection *connection) {
   if (connection->in == NULL) connection->in = reserve(connection->in_size);
+  if (connection->in == NULL) return false;
   ssize_t n = recv(connection->fd, connection->in + connection->in_used, connection->in_size - connection->in_used, MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   if (n == 0) return false;

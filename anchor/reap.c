@@ -45,8 +45,8 @@ static long collect_tree(int signal) {
     if (!os_refresh(&members[i])) members[i].state = 'X';
     else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_max() - known, NULL, signal));
-  long more = os_boundary_members(&reap_boundary, members + known, tree_max() - known);
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), NULL, signal));
+  long more = os_boundary_members(&reap_boundary, members + known, tree_room(known));
   if (more > 0) keep_new(more);
   return known;
 }
@@ -184,7 +184,7 @@ int reap_mode(int argc, char **argv) {
     if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
   }
   long killed = known - living(), ours = known;
-  if (request.lease != NULL) keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_max() - known));
+  if (request.lease != NULL) keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_room(known)));
   print_reaped(true, verified, why, killed, whole, ours);
   if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
   return 0;

@@ -33,11 +33,10 @@ int runs_active(void) {
 
 void *reserve(size_t size) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) abort(); /* our death is visible and cleaned up after; going on blind is not */
-  return memory;
+  return memory == MAP_FAILED ? NULL : memory;
 }
 
-void give_back(void *memory, size_t size) { munmap(memory, size); }
+void give_back(void *memory, size_t size) { (void)munmap(memory, size); }
 
 /* ---- START ---- */
 
@@ -171,8 +170,9 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   uint8_t *buffer = reserve(START_MAX + 4);
   struct frame start;
   owner_adopt_first(fd);
-  if (!read_start(fd, buffer, &start)) exit(1);
+  if (buffer == NULL || !read_start(fd, buffer, &start)) exit(1);
   char *text = reserve(2 * START_MAX), **argv = reserve(ARGUMENTS_MAX * sizeof *argv), **env = reserve(ARGUMENTS_MAX * sizeof *env);
+  if (text == NULL || argv == NULL || env == NULL) give_up(STEP_SPEC, ENOMEM);
   char cwd[4096] = "";
   uint64_t umask_value = 0;
   bool ok = frame_text(&start, T_RUN_ID, run.id, sizeof run.id) && strcmp(run.id, run_id) == 0 &&
@@ -208,10 +208,11 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
     if (error != EEXIST) remove_directory();
     give_up(STEP_DIRECTORY, error);
   }
-  streams_open(&start);
-  run.streams[0].fd = run.child.out;
-  run.streams[1].fd = run.child.err;
-  run.input = (struct input){.fd = run.child.in, .closed = run.child.in < 0};
+  if (!streams_open(&start)) {
+    os_dismiss(&run.child);
+    remove_directory();
+    give_up(STEP_STDIO, ENOMEM);
+  }
   give_back(buffer, START_MAX + 4);
   give_back(text, 2 * START_MAX);
   give_back(argv, ARGUMENTS_MAX * sizeof *argv);
@@ -293,7 +294,7 @@ enum { P_LISTENER, P_STATUS, P_OUT, P_ERR, P_IN, P_BOUNDARY, P_LEADER, P_CONNECT
 static void fill(struct pollfd *p) {
   for (int i = 0; i < P_COUNT; i++) p[i] = (struct pollfd){.fd = -1};
   p[P_LEADER] = (struct pollfd){.fd = run.leader_handle, .events = POLLIN};
-  p[P_LISTENER] = (struct pollfd){.fd = run.listener, .events = POLLIN};
+  if (os_now_ms() >= run.accept_at) p[P_LISTENER] = (struct pollfd){.fd = run.listener, .events = POLLIN};
   p[P_STATUS] = (struct pollfd){.fd = run.child.status, .events = POLLIN};
   for (int i = 0; i < 2; i++)
     if (stream_wants_read(&run.streams[i])) p[P_OUT + i] = (struct pollfd){.fd = run.streams[i].fd, .events = POLLIN};
@@ -323,7 +324,7 @@ static void hear(const struct pollfd *p) {
     if ((revents & POLLOUT) != 0) connection_flush(c);
     if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !connection_read(c)) connection_drop(c);
   }
-  if (p[P_LISTENER].revents != 0) owners_accept();
+  if (p[P_LISTENER].revents != 0) owners_accept(os_now_ms());
   if (p[P_BOUNDARY].revents != 0) (void)!pread(run.boundary_events, (char[256]){0}, 256, 0);
   if (p[P_LEADER].revents != 0) run.leader_gone = true;
 }
@@ -331,6 +332,7 @@ static void hear(const struct pollfd *p) {
 /* One round. What anybody wrote comes before anybody's death. A run that is adopted in it is heard in the next. */
 static void turn(int signals) {
   static struct pollfd p[1 + RUNS_MAX * P_COUNT];
+  _Static_assert(1 + RUNS_MAX * P_COUNT <= POLL_MAX, "all of it is polled");
   struct pollfd *of[RUNS_MAX] = {NULL};
   uint64_t wait = 60000, now = os_now_ms();
   nfds_t count = 1;
@@ -343,7 +345,7 @@ static void turn(int signals) {
     uint64_t due = next_deadline(now);
     if (due < wait) wait = due;
   }
-  if (poll(p, count, (int)wait) < 0 && errno != EINTR) abort();
+  os_poll(p, count, (int)wait);
   bool died = p[0].revents != 0;
   for (int i = 0; i < RUNS_MAX; i++) {
     if (of[i] == NULL) continue;
@@ -380,8 +382,8 @@ int run_mode(const char *run_id, const char *instance_dir, int fd, const char *c
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the spool, not our end */
   int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signals < 0 || !os_become_reaper()) return 1;
-  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  if (signals < 0 || !os_become_reaper() || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return 1;
+  if (!launched) os_protect_us(); /* otherwise the launcher has */
   begin_serving(runs);
   run.launcher = launched ? getppid() : 0;
   cgroups_of_runs = cgroups;

@@ -110,7 +110,7 @@ struct served {
   uint64_t cpu_ms, peak_kb;
 
   uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
-      check_at, save_at;
+      check_at, save_at, accept_at; /* accept_at: not before, because the last accept failed */
   bool terminating, more_to_reap, swept_once, reported; /* reported: survivors have been named */
   int sweeps;
 
@@ -132,7 +132,8 @@ extern struct served *serving;
 int runs_active(void);
 
 /* streams.c */
-void streams_open(const struct frame *start);
+/* Spools as START says, and the ends of the child's pipes. False: there is no memory. */
+bool streams_open(const struct frame *start);
 bool stream_wants_read(const struct stream *stream);
 void stream_read(struct stream *stream);
 void streams_settle(uint64_t now);
@@ -149,7 +150,7 @@ void input_reader_gone(void);
 void input_resize(uint64_t rows, uint64_t cols);
 
 /* owners.c */
-void owners_accept(void);
+void owners_accept(uint64_t now);
 void owner_adopt_first(int fd);
 bool connection_read(struct connection *connection);
 void connection_flush(struct connection *connection);
@@ -194,7 +195,7 @@ uint64_t next_deadline(uint64_t now);
 /* The end of this run; of this process, when it was the last. */
 void leave(void);
 
-/* Memory that costs nothing until it is touched; the anchor ends when there is none. */
+/* Memory that costs nothing until it is touched; NULL: there is none. */
 void *reserve(size_t size);
 void give_back(void *memory, size_t size);
 

@@ -13,16 +13,20 @@
 #define RETRY_MS 200
 #define TERMINAL_HOLDS (128u * 1024) /* more than the kernel keeps between the two sides, which it does not tell */
 
-void streams_open(const struct frame *start) {
+bool streams_open(const struct frame *start) {
   static const char *const names[2] = {"stdout", "stderr"};
   static const uint8_t bounds[2] = {T_OUT_BOUND, T_ERR_BOUND}, policies[2] = {T_OUT_POLICY, T_ERR_POLICY};
   for (int i = 0; i < 2; i++) {
     uint64_t bound = 8u << 20, policy = 0;
     frame_number(start, bounds[i], &bound);
     frame_number(start, policies[i], &policy);
-    run.streams[i] = (struct stream){.number = i + 1, .fd = -1};
+    run.streams[i] = (struct stream){.number = i + 1, .fd = i == 0 ? run.child.out : run.child.err};
     spool_open(&run.streams[i].spool, names[i], run.dir, bound, policy == 1);
+    /* Reserved now: when it is needed there is no way back. Only back-pressure holds bytes that could not be stored. */
+    if (policy == 1 && (run.streams[i].held = reserve(READ_SIZE)) == NULL) return false;
   }
+  run.input = (struct input){.fd = run.child.in, .closed = run.child.in < 0};
+  return run.child.in < 0 || (run.input.buffer = reserve(STDIN_BUFFER)) != NULL;
 }
 
 bool stream_wants_read(const struct stream *stream) {
@@ -46,7 +50,6 @@ static void store(struct stream *stream, const uint8_t *data, size_t length) {
   size_t done = spool_append(&stream->spool, data, length);
   stream->dirty = true;
   if (done == length) return;
-  if (stream->held == NULL) stream->held = reserve(READ_SIZE);
   memmove(stream->held, data + done, length - done);
   stream->held_used = length - done;
   stream->retry_at = os_now_ms() + RETRY_MS;
@@ -164,10 +167,7 @@ void input_accept(struct connection *from, uint64_t offset, const uint8_t *data,
     return;
   }
   for (uint64_t at = input->accepted; at < end; at++) { /* what lies before is a repeat */
-    if (!input->closed) {
-      if (input->buffer == NULL) input->buffer = reserve(STDIN_BUFFER);
-      input->buffer[at % STDIN_BUFFER] = data[at - offset];
-    }
+    if (!input->closed) input->buffer[at % STDIN_BUFFER] = data[at - offset];
     input->accepted = at + 1;
   }
   if (input->closed) input->written = input->accepted;

@@ -1,17 +1,22 @@
 #include "tree.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 
 #define STOP_ROUNDS 32
+#define LIMIT_COUNTED 1024   /* up to this limit, what is free is counted */
+#define DESCRIPTORS_OURS 256 /* above it: more than an anchor ever has open */
+#define FILES_AT_ONCE 8      /* open for a moment during a look */
 
 struct member members[MEMBERS_MAX];
 
-long tree_max(void) {
-  struct rlimit limit;
-  long most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (long)limit.rlim_cur - 128 : 256;
-  return most < 64 ? 64 : most < MEMBERS_MAX ? most : MEMBERS_MAX;
+long tree_room(long held) {
+  long limit = os_descriptor_limit(), room = MEMBERS_MAX - held;
+  long fit = limit > LIMIT_COUNTED ? limit - DESCRIPTORS_OURS - held : os_descriptors_free(limit) - FILES_AT_ONCE;
+  if (fit < 1) fit = 1; /* what cannot be opened is noticed: os_look_failed */
+  return fit < room ? fit : room;
 }
+
+long tree_max(void) { return tree_room(0); }
 
 void tree_release(long count) {
   for (long i = 0; i < count; i++) os_close(&members[i]);

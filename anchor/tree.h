@@ -9,7 +9,9 @@
 /* One tree is looked at at a time; memory is touched only then. */
 extern struct member members[MEMBERS_MAX];
 
-/* How many handles we can hold at once. */
+/* How many handles can be opened besides `held` members whose handles are open. */
+long tree_room(long held);
+/* The same when none is open. */
 long tree_max(void);
 void tree_release(long count);
 bool tree_dead(const struct member *member);

@@ -34,10 +34,12 @@ export class RawLauncher {
     this.pid = child.pid ?? 0;
   }
 
-  static async start(env: NodeJS.ProcessEnv = anchorEnv()): Promise<RawLauncher> {
+  /** `before` is shell code that the launcher is started after, such as `ulimit -n 64`. */
+  static async start(env: NodeJS.ProcessEnv = anchorEnv(), before = ":"): Promise<RawLauncher> {
     const directory = await mkdtemp(join(tmpdir(), "hf-raw-"));
     const instance = `in_${randomBytes(4).toString("hex")}`;
-    const child = spawn(findAnchor(), ["launch", "--dir", directory, "--instance", instance], {
+    const command = [findAnchor(), "launch", "--dir", directory, "--instance", instance];
+    const child = spawn("/bin/sh", ["-c", `${before}; exec "$@"`, "sh", ...command], {
       detached: true,
       stdio: ["ignore", "pipe", "inherit"],
       env,
