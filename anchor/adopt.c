@@ -173,12 +173,10 @@ static void undo(void) {
 
 static struct request read_request(const struct frame *frame) {
   struct request request = {.grace = run.policy.grace};
-  uint64_t pid = 0;
-  frame_number(frame, T_ROOT_PID, &pid);
-  request.root.pid = (pid_t)pid;
+  frame_pid(frame, T_ROOT_PID, &request.root.pid);
   frame_number(frame, T_ROOT_START, &request.root.start);
   frame_number(frame, T_ROOT_UNIQUE, &request.root.unique);
-  frame_number(frame, T_GRACE_MS, &request.grace);
+  frame_time(frame, T_GRACE_MS, &request.grace);
   request.complete = frame_text(frame, T_RUN_ID, request.id, sizeof request.id) && frame_text(frame, T_KEY, request.key, sizeof request.key) &&
                      strlen(request.key) >= 32 && strchr(request.id, '/') == NULL && request.id[0] != '.' && request.id[0] != 0;
   return request;

@@ -14,7 +14,7 @@ int init_mode(char **command) {
   sigfillset(&all);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &all, NULL);
-  os_become_reaper();
+  (void)os_become_reaper(); /* the first process of a container is one anyway */
   pid_t child = fork();
   if (child < 0) {
     fprintf(stderr, "anchor init: fork: %s\n", strerror(errno));
@@ -29,8 +29,9 @@ int init_mode(char **command) {
       signal(SIGTTOU, SIG_DFL);
     }
     execvp(command[0], command);
-    fprintf(stderr, "anchor init: %s: %s\n", command[0], strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
+    int error = errno;
+    fprintf(stderr, "anchor init: %s: %s\n", command[0], strerror(error));
+    _exit(error == ENOENT ? 127 : 126);
   }
   setpgid(child, child); /* also here: a signal may come before the child has run */
   for (;;) {

@@ -1,12 +1,12 @@
 /* `anchor inspect`: identities and evidence, for as many processes and boundaries as are asked for. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
+#include "number.h"
 #include "tree.h"
 
 #define SHOWN 512
@@ -129,9 +129,8 @@ static void visit_holder(pid_t pid) {
 
 /* `port <number>` */
 static bool inspect_port(const char *line) {
-  char *end;
-  unsigned long port = strtoul(line, &end, 10);
-  if (end == line || *end != 0 || *line < '0' || *line > '9' || port == 0 || port > UINT16_MAX) return false;
+  uint64_t port;
+  if (!number_within(line, UINT16_MAX, &port) || port == 0) return false;
   wanted_port = (uint16_t)port;
   holders = evidence_begin();
   holders_shown = 0;
@@ -144,20 +143,20 @@ static bool inspect_port(const char *line) {
 
 /* `cgroup <inode> <path>` */
 static bool inspect_boundary(const char *line) {
-  char *end;
-  unsigned long long inode = strtoull(line, &end, 10);
-  if (end == line || end[0] != ' ' || end[1] != '/') return false;
+  uint64_t inode;
+  const char *end = number_at(line, &inode);
+  if (end == NULL || end[0] != ' ' || end[1] != '/') return false;
   printf("\"%s\"\n", os_boundary_look(end + 1, inode));
   return true;
 }
 
 /* `pid [startTime [uniqueId]]` */
 static bool parse_identity(const char *line, struct identity *out) {
-  unsigned long long number[3] = {0};
-  char *end = (char *)line;
+  uint64_t number[3] = {0};
+  const char *end = line;
   for (int i = 0; i < 3 && *line != 0; i++) {
-    if (*line < '0' || *line > '9') return false;
-    number[i] = strtoull(line, &end, 10);
+    end = number_at(line, &number[i]);
+    if (end == NULL) return false;
     line = *end == ' ' ? end + 1 : end;
   }
   *out = (struct identity){.pid = (pid_t)number[0], .start = number[1], .unique = number[2]};
@@ -170,8 +169,9 @@ static int answer(const char *line) {
   os_ports_forget();
   if (strncmp(line, "cgroup ", 7) == 0 && inspect_boundary(line + 7)) return 0;
   if (strncmp(line, "port ", 5) == 0 && inspect_port(line + 5)) return 0;
-  if (parse_identity(line, &wanted) && inspect_one(&wanted)) return 0;
-  if (parse_identity(line, &wanted)) {
+  bool parsed = parse_identity(line, &wanted);
+  if (parsed && inspect_one(&wanted)) return 0;
+  if (parsed) {
     fprintf(stderr, "anchor inspect: cannot look at process %d: %s\n", wanted.pid, strerror(errno));
     return 1;
   }

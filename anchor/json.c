@@ -1,5 +1,6 @@
 #include "json.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,10 +57,13 @@ bool file_save(int dir, const char *name, const void *data, size_t length) {
   snprintf(temporary, sizeof temporary, ".%s.new", name);
   int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return false;
-  bool ok = write(fd, data, length) == (ssize_t)length;
-  ok = close(fd) == 0 && ok;
-  if (ok && renameat(dir, temporary, dir, name) == 0) return true;
+  ssize_t n = write(fd, data, length);
+  int error = n < 0 ? errno : n == (ssize_t)length ? 0 : ENOSPC;
+  if (close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && renameat(dir, temporary, dir, name) == 0) return true;
+  if (error == 0) error = errno;
   unlinkat(dir, temporary, 0);
+  errno = error;
   return false;
 }
 

@@ -198,7 +198,7 @@ static void guest_speaks(struct guest *guest) {
   if (guest->partial) return;
   if (head[4] == F_HOLD) {
     size_t all = 4 + ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24);
-    if (all > sizeof head || recv(guest->fd, head, all, MSG_DONTWAIT) != (ssize_t)all) guest_drop(guest);
+    if (all < FRAME_HEAD || all > sizeof head || recv(guest->fd, head, all, MSG_DONTWAIT) != (ssize_t)all) guest_drop(guest);
     else answer_hold(guest);
     return;
   }
@@ -417,7 +417,7 @@ static void announce(void) {
   json_raw(&json, "}\n");
   (void)!write(1, text, json.used);
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3 && null >= 0; fd++) dup2(null, fd);
+  for (int fd = 0; fd < 3 && null >= 0; fd++) (void)dup2(null, fd);
   if (null > 2) close(null);
 }
 
@@ -490,16 +490,13 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   instance_directory = instance_dir;
   os_close_above(2); /* whatever the caller had open is not ours to hold */
   (void)setsid();
-  sigset_t mask;
-  sigfillset(&mask);
-  sigprocmask(SIG_SETMASK, &mask, NULL);
-  int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  for (int number = 1; number < 65; number++) signal(number, SIG_DFL);
+  int signals = os_hear_signals();
+  os_default_signals();
   mode_t callers = umask(0077);
   for (int i = 0; i < GUESTS; i++) guests[i].fd = -1;
   snprintf(path, sizeof path, "%.900s/runs", instance_dir);
   int listener = -1;
-  const char *step = "cannot become a subreaper";
+  const char *step = "cannot hear signals or become a subreaper";
   bool ok = signals >= 0 && os_become_reaper() && os_identity(getpid(), &me);
   if (ok) ok = (step = path, mkdir(path, 0700) == 0 || errno == EEXIST);
   if (ok) ok = (step = "launcher.sock", (listener = listen_at(instance_dir)) >= 0);

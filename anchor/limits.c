@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "linux.h"
+#include "number.h"
 #include "os.h"
 
 #define CPU_PERIOD_US 100000
@@ -94,6 +95,7 @@ static bool v1_names(int kind, const char *recorded, char *base, char *leaf) {
 /* ---- setting them ---- */
 
 static void value_of(int kind, uint64_t value, bool old, char *out, size_t size) {
+  if (kind == LIMIT_CPUS && value > UINT64_MAX / CPU_PERIOD_US) value = UINT64_MAX / CPU_PERIOD_US;
   if (kind != LIMIT_CPUS) snprintf(out, size, "%llu", (unsigned long long)value);
   else if (old) snprintf(out, size, "%llu", (unsigned long long)value * CPU_PERIOD_US / 1000);
   else snprintf(out, size, "%llu %d", (unsigned long long)value * CPU_PERIOD_US / 1000, CPU_PERIOD_US);
@@ -280,15 +282,14 @@ static bool line_value(int directory, const char *file, const char *key, uint64_
   size_t length = strlen(key);
   if (directory < 0 || slurp_at(directory, file, text, sizeof text) <= 0) return false;
   for (char *line = text; line != NULL; line = strchr(line, '\n'), line = line == NULL ? NULL : line + 1)
-    if (strncmp(line, key, length) == 0 && line[length] == ' ') return *out = strtoull(line + length, NULL, 10), true;
+    if (strncmp(line, key, length) == 0 && line[length] == ' ') return number_at(line + length + 1, out) != NULL;
   return false;
 }
 
 static bool only_value(int directory, const char *file, uint64_t *out) {
   char text[64];
   if (directory < 0 || slurp_at(directory, file, text, sizeof text) <= 0) return false;
-  *out = strtoull(text, NULL, 10);
-  return true;
+  return number_at(text, out) != NULL; /* not "max" */
 }
 
 /* Killed for want of memory, and at its own limit: the machine may be out of memory without it. */

@@ -198,7 +198,9 @@ void os_boundary_open(struct boundary *boundary, const char *runs, const char *r
   if (runs == NULL) return;
   snprintf(leaf, sizeof leaf, "/%s", run_id);
   if (join(path, sizeof path, runs, leaf) && mkdir(path, 0755) == 0 && os_boundary_find(boundary, runs, run_id)) return;
-  snprintf(boundary->note, sizeof boundary->note, "cgroup for this run: %s", strerror(errno));
+  int error = errno;
+  snprintf(boundary->note, sizeof boundary->note, "cgroup for this run: %s", strerror(error));
+  errno = error;
 }
 
 bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_t inode) {
@@ -298,7 +300,7 @@ bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms) {
     frozen = strstr(text, "frozen 1") != NULL;
     uint64_t now = os_now_ms();
     if (frozen || now >= until) break;
-    (void)poll(&p, 1, (int)(until - now));
+    os_poll(&p, 1, (int)(until - now));
   }
   if (events >= 0) close(events);
   if (asked && !frozen) errno = ETIMEDOUT;

@@ -48,8 +48,7 @@ static _Noreturn void fail(int fd, enum step step) {
 }
 
 static _Noreturn void child_main(const struct child_spec *spec, int gate, int status, const int io[3], int join_cgroup) {
-  signal(SIGPIPE, SIG_DFL); /* the launcher has reset all others */
-  signal(SIGXFSZ, SIG_DFL);
+  os_default_signals();
   if (join_cgroup >= 0 && !write_at(join_cgroup, "cgroup.procs", "0")) fail(status, STEP_BOUNDARY);
   if (!limits_join()) fail(status, STEP_LIMIT);
   if (setsid() < 0) fail(status, STEP_SESSION);
@@ -78,9 +77,7 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
   ssize_t n;
   while ((n = read(gate, &go, 1)) < 0 && errno == EINTR) continue;
   if (n != 1) _exit(127); /* no owner said GO: nothing of the target has run */
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
+  os_unblock_signals();
   environ = (char **)spec->env;
   execvp(spec->argv[0], spec->argv);
   fail(status, STEP_EXEC);

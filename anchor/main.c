@@ -1,9 +1,9 @@
 /* One binary, seven modes: docs/anchor-protocol.md. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "modes.h"
+#include "number.h"
 #include "os.h"
 
 static const char usage[] =
@@ -48,9 +48,11 @@ int main(int argc, char **argv) {
   const char *dir = option(rest, words, "--dir");
   if (strcmp(mode, "launch") == 0 && dir != NULL && option(rest, words, "--instance") != NULL)
     return launch_mode(dir, option(rest, words, "--instance"), argv[0], (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) + 1 - argv[0]));
-  if (strcmp(mode, "run") == 0 && rest >= 5 && dir != NULL && option(rest, words, "--fd") != NULL) {
+  const char *connection = option(rest, words, "--fd");
+  uint64_t fd;
+  if (strcmp(mode, "run") == 0 && rest >= 5 && dir != NULL && connection != NULL && number_within(connection, INT32_MAX, &fd)) {
     const char *note = option(rest, words, "--note");
-    return run_mode(words[0], dir, atoi(option(rest, words, "--fd")), option(rest, words, "--cgroup"), note != NULL ? note : "",
+    return run_mode(words[0], dir, (int)fd, option(rest, words, "--cgroup"), note != NULL ? note : "",
                     flag(rest, words, "--launched"));
   }
   fputs(usage, stderr);

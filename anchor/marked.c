@@ -6,12 +6,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
+#include "number.h"
 #include "tree.h"
 
 #define NAME_MAX_LENGTH 127
@@ -112,25 +112,19 @@ static bool take_marker(const char *text, struct request *request) {
   return good_name(request->name) && request->value[0] != 0;
 }
 
-static bool take_number(const char *text, uint64_t *out) {
-  char *end;
-  errno = 0;
-  *out = strtoull(text, &end, 10);
-  return errno == 0 && end != text && *end == 0 && text[0] >= '0' && text[0] <= '9';
-}
-
 static bool parse(int argc, char **argv, struct request *request) {
   uint64_t pid = 0;
   bool good = argc % 2 == 0;
   for (int i = 0; good && i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--pid") == 0) good = take_number(argv[i + 1], &pid) && pid <= INT32_MAX;
-    else if (strcmp(argv[i], "--start") == 0) good = take_number(argv[i + 1], &request->id.start);
-    else if (strcmp(argv[i], "--unique") == 0) good = take_number(argv[i + 1], &request->id.unique);
-    else if (strcmp(argv[i], "--grace") == 0) good = take_number(argv[i + 1], &request->grace);
+    if (strcmp(argv[i], "--pid") == 0) good = number_within(argv[i + 1], INT32_MAX, &pid);
+    else if (strcmp(argv[i], "--start") == 0) good = number_within(argv[i + 1], UINT64_MAX, &request->id.start);
+    else if (strcmp(argv[i], "--unique") == 0) good = number_within(argv[i + 1], UINT64_MAX, &request->id.unique);
+    else if (strcmp(argv[i], "--grace") == 0) good = number_within(argv[i + 1], UINT64_MAX, &request->grace);
     else if (strcmp(argv[i], "--marker") == 0) good = take_marker(argv[i + 1], request);
     else good = false;
   }
   request->id.pid = (pid_t)pid;
+  request->grace = clamp_time(request->grace);
   return good && pid > 0 && request->value != NULL;
 }
 

@@ -67,6 +67,13 @@ long os_descriptors_free(long most);
  * refuses all the same, each descriptor is polled alone and the call lasts a moment; it never fails. At most POLL_MAX are open.
  */
 void os_poll(struct pollfd *set, nfds_t count, int timeout_ms);
+
+/* linux-signals.c: blocks every signal; a descriptor that they are read from, or -1. Only KILL, STOP and our own faults end or stop us. */
+int os_hear_signals(void);
+/* For a command: every disposition the default; nothing blocked. */
+void os_default_signals(void);
+void os_unblock_signals(void);
+
 /* Since the last call a process could not be looked at for want of descriptors or memory: who was not found may be there. */
 bool os_look_failed(void);
 uint64_t os_now_ms(void);

@@ -173,7 +173,7 @@ void connections_finish(uint64_t patience_ms) {
     struct connection *connection = &run.connections[i];
     while (connection->fd >= 0 && connection->out_sent < connection->out_used && os_now_ms() < until) {
       struct pollfd p = {.fd = connection->fd, .events = POLLOUT};
-      poll(&p, 1, 50);
+      os_poll(&p, 1, 50);
       connection_flush(connection);
     }
   }
@@ -305,7 +305,7 @@ static void stop_asked(struct connection *connection, const struct frame *frame)
     return;
   }
   if (!frame_text(frame, T_REQUEST_ID, request, sizeof request)) request[0] = 0;
-  frame_number(frame, T_GRACE_MS, &grace);
+  frame_time(frame, T_GRACE_MS, &grace);
   bool first = !run.stop.set;
   request_stop(reason, actor, request, grace);
   if (first) return; /* everybody has been told; or the command had ended by itself, and that is told as LEADER */
@@ -327,13 +327,13 @@ static void abandon_asked(struct connection *connection, const struct frame *fra
 
 static void change_policy(const struct frame *frame) {
   uint64_t n, now = os_now_ms();
-  if (frame_number(frame, T_OVERALL_MS, &n)) run.policy.overall = n, run.overall_from = now;
-  if (frame_number(frame, T_NO_OUTPUT_MS, &n)) run.policy.no_output = n, run.output_at = now;
-  if (frame_number(frame, T_OWNER_LOSS_MS, &n)) run.policy.owner_loss = n;
+  if (frame_time(frame, T_OVERALL_MS, &n)) run.policy.overall = n, run.overall_from = now;
+  if (frame_time(frame, T_NO_OUTPUT_MS, &n)) run.policy.no_output = n, run.output_at = now;
+  if (frame_time(frame, T_OWNER_LOSS_MS, &n)) run.policy.owner_loss = n;
   if (frame_number(frame, T_KIND, &n)) run.policy.service = n == 1;
   if (frame_number(frame, T_ON_ESCAPE, &n)) run.policy.sweep_escapes = n == 1;
   /* Once it is being stopped, nobody can give it more time. */
-  if (frame_number(frame, T_GRACE_MS, &n) && (n < run.policy.grace || (!run.stop.set && !run.terminating))) run.policy.grace = n;
+  if (frame_time(frame, T_GRACE_MS, &n) && (n < run.policy.grace || (!run.stop.set && !run.terminating))) run.policy.grace = n;
 }
 
 static void go(struct connection *connection) {

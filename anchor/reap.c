@@ -3,12 +3,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "evidence.h"
 #include "modes.h"
+#include "number.h"
 #include "tree.h"
 
 #define DEATH_MS 2000
@@ -137,16 +137,20 @@ static void print_reaped(bool verified, bool rooted, const char *why, long kille
 
 static bool parse(int argc, char **argv, struct request *request) {
   for (int i = 0; i + 1 < argc; i += 2) {
-    unsigned long long n = strtoull(argv[i + 1], NULL, 10);
-    if (strcmp(argv[i], "--pid") == 0) request->root.pid = (pid_t)n;
-    else if (strcmp(argv[i], "--start") == 0) request->root.start = n;
-    else if (strcmp(argv[i], "--unique") == 0) request->root.unique = n;
-    else if (strcmp(argv[i], "--cgroup") == 0) request->cgroup = argv[i + 1];
-    else if (strcmp(argv[i], "--cgroup-inode") == 0) request->cgroup_inode = n;
-    else if (strcmp(argv[i], "--lease") == 0) request->lease = argv[i + 1];
-    else if (strcmp(argv[i], "--grace") == 0) request->grace = n;
+    const char *value = argv[i + 1];
+    uint64_t pid = 0;
+    bool good = true;
+    if (strcmp(argv[i], "--pid") == 0) good = number_within(value, INT32_MAX, &pid), request->root.pid = (pid_t)pid;
+    else if (strcmp(argv[i], "--start") == 0) good = number_within(value, UINT64_MAX, &request->root.start);
+    else if (strcmp(argv[i], "--unique") == 0) good = number_within(value, UINT64_MAX, &request->root.unique);
+    else if (strcmp(argv[i], "--cgroup") == 0) request->cgroup = value;
+    else if (strcmp(argv[i], "--cgroup-inode") == 0) good = number_within(value, UINT64_MAX, &request->cgroup_inode);
+    else if (strcmp(argv[i], "--lease") == 0) request->lease = value;
+    else if (strcmp(argv[i], "--grace") == 0) good = number_within(value, UINT64_MAX, &request->grace);
     else return false;
+    if (!good) return false;
   }
+  request->grace = clamp_time(request->grace);
   return argc % 2 == 0 && (request->root.pid != 0 || request->cgroup != NULL);
 }
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #define START_PATIENCE_MS 10000
 #define CHECK_FIRST_MS 5000
 #define ARGUMENTS_MAX (1 << 20)
-#define NUMBER_MAX (UINT64_C(1) << 48)
 
 struct served runs[RUNS_MAX];
 struct served *serving = runs;
@@ -47,7 +45,8 @@ static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
   while (have < want) {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     uint64_t now = os_now_ms();
-    if (now >= until || poll(&p, 1, (int)(until - now)) < 0) return false;
+    if (now >= until) return false;
+    os_poll(&p, 1, (int)(until - now));
     ssize_t n = recv(fd, buffer + have, want - have, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
     if (n > 0) have += (size_t)n;
@@ -76,25 +75,30 @@ static char **take_list(const struct frame *frame, uint8_t tag, char *text, char
   return list;
 }
 
-/* Clamped, so that a time in the far future stays in the future when it is added to now. */
 static uint64_t number_or(const struct frame *frame, uint8_t tag, uint64_t otherwise) {
   uint64_t n = otherwise;
   frame_number(frame, tag, &n);
-  return n < NUMBER_MAX ? n : NUMBER_MAX;
+  return n;
+}
+
+static uint64_t time_or(const struct frame *frame, uint8_t tag, uint64_t otherwise) {
+  uint64_t ms = otherwise;
+  frame_time(frame, tag, &ms);
+  return ms;
 }
 
 static void take_policy(const struct frame *frame) {
   run.policy = (struct policy){
       .service = number_or(frame, T_KIND, 0) == 1,
       .sweep_escapes = number_or(frame, T_ON_ESCAPE, 0) == 1,
-      .grace = number_or(frame, T_GRACE_MS, 5000),
-      .settle = number_or(frame, T_SETTLE_MS, 100),
-      .drain = number_or(frame, T_DRAIN_MS, 2000),
-      .kill_report = number_or(frame, T_KILL_REPORT_MS, 2000),
-      .overall = number_or(frame, T_OVERALL_MS, 0),
-      .no_output = number_or(frame, T_NO_OUTPUT_MS, 0),
-      .owner_loss = number_or(frame, T_OWNER_LOSS_MS, 120000),
-      .backstop = number_or(frame, T_BACKSTOP_MS, 2000),
+      .grace = time_or(frame, T_GRACE_MS, 5000),
+      .settle = time_or(frame, T_SETTLE_MS, 100),
+      .drain = time_or(frame, T_DRAIN_MS, 2000),
+      .kill_report = time_or(frame, T_KILL_REPORT_MS, 2000),
+      .overall = time_or(frame, T_OVERALL_MS, 0),
+      .no_output = time_or(frame, T_NO_OUTPUT_MS, 0),
+      .owner_loss = time_or(frame, T_OWNER_LOSS_MS, 120000),
+      .backstop = time_or(frame, T_BACKSTOP_MS, 2000),
   };
 }
 
@@ -182,7 +186,8 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
             take_list(&start, T_ENV, text + START_MAX, env, ARGUMENTS_MAX) != NULL;
   ok = ok && frame_text(&start, T_CWD, cwd, sizeof cwd);
   run.epoch = number_or(&start, T_EPOCH, 0);
-  if (!ok || run.epoch == 0) give_up(STEP_SPEC, EINVAL);
+  const uint64_t rows = number_or(&start, T_ROWS, 24), cols = number_or(&start, T_COLS, 80);
+  if (!ok || run.epoch == 0 || !is_terminal_size(rows, cols)) give_up(STEP_SPEC, EINVAL);
   take_policy(&start);
   os_boundary_open(&run.boundary, cgroups, run.id, note);
   const uint64_t limits[LIMITS] = {
@@ -197,7 +202,7 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
       .pty = run.pty = number_or(&start, T_PTY, 0) == 1,
       .merge = number_or(&start, T_MERGE, 0) == 1,
       .stdin_null = number_or(&start, T_STDIN, 1) == 0,
-      .rows = (unsigned short)number_or(&start, T_ROWS, 24), .cols = (unsigned short)number_or(&start, T_COLS, 80),
+      .rows = (unsigned short)rows, .cols = (unsigned short)cols,
   };
   enum step step = os_spawn_gated(&spec, &run.boundary, &run.child);
   if (step != STEP_NONE) give_up(step, errno);
@@ -276,13 +281,24 @@ void read_status(void) {
   input_write();
 }
 
+/* The signals by which an operator stops a run; NULL: none of them. */
+static const char *stop_signal(uint32_t number) {
+  switch (number) {
+    case SIGTERM: return "TERM";
+    case SIGINT: return "INT";
+    case SIGHUP: return "HUP";
+    case SIGQUIT: return "QUIT";
+    default: return NULL;
+  }
+}
+
 static void read_signals(int fd) {
   struct signalfd_siginfo info;
   while (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
-    if (info.ssi_signo == SIGCHLD) continue;
+    const char *name = stop_signal(info.ssi_signo);
+    if (name == NULL) continue; /* SIGCHLD; all others mean nothing to an anchor */
     char actor[64];
-    snprintf(actor, sizeof actor, "signal:%s pid:%u",
-             info.ssi_signo == SIGTERM ? "TERM" : info.ssi_signo == SIGINT ? "INT" : "HUP", info.ssi_pid);
+    snprintf(actor, sizeof actor, "signal:%s pid:%u", name, info.ssi_pid);
     for (serving = runs; serving < runs + RUNS_MAX; serving++)
       if (run.active) request_stop("manual-cancel", actor, "", FOREVER);
     serving = runs;
@@ -372,16 +388,10 @@ void begin_serving(struct served *slot) {
 }
 
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched) {
-  sigset_t mask;
-  sigemptyset(&mask);
-  sigaddset(&mask, SIGCHLD);
-  sigaddset(&mask, SIGTERM);
-  sigaddset(&mask, SIGINT);
-  sigaddset(&mask, SIGHUP);
-  sigprocmask(SIG_SETMASK, &mask, NULL);
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the spool, not our end */
-  int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  os_default_signals();
+  (void)signal(SIGPIPE, SIG_IGN);
+  (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the spool, not our end */
+  int signals = os_hear_signals();
   if (signals < 0 || !os_become_reaper() || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return 1;
   if (!launched) os_protect_us(); /* otherwise the launcher has */
   begin_serving(runs);

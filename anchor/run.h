@@ -147,6 +147,7 @@ void input_close_at(uint64_t offset);
 bool input_wants_write(void);
 void input_write(void);
 void input_reader_gone(void);
+bool is_terminal_size(uint64_t rows, uint64_t cols);
 void input_resize(uint64_t rows, uint64_t cols);
 
 /* owners.c */

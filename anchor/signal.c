@@ -17,12 +17,13 @@ static long read_named(const struct frame *frame) {
   long count = 0;
   while (field_next(frame, &at, &field) > 0) {
     if (field.tag != T_MEMBER) continue;
-    uint64_t pid, start, unique;
+    pid_t pid;
+    uint64_t start, unique;
     struct field part = {.data = field.data, .length = 8};
-    if (field.length != 24 || count == NAMED_MAX || !field_number(&part, &pid)) return -1;
+    if (field.length != 24 || count == NAMED_MAX || !field_pid(&part, &pid)) return -1;
     part.data += 8, field_number(&part, &start);
     part.data += 8, field_number(&part, &unique);
-    named[count++] = (struct identity){.pid = (pid_t)pid, .start = start, .unique = unique};
+    named[count++] = (struct identity){.pid = pid, .start = start, .unique = unique};
   }
   return count;
 }

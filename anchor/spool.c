@@ -8,9 +8,11 @@
 /* A bound is kept in whole segments: eight of them lose at most an eighth when the oldest goes. */
 #define SEGMENTS 8
 #define SEGMENT_MIN 4096
+#define BOUND_MAX (UINT64_C(1) << 48) /* what is left at the end can be added to it */
 #define SEGMENT_MAX (1u << 20) /* what is acknowledged is freed in these steps: a small disk must see it soon */
 
 void spool_open(struct spool *spool, const char *name, int dir, uint64_t bound, bool back_pressure) {
+  if (bound > BOUND_MAX) bound = BOUND_MAX;
   uint64_t size = bound / SEGMENTS;
   *spool = (struct spool){
       .name = name, .dir = dir, .segment = -1, .back_pressure = back_pressure,

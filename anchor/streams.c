@@ -182,7 +182,8 @@ static bool send_eof_character(void) {
   uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
   bool by_line = (t.c_lflag & ICANON) != 0; /* otherwise it is a key like any other, and line editors know it */
   size_t count = by_line && run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
-  return write(run.input.fd, eof, count) == (ssize_t)count || errno != EAGAIN;
+  ssize_t n = write(run.input.fd, eof, count);
+  return n == (ssize_t)count || (n < 0 && errno != EAGAIN);
 }
 
 static void input_finish(void) {
@@ -240,8 +241,10 @@ void input_write(void) {
   if (progress) tell_input(run.owner);
 }
 
+bool is_terminal_size(uint64_t rows, uint64_t cols) { return rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX; }
+
 void input_resize(uint64_t rows, uint64_t cols) {
   struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
-  if (run.pty && run.streams[0].fd >= 0 && rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX)
+  if (run.pty && run.streams[0].fd >= 0 && is_terminal_size(rows, cols))
     (void)ioctl(run.streams[0].fd, TIOCSWINSZ, &size); /* the kernel signals SIGWINCH itself */
 }

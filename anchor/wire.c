@@ -73,6 +73,25 @@ bool frame_text(const struct frame *frame, uint8_t tag, char *out, size_t size) 
   return frame_find(frame, tag, &field) && field_text(&field, out, size);
 }
 
+bool frame_time(const struct frame *frame, uint8_t tag, uint64_t *out) {
+  uint64_t ms;
+  if (!frame_number(frame, tag, &ms)) return false;
+  *out = clamp_time(ms);
+  return true;
+}
+
+bool field_pid(const struct field *field, int32_t *out) {
+  uint64_t number;
+  if (!field_number(field, &number) || number == 0 || number > INT32_MAX) return false;
+  *out = (int32_t)number;
+  return true;
+}
+
+bool frame_pid(const struct frame *frame, uint8_t tag, int32_t *out) {
+  struct field field;
+  return frame_find(frame, tag, &field) && field_pid(&field, out);
+}
+
 static uint8_t *grow(struct out *out, size_t length) {
   if (out->overflow || out->size - out->used < length) {
     out->overflow = true;

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "number.h"
+
 #ifndef PROTOCOL /* a test builds the former one */
 #define PROTOCOL 2
 #endif
@@ -58,6 +60,11 @@ bool field_text(const struct field *field, char *out, size_t size);
 /* The first field of that tag. */
 bool frame_number(const struct frame *frame, uint8_t tag, uint64_t *out);
 bool frame_text(const struct frame *frame, uint8_t tag, char *out, size_t size);
+/* Milliseconds, at most TIME_MAX. Every time in a frame is read by this. */
+bool frame_time(const struct frame *frame, uint8_t tag, uint64_t *out);
+/* False also when no process can have that number. */
+bool field_pid(const struct field *field, int32_t *out);
+bool frame_pid(const struct frame *frame, uint8_t tag, int32_t *out);
 
 /* Building frames. Overflow is remembered, and the frame then not sent. */
 struct out {

@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { openNativeHost } from "../../src/anchor/native-host.js";
+import { parseExit } from "../../src/anchor/run-json.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import {
   bystander,
@@ -19,6 +20,8 @@ import {
   temporaryHome,
   textOf,
 } from "../supervisor/real-supervisor.js";
+import { rawField, rawFrame } from "./raw-frame.js";
+import { RawLauncher } from "./raw-launcher.js";
 import { startSpec } from "./start-spec.js";
 
 const run = promisify(execFile);
@@ -236,6 +239,21 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     await nothingBut(supervisor, begun.runId);
   });
 
+  test("frames of the owner with numbers at every edge, and the run goes on", async () => {
+    bystander("sleep", "3052");
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "sleep 3052 & echo $!; read line; exit 6", { pty: 1 });
+    const rounds = soak ? 20_000 : 400;
+    for (let round = 0; round < rounds; round++) {
+      owner.send(extremeFrame());
+      if (round % 50 !== 0) continue;
+      owner.send(encodeMessage("status", {}));
+      expect(await owner.heard("welcome")).toMatchObject({ phase: 2, reason: null });
+    }
+    owner.send(encodeMessage("write", { offset: 0, data: Buffer.from("on\n") }));
+    expect(parseExit((await owner.heard("exited")).json)).toMatchObject({ leader: { code: 6 } });
+  });
+
   test("PID 1 of a container", async () => {
     const init = run(join(project, "build/anchor-asan"), ["init", "--", "sh", "-c", "(sleep 0.1 &); exit 3"]);
     await expect(init).rejects.toMatchObject({ code: 3 });
@@ -293,6 +311,33 @@ function started(
       if (event.type === "started") resolve();
     });
   });
+}
+
+/** POLICY, RESIZE, ADOPT, SIGNAL or ACK with numbers where a type ends. No time that would end the run within the test. */
+function extremeFrame(): Buffer {
+  const edges = [16n, 31n, 32n, 47n, 48n, 53n, 63n, 64n].flatMap((bits) => [2n ** bits - 1n, 2n ** bits]);
+  const numbers = edges.filter((number) => number < 2n ** 64n);
+  const any = (): bigint => numbers[randomInt(numbers.length)] ?? 0n;
+  const late = (): bigint => (randomInt(4) === 0 ? 0n : any() | (1n << 31n));
+  const field = (tag: number, number: bigint): Buffer =>
+    randomInt(20) === 0 ? rawField(tag, Buffer.alloc(randomInt(16), 255)) : rawField(tag, number);
+  const frames = [
+    () => rawFrame(10, field(60, late()), field(61, late()), field(62, late()), field(30, any())),
+    () => rawFrame(8, field(38, any()), field(39, any())),
+    () =>
+      rawFrame(
+        14,
+        rawField(2, "run_x"),
+        rawField(6, "k".repeat(40)),
+        field(8, any()),
+        field(9, any()),
+        field(30, any()),
+      ),
+    () => rawFrame(15, field(32, any()), rawField(87, randomBytes(24)), rawField(87, Buffer.alloc(24, 255))),
+    () => rawFrame(9, field(18, any()), field(19, any())),
+    () => rawFrame(9, field(18, 1n), field(19, any())),
+  ];
+  return (frames[randomInt(frames.length)] ?? frames[0])?.() ?? Buffer.alloc(0);
 }
 
 /** Noise, and frames that are nearly right: the nearer, the deeper they get. */

@@ -34,8 +34,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (well != (r == 0)) abort();
     char text[16];
     uint64_t number = 0;
+    int32_t pid = 0;
     for (int tag = 0; tag < 256; tag++) {
       if (frame_number(&frame, (uint8_t)tag, &number)) sum += number;
+      if (frame_time(&frame, (uint8_t)tag, &number) && number > TIME_MAX) abort();
+      if (frame_pid(&frame, (uint8_t)tag, &pid) && pid <= 0) abort();
       if (frame_text(&frame, (uint8_t)tag, text, sizeof text) && strlen(text) >= sizeof text) abort();
     }
   }
@@ -53,6 +56,23 @@ static uint64_t next_random(void) { /* xorshift */
   return state;
 }
 
+/* Half of them at the edges of what a number of some width can be. */
+static uint64_t some_number(void) {
+  uint64_t edge = UINT64_C(1) << (next_random() % 64);
+  return next_random() % 2 ? next_random() : edge - next_random() % 3;
+}
+
+static uint8_t some_type(void) {
+  static const uint8_t numeric[] = {F_STOP, F_RESIZE, F_POLICY, F_ADOPT, F_SIGNAL, F_ACK};
+  return next_random() % 2 ? (uint8_t)next_random() : numeric[next_random() % sizeof numeric];
+}
+
+static uint8_t some_tag(void) {
+  static const uint8_t numeric[] = {T_GRACE_MS, T_ROWS,        T_COLS,          T_OVERALL_MS, T_NO_OUTPUT_MS,
+                                    T_OWNER_LOSS_MS, T_ROOT_PID, T_ROOT_START, T_SIGNAL,     T_OFFSET};
+  return next_random() % 2 ? (uint8_t)next_random() : numeric[next_random() % sizeof numeric];
+}
+
 int main(int argc, char **argv) {
   if (argc != 3) return 2;
   state = strtoull(argv[1], NULL, 10) * 2654435761u + 1;
@@ -61,11 +81,11 @@ int main(int argc, char **argv) {
   for (unsigned long i = 0; i < rounds; i++) {
     struct out out = {.data = memory, .size = 64 + next_random() % (sizeof memory - 64)};
     for (int frames = (int)(next_random() % 4); frames >= 0; frames--) {
-      out_begin(&out, (uint8_t)next_random());
+      out_begin(&out, some_type());
       for (int fields = (int)(next_random() % 6); fields > 0; fields--) {
         uint8_t bytes[64] = {0};
-        if (next_random() % 2) out_number(&out, (uint8_t)next_random(), next_random());
-        else out_bytes(&out, (uint8_t)next_random(), bytes, next_random() % sizeof bytes);
+        if (next_random() % 2) out_number(&out, some_tag(), some_number());
+        else out_bytes(&out, some_tag(), bytes, next_random() % sizeof bytes);
       }
       out_end(&out);
     }

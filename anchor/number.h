@@ -1,0 +1,18 @@
+/* Numbers in text that somebody else wrote: decimal digits and nothing else, and no more than 64 bits. */
+#ifndef NUMBER_H
+#define NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The longest time, in milliseconds, that is taken from anybody: it stays in the future when it is added to now. */
+#define TIME_MAX (UINT64_C(1) << 48)
+
+/* The text after the digits it begins with; NULL when there is none, or the number is too large. */
+const char *number_at(const char *text, uint64_t *out);
+/* The whole text is a number of at most `most`. */
+bool number_within(const char *text, uint64_t most, uint64_t *out);
+
+static inline uint64_t clamp_time(uint64_t ms) { return ms < TIME_MAX ? ms : TIME_MAX; }
+
+#endif
