@@ -443,6 +443,8 @@ static void json_stream(struct json *json, const char *name, const struct spool 
   json_number(json, spool->end);
   json_raw(json, ",\"dropped\":");
   json_number(json, spool->dropped);
+  json_raw(json, ",\"lost\":");
+  json_number(json, spool->lost);
   json_raw(json, "}");
 }
 
@@ -535,6 +537,7 @@ static void finish(uint64_t now) {
   static char text[64 * 1024];
   struct json json = {.data = text, .size = sizeof text};
   streams_abandon();
+  streams_check();
   streams_settle(now);
   write_exit(&json, now);
   bool saved = json_save(run.dir, "exit.json", &json);
@@ -661,6 +664,7 @@ static void check_surroundings(uint64_t now) {
   forget_given_up(false);
   if (run.told_end) return;
   renew_directory();
+  streams_check();
   snprintf(path, sizeof path, "%s/sock", run.directory);
   if (stat(path, &st) != 0 || st.st_ino != run.socket_inode) listener_open();
 }

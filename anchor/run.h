@@ -139,6 +139,8 @@ void stream_read(struct stream *stream);
 void streams_settle(uint64_t now);
 bool streams_ended(void);
 void streams_abandon(void);
+/* Are the spools as they were written? What is missing is told. */
+void streams_check(void);
 void streams_drain(uint64_t now);
 /* Its memory and files; its ends are closed. */
 void streams_free(void);

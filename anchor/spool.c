@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A bound is kept in whole segments: eight of them lose at most an eighth when the oldest goes. */
@@ -25,22 +26,131 @@ static void segment_name(const struct spool *spool, uint64_t base, char *out, si
   snprintf(out, size, "%s.%020llu", spool->name, (unsigned long long)base);
 }
 
-static void remove_oldest(struct spool *spool) {
-  char name[48];
-  segment_name(spool, spool->start, name, sizeof name);
-  unlinkat(spool->dir, name, 0);
-  spool->start += spool->segment_size;
+/* Where the segment after the one at `base` begins, or the stream ends. */
+static uint64_t segment_end(const struct spool *spool, uint64_t base) {
+  uint64_t end = base + spool->segment_size < spool->end ? base + spool->segment_size : spool->end;
+  for (int i = 0; i < spool->cut_count; i++)
+    if (spool->cuts[i] > base && spool->cuts[i] < end) end = spool->cuts[i];
+  return end;
 }
 
+/*
+ * What is on disk of the segment at `base`; an error that is not its absence says nothing, and counts as all of it. One that
+ * is gone is put back, empty: without it, readers could not tell it from those that we have dropped.
+ */
+static uint64_t segment_length(const struct spool *spool, uint64_t base, uint64_t written) {
+  char name[48];
+  struct stat st;
+  segment_name(spool, base, name, sizeof name);
+  if (fstatat(spool->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno != ENOENT) return written;
+    int fd = openat(spool->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) close(fd);
+    return 0;
+  }
+  return (uint64_t)st.st_size < written ? (uint64_t)st.st_size : written;
+}
+
+/* Bytes of the segment at `base` that are not there, and that nobody has acknowledged. */
+static uint64_t missing_from(const struct spool *spool, uint64_t base) {
+  uint64_t end = segment_end(spool, base), from = base + segment_length(spool, base, end - base);
+  if (spool->back_pressure && from < spool->acked) from = spool->acked;
+  return from < end ? end - from : 0;
+}
+
+/* The oldest segment goes; how many bytes that were. */
+static uint64_t remove_oldest(struct spool *spool) {
+  char name[48];
+  uint64_t end = segment_end(spool, spool->start), length = end - spool->start;
+  spool->lost_before += missing_from(spool, spool->start);
+  segment_name(spool, spool->start, name, sizeof name);
+  unlinkat(spool->dir, name, 0);
+  spool->start = end;
+  while (spool->cut_count > 0 && spool->cuts[0] <= spool->start) {
+    spool->cut_count--;
+    for (int i = 0; i < spool->cut_count; i++) spool->cuts[i] = spool->cuts[i + 1];
+  }
+  return length;
+}
+
+static void remember_segment(struct spool *spool, const struct stat *st) {
+  spool->segment_inode = st->st_ino;
+  spool->segment_modified = st->st_mtim;
+}
+
+/* Written at its end only: a file that was truncated gets no hole. */
 static bool next_segment(struct spool *spool) {
   char name[48];
+  struct stat st;
   segment_name(spool, spool->end, name, sizeof name);
-  int fd = openat(spool->dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  int fd = openat(spool->dir, name, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return false;
+  if (fstat(fd, &st) != 0) {
+    int error = errno;
+    close(fd);
+    errno = error;
+    return false;
+  }
   spool_close(spool);
   spool->segment = fd;
   spool->segment_base = spool->end;
+  remember_segment(spool, &st);
   return true;
+}
+
+/* Everything that is kept goes: the newest segment, too. */
+static void drop_all(struct spool *spool) {
+  while (spool->start < spool->end) spool->dropped += remove_oldest(spool);
+  spool_close(spool);
+  spool->start = spool->segment_base = spool->end;
+  spool->cut_count = 0;
+}
+
+/* The newest segment ends before it is full. */
+static void cut(struct spool *spool) {
+  spool_close(spool);
+  if (spool->end == spool->segment_base) return; /* nothing was in it: it is made again */
+  if (spool->cut_count == SPOOL_CUTS) drop_all(spool);
+  else spool->cuts[spool->cut_count++] = spool->end;
+}
+
+/* The newest segment is as it was written. False: it is not, and holds no byte any more that we did not write, as far as that can be known. */
+static bool newest_intact(struct spool *spool) {
+  char name[48];
+  struct stat st;
+  uint64_t written = spool->end - spool->segment_base;
+  segment_name(spool, spool->segment_base, name, sizeof name);
+  if (fstatat(spool->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
+  if (st.st_ino != spool->segment_inode) { /* another file has its name */
+    unlinkat(spool->dir, name, 0);
+    return false;
+  }
+  uint64_t there = (uint64_t)st.st_size < written ? (uint64_t)st.st_size : written;
+  bool ours = st.st_mtim.tv_sec == spool->segment_modified.tv_sec && st.st_mtim.tv_nsec == spool->segment_modified.tv_nsec;
+  off_t hole = ours || there == 0 ? (off_t)there : lseek(spool->segment, 0, SEEK_HOLE);
+  if (hole >= 0 && (uint64_t)hole < there) { /* truncated and made longer again: where the zeros begin is not known */
+    (void)!ftruncate(spool->segment, 0);
+    return false;
+  }
+  if (there < written) return false;
+  if ((uint64_t)st.st_size > written) { /* somebody else has appended to it */
+    (void)!ftruncate(spool->segment, (off_t)written);
+    return false;
+  }
+  spool->segment_modified = st.st_mtim;
+  return true;
+}
+
+bool spool_check(struct spool *spool) {
+  uint64_t before = spool->lost;
+  bool intact = spool->segment < 0 || newest_intact(spool);
+  if (!intact) {
+    cut(spool);
+    (void)next_segment(spool); /* tells readers where it goes on; otherwise the next write tries again */
+  }
+  spool->lost = spool->lost_before;
+  for (uint64_t base = spool->start; base < spool->end; base = segment_end(spool, base)) spool->lost += missing_from(spool, base);
+  return !intact || spool->lost != before;
 }
 
 size_t spool_room(const struct spool *spool, size_t want) {
@@ -52,25 +162,40 @@ size_t spool_room(const struct spool *spool, size_t want) {
 
 /* The file system refuses and we must not wait: forget everything kept, then these bytes. */
 static void forget(struct spool *spool, size_t length) {
-  while (spool->start < spool->segment_base) {
-    spool->dropped += spool->segment_size;
-    remove_oldest(spool);
-  }
-  if (spool->segment >= 0) {
-    char name[48];
-    segment_name(spool, spool->segment_base, name, sizeof name);
-    unlinkat(spool->dir, name, 0);
-    spool->dropped += spool->end - spool->segment_base;
-  }
-  spool_close(spool);
+  char name[48];
+  bool begun = spool->segment >= 0 && spool->end == spool->segment_base; /* and nothing is in it */
+  segment_name(spool, spool->end, name, sizeof name);
+  drop_all(spool);
+  if (begun) unlinkat(spool->dir, name, 0);
   spool->dropped += length;
   spool->end += length;
   spool->start = spool->segment_base = spool->end;
 }
 
+/* Appended to the newest segment; -1 and errno. It was truncated in this very moment: 0, and what was written is taken back. */
+static ssize_t append(struct spool *spool, const void *data, size_t length) {
+  struct stat st;
+  uint64_t used = spool->end - spool->segment_base;
+  ssize_t n = write(spool->segment, data, length);
+  if (n <= 0) {
+    if (n == 0) errno = EIO;
+    return -1;
+  }
+  if (fstat(spool->segment, &st) != 0) return n;
+  if ((uint64_t)st.st_size == used + (uint64_t)n) {
+    remember_segment(spool, &st);
+    return n;
+  }
+  uint64_t before = (uint64_t)st.st_size > (uint64_t)n ? (uint64_t)st.st_size - (uint64_t)n : 0;
+  (void)!ftruncate(spool->segment, (off_t)(before < used ? before : used));
+  cut(spool);
+  return 0;
+}
+
 size_t spool_append(struct spool *spool, const void *data, size_t length) {
   size_t done = 0;
   spool->error = 0;
+  if (length > 0 && spool->segment >= 0 && !newest_intact(spool)) (void)spool_check(spool);
   while (done < length) {
     uint64_t used = spool->end - spool->segment_base;
     if ((spool->segment < 0 || used == spool->segment_size) && !next_segment(spool)) {
@@ -78,14 +203,12 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
     } else {
       uint64_t room = spool->segment_size - (spool->end - spool->segment_base);
       size_t want = length - done < room ? length - done : (size_t)room;
-      ssize_t n = pwrite(spool->segment, (const char *)data + done, want, (off_t)(spool->end - spool->segment_base));
-      if (n > 0) {
+      ssize_t n = append(spool, (const char *)data + done, want);
+      if (n >= 0) {
         done += (size_t)n;
         spool->end += (uint64_t)n;
-      } else if (n < 0 && errno == EINTR) {
-        continue;
-      } else {
-        spool->error = n < 0 ? errno : EIO;
+      } else if (errno != EINTR) {
+        spool->error = errno;
       }
     }
     if (spool->error != 0) {
@@ -95,8 +218,7 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
         return length;
       }
       if (spool->start < spool->segment_base) {
-        spool->dropped += spool->segment_size; /* make room by forgetting the oldest, and try again */
-        remove_oldest(spool);
+        spool->dropped += remove_oldest(spool); /* make room by forgetting the oldest, and try again */
         spool->error = 0;
         continue;
       }
@@ -105,10 +227,8 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
       spool->error = error;
       return length;
     }
-    while (!spool->back_pressure && spool->end - spool->start > spool->bound && spool->start < spool->segment_base) {
-      spool->dropped += spool->segment_size;
-      remove_oldest(spool);
-    }
+    while (!spool->back_pressure && spool->end - spool->start > spool->bound && spool->start < spool->segment_base)
+      spool->dropped += remove_oldest(spool);
   }
   return done;
 }
@@ -123,13 +243,14 @@ void spool_ack(struct spool *spool, uint64_t offset) {
   if (offset <= spool->acked) return;
   spool->acked = offset;
   if (!spool->back_pressure) return;
-  while (spool->start < spool->segment_base && spool->start + spool->segment_size <= spool->acked) remove_oldest(spool);
+  while (spool->start < spool->segment_base && segment_end(spool, spool->start) <= spool->acked) (void)remove_oldest(spool);
 }
 
 void spool_restart(struct spool *spool, int dir) {
   spool_close(spool);
   spool->dropped += spool->end - spool->start;
   spool->start = spool->segment_base = spool->end;
+  spool->cut_count = 0;
   spool->dir = dir;
 }
 

@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#define SPOOL_CUTS 64
 
 struct spool {
   const char *name;     /* "stdout" */
@@ -15,8 +19,14 @@ struct spool {
   uint64_t bound;       /* bytes kept */
   uint64_t segment_size;
   uint64_t segment_base; /* offset of the newest segment's first byte */
+  ino_t segment_inode;
+  struct timespec segment_modified; /* by us, the last time */
+  uint64_t cuts[SPOOL_CUTS]; /* where a segment was begun before the one before it was full, ascending */
+  int cut_count;
   uint64_t start, end;  /* what can be read now */
   uint64_t acked, dropped;
+  uint64_t lost_before; /* in segments that are not kept any more */
+  uint64_t lost;        /* bytes that somebody else took out of segments before anybody acknowledged them, as of the last check */
   int error;            /* errno of the last failed write, 0 when the last one went through */
 };
 
@@ -28,6 +38,11 @@ size_t spool_append(struct spool *spool, const void *data, size_t length);
 /* The command has ended: what the kernel still holds, this much, must not wait for a slow reader. */
 void spool_drain(struct spool *spool, size_t left);
 void spool_ack(struct spool *spool, uint64_t offset);
+/*
+ * Are the segments as we wrote them? When the newest is not, the spool goes on in another, so that no byte is ever stored
+ * at a wrong place: what is missing is then between two segments. Counts in `lost` what is missing of all. True: that has changed.
+ */
+bool spool_check(struct spool *spool);
 /* The files are gone: forget them, count them, go on in `dir`. */
 void spool_restart(struct spool *spool, int dir);
 void spool_close(struct spool *spool);

@@ -37,7 +37,13 @@ static void stream_end(struct stream *stream) {
   if (stream->fd >= 0 && !run.pty) close(stream->fd);
   stream->fd = -1;
   stream->dirty = true;
+  (void)spool_check(&stream->spool);
   spool_close(&stream->spool);
+}
+
+void streams_check(void) {
+  for (int i = 0; i < 2; i++)
+    if (spool_check(&run.streams[i].spool)) run.streams[i].dirty = true;
 }
 
 /* The drain has taken long enough: a stranger holds the other end. */
@@ -106,6 +112,7 @@ static void tell_output(struct stream *stream, uint64_t now) {
     out_number(&out, T_DROPPED, stream->spool.dropped);
     if (closed) out_number(&out, T_CLOSED, 1);
     if (stream->withheld) out_number(&out, T_WITHHELD, 1);
+    if (stream->spool.lost != 0) out_number(&out, T_LOST, stream->spool.lost);
     if (stream->spool.error != 0) out_number(&out, T_ERRNO, (uint64_t)stream->spool.error);
     connection_send(run.owner, &out);
   }

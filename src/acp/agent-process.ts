@@ -261,7 +261,7 @@ async function* rest(
 ): AsyncGenerator<OutputChunk, void, undefined> {
   for (let offset = from; ;) {
     const chunk = await supervisor.readOutput(runId, "stdout", { offset, maxBytes: defaults.followBytes });
-    if (chunk.bytes.length === 0) return;
+    if (chunk.bytes.length === 0 && chunk.offset <= offset) return;
     yield chunk;
     offset = chunk.offset + chunk.bytes.length;
   }

@@ -16,8 +16,17 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
       return { type: "failed", failure: { errno, step, message: explainFailure(message, attempt) } };
     }
     case "output": {
-      const { start, end, dropped, closed, withheld } = message;
-      return { type: "output", stream: streamName(message.stream), start, end, dropped, closed, withheld };
+      const { start, end, dropped, lost, closed, withheld } = message;
+      return {
+        type: "output",
+        stream: streamName(message.stream),
+        start,
+        end,
+        dropped,
+        ...(lost === null ? {} : { lost }),
+        closed,
+        withheld,
+      };
     }
     case "stdin":
       return { type: "stdin", accepted: message.offset, limit: message.limit, closed: message.closed };

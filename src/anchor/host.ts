@@ -141,6 +141,15 @@ export interface SpawnFailure {
   readonly message: string;
 }
 
+/** What an anchor kept of a stream when it left. */
+export interface SpoolEnd {
+  readonly start: number;
+  readonly end: number;
+  readonly dropped: number;
+  /** Bytes that were written and are missing: a spool file was truncated or removed. Absent: none. */
+  readonly lost?: number;
+}
+
 /** The content of `exit.json`. */
 export interface AnchorExit {
   readonly runId: string;
@@ -158,8 +167,8 @@ export interface AnchorExit {
   readonly tierNote: string | null;
   /** `unproven` only when an operator abandoned it (reason `lost`): the residue names who was left. */
   readonly emptiness: Emptiness;
-  readonly stdout: { readonly start: number; readonly end: number; readonly dropped: number };
-  readonly stderr: { readonly start: number; readonly end: number; readonly dropped: number };
+  readonly stdout: SpoolEnd;
+  readonly stderr: SpoolEnd;
   readonly processes: number;
   readonly usage: Omit<RunUsage, "processes">;
   readonly limitHit: LimitHit | null;
@@ -186,6 +195,8 @@ export type AnchorEvent =
       readonly start: number;
       readonly end: number;
       readonly dropped: number;
+      /** As in `SpoolEnd`. */
+      readonly lost?: number;
       readonly closed: boolean;
       readonly withheld?: boolean;
     }
@@ -244,9 +255,14 @@ export interface AnchorLink {
 }
 
 export interface OutputSlice {
-  /** Offset of the first byte of `bytes`: above the one asked for when older bytes were dropped. */
+  /**
+   * Offset of the first byte of `bytes`: above the one asked for when older bytes were dropped, or are lost. Without any
+   * bytes: everything before it is lost, and there is nothing after it now.
+   */
   readonly offset: number;
   readonly bytes: Uint8Array;
+  /** How many bytes before `offset` are missing because a spool file was truncated or removed. Absent: none. */
+  readonly lost?: number;
 }
 
 export interface ProcessEvidence {

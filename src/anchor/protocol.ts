@@ -183,6 +183,7 @@ export const messages = {
       start: one("int", 21),
       end: one("int", 22),
       dropped: one("int", 23),
+      lost: maybe(one("int", 92)),
       closed,
       withheld: one("flag", 80),
     },

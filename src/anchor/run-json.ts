@@ -134,5 +134,11 @@ export function residue(value: unknown): Residue {
 
 function spoolEnd(value: unknown): AnchorExit["stdout"] {
   const range = record(value);
-  return { start: whole(range["start"]), end: whole(range["end"]), dropped: whole(range["dropped"]) };
+  const lost = nullable(whole, range["lost"]) ?? 0;
+  return {
+    start: whole(range["start"]),
+    end: whole(range["end"]),
+    dropped: whole(range["dropped"]),
+    ...(lost === 0 ? {} : { lost }),
+  };
 }

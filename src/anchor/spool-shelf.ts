@@ -1,4 +1,4 @@
-import type { OutputSlice } from "./host.js";
+import type { OutputSlice, StreamName } from "./host.js";
 import { Spool } from "./spool.js";
 
 /** Open descriptors kept for readers. More runs than this may be read at once; those just reopen. */
@@ -10,7 +10,7 @@ export class SpoolShelf implements AsyncDisposable {
   readonly #spools = new Map<string, Spool>();
   #disposed = false;
 
-  async read(runDir: string, stream: string, offset: number, maxBytes: number): Promise<OutputSlice> {
+  async read(runDir: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice> {
     // A follower may still look for the last bytes: nobody would close what is kept now.
     if (this.#disposed) {
       await using spool = new Spool(runDir, stream);

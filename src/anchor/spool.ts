@@ -1,6 +1,8 @@
-import { type FileHandle, open } from "node:fs/promises";
+import { type FileHandle, open, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { errorCode } from "./error-code.js";
-import type { OutputSlice } from "./host.js";
+import type { OutputSlice, SpoolEnd, StreamName } from "./host.js";
+import { parseExit } from "./run-json.js";
 import { listSegments, segmentPath } from "./segment.js";
 
 interface Segment {
@@ -15,26 +17,34 @@ const LARGE_READ = 1024 * 1024;
 const KEPT_OPEN = 2;
 /** Each look fails only because a whole segment was filled and dropped meanwhile. */
 const MAX_LOOKS = 100;
+const NO_BYTES = new Uint8Array(0);
+
+interface Next {
+  readonly segment: Segment;
+  /** What lies before it and was not read is missing, not dropped by the anchor. */
+  readonly afterLoss: boolean;
+}
 
 /**
  * One stream's spool, read by offset. Consumes nothing: any number of readers at any offsets.
  *
  * A segment ends where the next begins, only the newest grows, and only the oldest are removed. So a
- * reader that has a segment open finds the next by name, and knows that it is at the end of the stream
- * when there is no next and its own has not been removed. The directory is listed only to begin, to
- * jump, and when the writer has overtaken the reader.
+ * reader that has a segment open finds the next by name. When there is none of that name, the directory
+ * is listed: nothing newer means the end of the stream; a newer segment means that this one was
+ * truncated, or the one between removed, by another program. Then the bytes up to it are lost.
  */
 export class Spool implements AsyncDisposable {
   readonly #directory: string;
-  readonly #stream: string;
+  readonly #stream: StreamName;
   /** The least recently used first. */
   #open: Segment[] = [];
   #appetite = SMALL_READ;
   #disposed = false;
+  #ended: SpoolEnd | null = null;
   /** One operation at a time: a segment is never closed under a read of it. */
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(directory: string, stream: string) {
+  constructor(directory: string, stream: StreamName) {
     this.#directory = directory;
     this.#stream = stream;
   }
@@ -64,14 +74,36 @@ export class Spool implements AsyncDisposable {
 
   async #read(wanted: number, maxBytes: number): Promise<OutputSlice> {
     let offset = wanted;
+    let lost = 0;
     let segment = maxBytes > 0 ? await this.#find(offset) : null;
-    while (segment !== null) {
+    if (segment !== null && segment.start > offset) {
+      // The anchor drops the oldest; of a run that has ended, it said how far it had come.
+      const kept = (await this.#ending())?.start ?? segment.start;
+      lost = Math.max(0, segment.start - Math.max(offset, kept));
+    }
+    for (let look = 0; segment !== null && look < MAX_LOOKS; look += 1) {
       offset = Math.max(offset, segment.start);
       const bytes = await this.#readFrom(segment, offset, maxBytes);
-      if (bytes.length > 0) return { offset, bytes };
-      segment = await this.#after(segment, offset);
+      if (bytes.length > 0) return sliceOf(offset, bytes, lost);
+      const next = await this.#after(segment, offset);
+      if (next?.afterLoss === true) lost += Math.max(0, next.segment.start - offset);
+      segment = next?.segment ?? null;
     }
-    return { offset: wanted, bytes: new Uint8Array(0) };
+    const ending = maxBytes > 0 ? await this.#ending() : null;
+    if (ending !== null && ending.end > offset) {
+      lost += ending.end - Math.max(offset, ending.start);
+      offset = ending.end;
+    }
+    return lost > 0 ? sliceOf(offset, NO_BYTES, lost) : { offset: wanted, bytes: NO_BYTES };
+  }
+
+  /** What the anchor said of the stream when it left; null before. A last segment that is too short is known only by that. */
+  async #ending(): Promise<SpoolEnd | null> {
+    this.#ended ??= await readFile(join(this.#directory, "exit.json"), "utf8").then(
+      (text) => parseExit(text)?.[this.#stream] ?? null,
+      () => null,
+    );
+    return this.#ended;
   }
 
   async #find(offset: number): Promise<Segment | null> {
@@ -85,19 +117,32 @@ export class Spool implements AsyncDisposable {
   }
 
   /** Where to go on when `segment` has nothing at `offset`. Null: the stream has nothing there yet. */
-  async #after(segment: Segment, offset: number): Promise<Segment | null> {
-    const { size } = await segment.file.stat();
-    const end = segment.start + size;
-    if (end > offset) return segment;
-    if (end < offset) {
-      const found = await this.#search(offset);
-      return found === null || found.start === segment.start ? null : found;
-    }
-    const next = size > 0 ? await this.#enter(end) : null;
-    if (next !== null) return next;
-    // Asked after looking for the next one: if that was removed already, so was this, before it.
-    const { nlink } = await segment.file.stat();
-    return nlink > 0 ? null : this.#search(offset);
+  async #after(segment: Segment, offset: number): Promise<Next | null> {
+    const before = await segment.file.stat();
+    if (segment.start + before.size > offset) return { segment, afterLoss: false };
+    const exact =
+      before.size > 0 && segment.start + before.size === offset ? await this.#enter(offset) : null;
+    if (exact !== null) return { segment: exact, afterLoss: false };
+    const starts = await listSegments(this.#directory, this.#stream);
+    // Looked at after the list was made: a segment that has a successor does not grow any more, and when the anchor has
+    // removed the one that comes next, it has removed this one before.
+    const { size, nlink } = await segment.file.stat();
+    if (nlink === 0) return this.#leave(segment, offset);
+    if (segment.start + size > offset) return { segment, afterLoss: false };
+    const start =
+      starts.findLast((each) => each > segment.start && each <= offset) ??
+      starts.find((each) => each > offset);
+    if (start === undefined) return null;
+    const next = this.#open.find((kept) => kept.start === start) ?? (await this.#enter(start));
+    return next === null ? { segment, afterLoss: false } : { segment: next, afterLoss: true };
+  }
+
+  /** The file has been removed: by the anchor, as the oldest, or by another program. */
+  async #leave(segment: Segment, offset: number): Promise<Next | null> {
+    this.#open = this.#open.filter((kept) => kept !== segment);
+    await segment.file.close();
+    const found = await this.#search(offset);
+    return found === null ? null : { segment: found, afterLoss: false };
   }
 
   /** By listing: the last segment that begins at or before `offset`, else the oldest there is. */
@@ -145,4 +190,8 @@ export class Spool implements AsyncDisposable {
     this.#open = [];
     await Promise.all(kept.map(({ file }) => file.close()));
   }
+}
+
+function sliceOf(offset: number, bytes: Uint8Array, lost: number): OutputSlice {
+  return lost === 0 ? { offset, bytes } : { offset, bytes, lost };
 }

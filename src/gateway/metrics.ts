@@ -153,6 +153,7 @@ export class Metrics implements AsyncDisposable {
         if (event.data.action !== "leave" && event.data.from !== event.data.by) this.#stolen.inc();
         return;
       case "output":
+      case "output-lost":
       case "ready":
       case "adopt":
       case "permission":

@@ -2,7 +2,7 @@ import type { OutputSlice } from "../anchor/host.js";
 
 /**
  * A stream by non-consuming offsets, as `Run.read` and the spool give it: up to `maxBytes` from `offset` on, or fewer;
- * empty only when there is nothing at or after it now; from further on when older bytes were dropped.
+ * empty only when there is nothing at or after it now; from further on when older bytes were dropped or are lost.
  */
 export type ByteReader = (offset: number, maxBytes: number) => Promise<OutputSlice>;
 
@@ -11,13 +11,16 @@ export interface ByteRange {
   readonly first: number;
   /** After the newest. */
   readonly end: number;
+  /** Bytes before `first` that are missing because a spool file was truncated or removed. Absent: none. */
+  readonly lost?: number;
 }
 
 /** How far a stream reaches, found by asking: some forty reads of one byte. It may grow or lose bytes meanwhile. */
 export async function rangeOf(read: ByteReader): Promise<ByteRange> {
   const oldest = await read(0, 1);
-  if (oldest.bytes.length === 0) return { first: oldest.offset, end: oldest.offset };
   const first = oldest.offset;
+  const lost = oldest.lost === undefined ? {} : { lost: oldest.lost };
+  if (oldest.bytes.length === 0) return { first, end: first, ...lost };
   const isThere = async (offset: number): Promise<boolean> => (await read(offset, 1)).bytes.length > 0;
   let there = first;
   let step = 1;
@@ -30,7 +33,37 @@ export async function rangeOf(read: ByteReader): Promise<ByteRange> {
     step = Math.ceil(step / 2);
     if (await isThere(there + step)) there += step;
   }
-  return { first, end: there + 1 };
+  // Behind the last byte there may be others that are lost.
+  const { offset: end } = await read(there + 1, 1);
+  return { first, end, ...lost };
+}
+
+/** Part of a range without a gap inside it. */
+export interface Stretch extends OutputSlice {
+  /** Bytes that follow are not kept: the next read begins further on. */
+  readonly gapAfter: boolean;
+}
+
+/** A range up to the first gap in it, which may be at its beginning: then what comes after that, perhaps beyond the range. */
+export async function readStretch(read: ByteReader, { first, end }: ByteRange): Promise<Stretch> {
+  const parts: Uint8Array[] = [];
+  let start = first;
+  let position = first;
+  let lost = 0;
+  let gapAfter = false;
+  while (position < end && !gapAfter) {
+    const slice = await read(position, end - position);
+    gapAfter = slice.offset > position && parts.length > 0;
+    if (gapAfter) break;
+    if (slice.offset > position) start = slice.offset;
+    lost += slice.lost ?? 0;
+    const wanted = slice.bytes.subarray(0, Math.max(0, end - slice.offset));
+    position = slice.offset + wanted.length;
+    if (wanted.length === 0) break;
+    parts.push(wanted);
+  }
+  const bytes = Buffer.concat(parts);
+  return { offset: start, bytes, gapAfter, ...(lost === 0 ? {} : { lost }) };
 }
 
 /** All of a range that is there; its beginning may have been dropped. For small ranges. */

@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { type ByteReader, rangeOf, readRange } from "./byte-reader.js";
+import { type ByteReader, rangeOf, readStretch } from "./byte-reader.js";
 import { characterStart } from "./character-start.js";
 import type { LineOptions } from "./log-lines.js";
 import { sanitizeText } from "./sanitize.js";
@@ -22,6 +22,8 @@ export interface TextPage {
   readonly more: boolean;
   /** Bytes that were asked for but are no longer kept. */
   readonly droppedBytes: number;
+  /** How many of these are missing because a spool file was truncated or removed. */
+  readonly lostBytes: number;
 }
 
 /** Room for any one character, so that every page gets on. */
@@ -29,7 +31,7 @@ const LEAST_BYTES = 4;
 
 /**
  * A page of a stream by bytes. Characters are not split: a page begins with the one that `offset` is in, and ends
- * before one that it has no room for. Pages from `nextOffset` to `nextOffset` make the whole text.
+ * before one that it has no room for, or where bytes are missing. Pages from `nextOffset` to `nextOffset` make the whole text.
  */
 export async function bytePage(
   read: ByteReader,
@@ -42,10 +44,10 @@ export async function bytePage(
   const range = known ?? (await rangeOf(read));
   const from = await characterStart(read, Math.min(offset, range.end), range.first);
   const room = Math.min(Math.max(bytes, LEAST_BYTES), defaults.logPageBytes);
-  const slice = await readRange(read, { first: from, end: Math.min(from + room, range.end) });
+  const slice = await readStretch(read, { first: from, end: Math.min(from + room, range.end) });
   const readTo = slice.offset + slice.bytes.length;
-  // At the end of all, what looks unfinished stays so.
-  const without = ended && readTo >= range.end ? 0 : unfinished(slice.bytes);
+  // At the end of all, and before bytes that are missing, what looks unfinished stays so.
+  const without = slice.gapAfter || (ended && readTo >= range.end) ? 0 : unfinished(slice.bytes);
   const whole = Buffer.from(slice.bytes.subarray(0, slice.bytes.length - without)).toString("utf8");
   const nextOffset = readTo - without;
   return {
@@ -54,6 +56,7 @@ export async function bytePage(
     nextOffset,
     truncated: bytes > defaults.logPageBytes && nextOffset < range.end,
     more: nextOffset < range.end,
-    droppedBytes: Math.max(0, slice.offset - Math.max(offset, 0)),
+    droppedBytes: Math.max(0, slice.offset - offset),
+    lostBytes: (slice.lost ?? 0) + (from > offset ? (range.lost ?? 0) : 0),
   };
 }

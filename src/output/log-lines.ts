@@ -47,6 +47,14 @@ export interface LogPage {
   readonly more: boolean;
   /** Bytes that were asked for but are no longer kept. */
   readonly droppedBytes: number;
+  /** How many of these are missing because a spool file was truncated or removed. */
+  readonly lostBytes: number;
+}
+
+/** Bytes of a range that could not be read. */
+interface Gap {
+  readonly dropped: number;
+  readonly lost: number;
 }
 
 /** A page of a stream by lines. Reads in bounded chunks and holds no more than a page. */
@@ -65,19 +73,20 @@ export async function linePage(
 async function linesFrom(
   read: ByteReader,
   { from = 0, skip = 0, lines }: Extract<LinesWanted, { lines: number }>,
-  { first, end }: ByteRange,
+  { first, end, lost = 0 }: ByteRange,
   options: LineOptions,
 ): Promise<LogPage> {
   const start = await characterStart(read, from, first);
   const collector = new LineCollector(start, { ...options, keep: "oldest", skip, lines });
   const gap = await collect(read, { first: start, end }, collector);
-  return pageOf(collector, end, options, gap + Math.max(0, first - from));
+  const earlier = { dropped: Math.max(0, first - from), lost: from < first ? lost : 0 };
+  return pageOf(collector, end, options, sum(gap, earlier));
 }
 
 async function lastLines(
   read: ByteReader,
   { last, before }: Extract<LinesWanted, { last: number }>,
-  { first, end }: ByteRange,
+  { first, end, lost = 0 }: ByteRange,
   options: LineOptions,
 ): Promise<LogPage> {
   const stop = Math.max(first, Math.min(before ?? end, end));
@@ -86,26 +95,29 @@ async function lastLines(
   const start = found ?? (await characterStart(read, first, first));
   const collector = new LineCollector(start, { ...options, keep: "newest", skip: 0, lines });
   const gap = await collect(read, { first: start, end: stop }, collector);
-  const page = pageOf(collector, end, options, gap + (found === null ? first : 0));
+  const earlier = found === null ? { dropped: first, lost } : { dropped: 0, lost: 0 };
+  const page = pageOf(collector, end, options, sum(gap, earlier));
   return { ...page, truncated: page.truncated || (last > lines && found !== null && found > first) };
 }
 
-/** Gives the range to the collector, and returns how many bytes of it were dropped before they could be read. */
-async function collect(
-  read: ByteReader,
-  { first, end }: ByteRange,
-  collector: LineCollector,
-): Promise<number> {
+/** Gives the range to the collector, and returns how many bytes of it could not be read. */
+async function collect(read: ByteReader, { first, end }: ByteRange, collector: LineCollector): Promise<Gap> {
   let position = first;
-  let dropped = 0;
+  let gap: Gap = { dropped: 0, lost: 0 };
   while (position < end && !collector.full) {
-    const { offset, bytes } = await read(position, Math.min(defaults.logChunkBytes, end - position));
+    const {
+      offset,
+      bytes,
+      lost = 0,
+    } = await read(position, Math.min(defaults.logChunkBytes, end - position));
+    if (offset > position) {
+      // Dropped before they were read, or lost. What was read stays a page, and the next one will say what is missing; but
+      // the last lines are those after the gap.
+      if (collector.count > 0 && collector.keeps === "oldest") break;
+      gap = sum(gap, { dropped: Math.min(offset, end) - position, lost });
+    }
     if (bytes.length === 0 || offset >= end) break;
     if (offset > position) {
-      // The writer has overtaken us. What was read stays a page, and the next one will say what is missing; but the
-      // last lines are those after the gap.
-      if (collector.count > 0 && collector.keeps === "oldest") break;
-      dropped += offset - position;
       position = offset + orphaned(bytes);
       collector.restartAt(position);
     }
@@ -114,14 +126,18 @@ async function collect(
     collector.push(wanted);
     position += wanted.length;
   }
-  return dropped;
+  return gap;
+}
+
+function sum(a: Gap, b: Gap): Gap {
+  return { dropped: a.dropped + b.dropped, lost: a.lost + b.lost };
 }
 
 function pageOf(
   collector: LineCollector,
   end: number,
   { ended = false }: LineOptions,
-  droppedBytes: number,
+  { dropped: droppedBytes, lost: lostBytes }: Gap,
 ): LogPage {
   const { cut, ...collected } = collector.finish(ended);
   const more = collected.nextOffset < end;
@@ -130,6 +146,7 @@ function pageOf(
     truncated: cut || (collector.bounded && more),
     more,
     droppedBytes,
+    lostBytes,
   };
 }
 

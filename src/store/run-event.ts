@@ -44,6 +44,11 @@ export type NewRunEvent = EventFacts &
           }[];
         };
       }
+    /** Bytes of its output are missing (in all, so far): a spool file was truncated or removed. */
+    | {
+        readonly type: "output-lost";
+        readonly data: { readonly stream: "stdout" | "stderr"; readonly lost: number };
+      }
     /** One of its processes listens where it should. */
     | { readonly type: "ready"; readonly data: { readonly port: number } }
     /** It became a service: by itself, or (`from`) out of another run; or (`to`) another came out of it. */

@@ -8,7 +8,7 @@ import { concludeExit } from "./conclude.js";
 import { letGo } from "./let-go.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
 import { unanswered } from "./members.js";
-import { noteWithheld } from "./output.js";
+import { noteLost, noteWithheld } from "./output.js";
 import { regain } from "./regain.js";
 import { step } from "./run-state.js";
 import { noteStarted } from "./started.js";
@@ -27,6 +27,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
     case "output":
       live.withheld[event.stream] = event.withheld === true;
       noteWithheld(live);
+      noteLost(live, event.stream, event.lost ?? 0);
       // The end of a stream is no sign of life.
       if (!live.ranges.update(event.stream, event)) return;
       live.activity.output();

@@ -115,7 +115,10 @@ export interface AdoptedProcess {
 export interface OutputChunk {
   readonly stream: StreamName;
   readonly offset: number;
+  /** Empty when everything up to `offset` is lost and nothing has come after it. */
   readonly bytes: Uint8Array;
+  /** How many bytes before `offset` are missing because a spool file was truncated or removed. Absent: none. */
+  readonly lost?: number;
 }
 
 export interface ReadOptions {

@@ -6,6 +6,7 @@ import { failureFinale, INTERRUPTED, lostFinale } from "./finale.js";
 import { finalize } from "./finalize.js";
 import type { LiveRun } from "./live-run.js";
 import { outcomeOf } from "./outcome.js";
+import { noteLost } from "./output.js";
 import { recordStart } from "./started.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
@@ -13,6 +14,7 @@ const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 /** The anchor said how it ended, on the wire or in the file it left. */
 export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
   for (const stream of STREAMS) {
+    noteLost(live, stream, exit[stream].lost ?? 0);
     const more = live.ranges.update(stream, { ...exit[stream], closed: true });
     // Of a run that nobody attended it may be long ago: its spool says.
     if (more && source === "anchor") live.activity.output();

@@ -44,7 +44,7 @@ export async function* follow(
         if (slice === null) continue;
         yielded = true;
         cursor.offset = slice.offset + slice.bytes.length;
-        yield { stream: cursor.stream, offset: slice.offset, bytes: slice.bytes };
+        yield { stream: cursor.stream, ...slice };
         if (ack) source.ack(cursor.stream, cursor.offset);
       }
       if (signal?.aborted === true || cursors.every((cursor) => cursor.done)) return;
@@ -58,14 +58,17 @@ export async function* follow(
 /** Null: nothing now; the cursor is done when nothing will ever come. */
 async function next(source: FollowSource, cursor: Cursor, ended: boolean): Promise<OutputSlice | null> {
   if (cursor.done) return null;
-  const { end, closed } = source.ranges.range(cursor.stream);
+  const { start, end, closed } = source.ranges.range(cursor.stream);
   if (cursor.offset >= end && (closed || !ended)) {
     cursor.done = closed;
     return null;
   }
   // After the end the spool has the last word: of a run whose anchor died, nobody else knows how much there is.
   const slice = await source.read(cursor.stream, cursor.offset, defaults.followBytes);
-  if (slice.bytes.length > 0) return slice;
+  if (slice.bytes.length > 0 || slice.offset > cursor.offset) return slice;
+  // All of a closed stream was stored before its anchor said so: what is not there is lost.
+  const lost = closed ? end - Math.max(cursor.offset, start) : 0;
+  if (lost > 0) return { offset: end, bytes: slice.bytes, lost };
   cursor.done = closed || ended;
   return null;
 }

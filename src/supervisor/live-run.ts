@@ -89,6 +89,8 @@ export interface LiveRun {
   exitingNote: Timer | null;
   /** As the anchor says: what it does not read now. */
   withheld: Record<StreamName, boolean>;
+  /** Bytes of its output that are known, and recorded, to be missing. */
+  lost: Record<StreamName, number>;
   size: TerminalSize | null;
   descendants: number;
   regaining: boolean;

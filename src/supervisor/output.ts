@@ -3,7 +3,7 @@ import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { FollowOptions, OutputChunk, ReadOptions } from "./api.js";
 import { follow } from "./follow.js";
-import type { LiveRun } from "./live-run.js";
+import { eventFacts, type LiveRun } from "./live-run.js";
 import { releaseOutput } from "./release-output.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
@@ -59,6 +59,17 @@ export function noteWithheld(live: LiveRun): void {
       return live.withheld[stream] || (bound !== null && live.ranges.unacked(stream) >= bound);
     }),
   );
+}
+
+/** Recorded and reported each time that more of it is found missing. */
+export function noteLost(live: LiveRun, stream: StreamName, lost: number): void {
+  if (lost <= live.lost[stream]) return;
+  live.lost[stream] = lost;
+  const { runId } = live.facts;
+  const at = live.context.clock.wall();
+  live.journal.note(null, [{ ...eventFacts(live, at), type: "output-lost", data: { stream, lost } }]);
+  const message = `run ${runId}: ${lost} bytes of ${stream} are missing: a spool file was truncated or removed; the run goes on`;
+  live.context.report({ runId, message, cause: null });
 }
 
 function checkOffset(field: string, value: number): void {

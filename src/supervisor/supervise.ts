@@ -73,6 +73,7 @@ export function supervise(
     survivorsNoted: false,
     exitingNote: null,
     withheld: { stdout: false, stderr: false },
+    lost: { stdout: 0, stderr: 0 },
     size: null,
     descendants: 0,
     regaining: false,

@@ -195,7 +195,15 @@ describe("a link", () => {
       visitor.say(
         welcomeFrame(),
         encodeMessage("started", {}),
-        encodeMessage("output", { stream: 2, start: 0, end: 5, dropped: 1, closed: true, withheld: false }),
+        encodeMessage("output", {
+          stream: 2,
+          start: 0,
+          end: 5,
+          dropped: 1,
+          lost: 3,
+          closed: true,
+          withheld: false,
+        }),
       );
       visitor.socket.end();
     };
@@ -203,7 +211,16 @@ describe("a link", () => {
     await new Promise((resolve) => setTimeout(resolve, 30));
     expect(record(link)).toEqual([
       { type: "started" },
-      { type: "output", stream: "stderr", start: 0, end: 5, dropped: 1, closed: true, withheld: false },
+      {
+        type: "output",
+        stream: "stderr",
+        start: 0,
+        end: 5,
+        dropped: 1,
+        lost: 3,
+        closed: true,
+        withheld: false,
+      },
       { type: "closed" },
     ]);
   });

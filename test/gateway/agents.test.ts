@@ -235,6 +235,7 @@ test("a program that said its version and does not end does not work", () => {
     nextOffset: 6,
     text: "1.2.3\n",
     skipped: 0,
+    lost: 0,
     ended: false,
   } as const;
   const ended = { running: false, failure: null, output: [piece] };

@@ -1,8 +1,10 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
+import type { ByteReader } from "../../src/output/byte-reader.js";
 import { bytePage } from "../../src/output/log-bytes.js";
+import { linePage } from "../../src/output/log-lines.js";
 import { storedStream } from "./stored-stream.js";
 
 test("a page of bytes does not split a character at either end", async () => {
@@ -14,6 +16,7 @@ test("a page of bytes does not split a character at either end", async () => {
     truncated: false,
     more: true,
     droppedBytes: 0,
+    lostBytes: 0,
   });
 });
 
@@ -75,4 +78,47 @@ test("pages of any size make the whole text, valid or not", async () => {
     ),
     { numRuns: 1000 },
   );
+});
+
+describe("where bytes are lost", () => {
+  /** "aé" with the last byte of the é lost, and nothing up to offset 10; then "b€". */
+  const pieces = [
+    { at: 0, bytes: Buffer.from("aé").subarray(0, 2) },
+    { at: 10, bytes: Buffer.from("b€") },
+  ] as const;
+  const read: ByteReader = async (offset, maxBytes) => {
+    for (const { at, bytes } of pieces) {
+      if (at + bytes.length <= offset) continue;
+      const start = Math.max(offset, at);
+      const lost = start - offset;
+      const slice = bytes.subarray(start - at, start - at + maxBytes);
+      return lost === 0 ? { offset: start, bytes: slice } : { offset: start, bytes: slice, lost };
+    }
+    return offset < 20
+      ? { offset: 20, bytes: new Uint8Array(0), lost: 20 - offset }
+      : { offset, bytes: new Uint8Array(0) };
+  };
+
+  test("pages end before a gap, the next one states it, and each gets on", async () => {
+    const pages: unknown[] = [];
+    for (let offset = 0; ;) {
+      const { text, firstOffset, nextOffset, droppedBytes, lostBytes, more } = await bytePage(read, {
+        offset,
+        bytes: 100,
+      });
+      pages.push([text, firstOffset, nextOffset, droppedBytes, lostBytes]);
+      offset = nextOffset;
+      if (!more) break;
+    }
+    expect(pages).toEqual([
+      ["a\uFFFD", 0, 2, 0, 0],
+      ["b€", 10, 14, 8, 8],
+      ["", 20, 20, 6, 6],
+    ]);
+  });
+
+  test("lines after a gap are shown, and what is missing is counted", async () => {
+    expect(await linePage(read, { last: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
+    expect(await linePage(read, { from: 2, lines: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
+  });
 });

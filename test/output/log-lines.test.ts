@@ -26,6 +26,7 @@ describe("a page of lines", () => {
       truncated: false,
       more: true,
       droppedBytes: 0,
+      lostBytes: 0,
     });
     expect(await page(TEN, { skip: 8, lines: 5 })).toMatchObject({
       lines: ["line 8", "line 9"],

@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
+import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -8,6 +9,7 @@ import { cliActor } from "../actor.js";
 import { line } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
+import { lostText } from "../runs/event-text.js";
 import { pendingText } from "../runs/status.js";
 import { conclude } from "./conclude.js";
 import type { ForegroundHost, ForegroundRun } from "./host.js";
@@ -175,11 +177,15 @@ async function follow(
     outletFailure ??= failure;
     run.cancel({ actor: "cli:output-closed" }).catch((error: unknown) => say((error as Error).message));
   };
+  const onGap =
+    (stream: StreamName) =>
+    (bytes: number): void =>
+      say(lostText(bytes, stream));
   using _terminal = input.io === "pty" ? takeTerminal(process.stdin, (size) => run.resize(size)) : null;
   using _input = view === undefined ? passInput(run, process.stdin) : null;
   const output = Promise.all([
-    passOutput(run, "stdout", json ? err : out, onFailure, view?.stdout),
-    passOutput(run, "stderr", err, onFailure, view?.stderr),
+    passOutput(run, "stdout", json ? err : out, onFailure, onGap("stdout"), view?.stdout),
+    passOutput(run, "stderr", err, onFailure, onGap("stderr"), view?.stderr),
   ]);
   // Awaited only after the run has ended; it may fail before.
   output.catch(() => {});

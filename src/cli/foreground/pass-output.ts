@@ -4,18 +4,23 @@ import { OutletFailed, type Outlet } from "./outlet.js";
 
 /**
  * One stream of the run to one descriptor of ours, each byte freed only after it has been written. Once that fails,
- * the rest is taken and dropped, so that the run can end.
+ * the rest is taken and dropped, so that the run can end. Nothing is freed before that, so bytes that are left out
+ * (`onGap`) are lost.
  */
 export async function passOutput(
   run: ForegroundRun,
   stream: StreamName,
   outlet: Outlet,
   onFailure: (failure: OutletFailed) => void,
+  onGap: (bytes: number) => void,
   shown: (bytes: Uint8Array) => Uint8Array | string = (bytes) => bytes,
 ): Promise<void> {
   let failed = false;
-  for await (const { bytes } of run.follow({ streams: [stream], ack: true })) {
-    if (failed) continue;
+  let next = 0;
+  for await (const { offset, bytes } of run.follow({ streams: [stream], ack: true })) {
+    if (offset > next) onGap(offset - next);
+    next = offset + bytes.length;
+    if (failed || bytes.length === 0) continue;
     try {
       await outlet.write(shown(bytes));
     } catch (error) {

@@ -5,6 +5,7 @@ import { sanitizeText } from "../../output/sanitize.js";
 import { say } from "../complain.js";
 import { openLook } from "../gateway/look.js";
 import { toJson } from "../json.js";
+import { lostText } from "../runs/event-text.js";
 import { print, printOn } from "../runs/print.js";
 import { fullRunId } from "./act.js";
 
@@ -36,8 +37,11 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
     const piece = await overRestarts(() => client.log({ params: { runId }, query }), begun);
     begun = true;
     const { text, skipped, nextOffset } = piece;
+    // A gateway from before an upgrade does not say it.
+    const lost = (piece.lost as number | undefined) ?? 0;
     if (json && (text !== "" || skipped > 0)) tell(toJson(piece));
-    if (!json && skipped > 0) say(`${skipped} bytes of ${stream} were dropped`, "yellow");
+    if (!json && skipped > lost) say(`${skipped - lost} bytes of ${stream} were dropped`, "yellow");
+    if (!json && lost > 0) say(lostText(lost, stream), "yellow");
     if (!json) tell(raw ? text : sanitizeText(text));
     const further = nextOffset > from[stream];
     from[stream] = nextOffset;

@@ -1,3 +1,4 @@
+import type { StreamName } from "../../anchor/host.js";
 import { leftText } from "../../anchor/seen.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { formatSize } from "../size.js";
@@ -17,6 +18,8 @@ export function eventText(event: RunEvent): string {
       return `${event.data.residue} leftover, ${event.data.survivors} surviving, by ${event.data.mode}`;
     case "escape":
       return event.data.residue.map(leftText).join(", ");
+    case "output-lost":
+      return lostText(event.data.lost, event.data.stream);
     case "ready":
       return `listens on port ${event.data.port}`;
     case "adopt":
@@ -32,6 +35,10 @@ export function eventText(event: RunEvent): string {
     case "reconcile":
       return `${event.data.action} by ${event.data.by}, epoch ${event.data.epoch}: ${event.data.why}`;
   }
+}
+
+export function lostText(bytes: number, stream: StreamName): string {
+  return `${bytes} bytes of ${stream} are missing: a spool file was truncated or removed`;
 }
 
 function commandText(data: Extract<RunEvent, { type: "command" }>["data"]): string {

@@ -22,6 +22,8 @@ export const outputPiece = z.object({
   text: z.string(),
   /** Bytes before `offset` that were not kept, or not returned because of the limit. */
   skipped: z.int(),
+  /** Bytes among these that are missing because a spool file was truncated or removed. */
+  lost: z.int(),
   /** No byte comes after `nextOffset`. */
   ended: z.boolean(),
 });

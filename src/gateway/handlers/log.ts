@@ -15,11 +15,13 @@ export async function logOf(
   const ended = state === "exited";
   if (offset !== undefined) {
     const page = await bytePage(read, { offset, bytes: maxBytes }, { raw, ended });
-    const { text, firstOffset, nextOffset, droppedBytes, more } = page;
-    return { stream, offset: firstOffset, nextOffset, text, skipped: droppedBytes, ended: ended && !more };
+    const { text, firstOffset, nextOffset, more } = page;
+    const missing = { skipped: page.droppedBytes, lost: page.lostBytes };
+    return { stream, offset: firstOffset, nextOffset, text, ...missing, ended: ended && !more };
   }
   const page = await linePage(read, skip === undefined ? { last: lines } : { skip, lines }, { raw, ended });
-  const { firstOffset, nextOffset, droppedBytes, unfinishedFrom, more } = page;
+  const { firstOffset, nextOffset, unfinishedFrom, more } = page;
   const text = page.lines.join("\n") + (page.lines.length > 0 && unfinishedFrom === null ? "\n" : "");
-  return { stream, offset: firstOffset, nextOffset, text, skipped: droppedBytes, ended: ended && !more };
+  const missing = { skipped: page.droppedBytes, lost: page.lostBytes };
+  return { stream, offset: firstOffset, nextOffset, text, ...missing, ended: ended && !more };
 }

@@ -7,6 +7,7 @@ export interface OutputPiece {
   readonly nextOffset: number;
   readonly text: string;
   readonly skipped: number;
+  readonly lost: number;
   readonly ended: boolean;
 }
 
@@ -29,10 +30,19 @@ export async function textFrom(
   const parts: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
   let kept = 0;
   let next = from;
+  let lost = 0;
   // A character takes up to four bytes: what lies further back than that cannot be among the newest.
   const most = Math.max(CHUNK, maxChars * 4);
   for (;;) {
-    const { offset, bytes } = await read(stream, { offset: next, maxBytes: CHUNK });
+    const slice = await read(stream, { offset: next, maxBytes: CHUNK });
+    const { offset, bytes } = slice;
+    lost += slice.lost ?? 0;
+    if (offset > next) {
+      // Text that is put together has no gap in it: what came before counts as not returned.
+      parts.length = 0;
+      kept = 0;
+      next = offset;
+    }
     if (bytes.length === 0) break;
     parts.push({ offset, bytes });
     kept += bytes.length;
@@ -48,7 +58,8 @@ export async function textFrom(
   const first = firstBoundary(bytes);
   const { text, at } = newest(bytes.subarray(first, whole), maxChars);
   const offset = start + first + at;
-  return { stream, offset, nextOffset: start + whole, text, skipped: Math.max(0, offset - from), ended };
+  const skipped = Math.max(0, offset - from);
+  return { stream, offset, nextOffset: start + whole, text, skipped, lost, ended };
 }
 
 /** The last so many characters, and the byte they begin at. */

@@ -127,7 +127,8 @@ async function* outputOf(
       offset: from,
       maxBytes: defaults.followBytes,
     });
-    if (chunk.bytes.length === 0) return;
+    // Empty, and further on: the last of it is lost.
+    if (chunk.bytes.length === 0 && chunk.offset <= from) return;
     yield chunk;
     from = chunk.offset + chunk.bytes.length;
   }

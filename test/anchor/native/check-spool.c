@@ -1,4 +1,7 @@
-/* The spool against a model in memory, with random appends, acks and bounds: check-spool DIRECTORY SEED ROUNDS. */
+/*
+ * The spool against a model in memory, with random appends, acks and bounds, and in every other round with segments that
+ * somebody else truncates, extends or removes: check-spool DIRECTORY SEED ROUNDS.
+ */
 #include "../../../anchor/spool.h"
 
 #include <dirent.h>
@@ -25,6 +28,35 @@ static void fail(const char *what, uint64_t offset) {
   exit(1);
 }
 
+/* Damages a random segment; what is appended next must be stored as if nothing had happened. */
+static void damage(const struct spool *spool, const char *directory) {
+  DIR *entries = opendir(directory);
+  if (entries == NULL) fail("no directory", 0);
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (strncmp(entry->d_name, "stdout.", 7) != 0 || next_random() % 4 != 0) continue;
+    uint64_t base = strtoull(entry->d_name + 7, NULL, 10);
+    bool newest = base == spool->segment_base;
+    uint64_t written = newest ? spool->end - base : 0;
+    int fd = openat(spool->dir, entry->d_name, O_WRONLY);
+    if (fd < 0) fail("a segment cannot be opened", base);
+    off_t length = lseek(fd, 0, SEEK_END);
+    switch (next_random() % 3) {
+      case 0:
+        if (ftruncate(fd, length == 0 ? 0 : (off_t)(next_random() % (uint64_t)length)) != 0) fail("no truncation", base);
+        break;
+      case 1: /* noticed of the newest only, and when its time of modification has changed, which has ticks */
+        usleep(20000);
+        if (newest && ftruncate(fd, 0) != 0) fail("no truncation", base);
+        if (newest && ftruncate(fd, (off_t)(written * (next_random() % 3) / 2 + next_random() % 3 * 1000)) != 0) fail("no extension", base);
+        break;
+      default: unlinkat(spool->dir, entry->d_name, 0);
+    }
+    close(fd);
+    break;
+  }
+  closedir(entries);
+}
+
 /* Reads every segment on disk and compares it with what was written. Returns the bytes kept. */
 static uint64_t check(const struct spool *spool, const char *directory) {
   DIR *entries = opendir(directory);
@@ -42,8 +74,15 @@ static uint64_t check(const struct spool *spool, const char *directory) {
     close(fd);
   }
   closedir(entries);
-  if (kept != spool->end - spool->start) fail("the range on disk is not the range told", spool->start);
   return kept;
+}
+
+static void remove_all(int dir, const char *directory) {
+  DIR *entries = opendir(directory);
+  if (entries == NULL) fail("no directory", 0);
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+    if (strncmp(entry->d_name, "stdout.", 7) == 0) unlinkat(dir, entry->d_name, 0);
+  closedir(entries);
 }
 
 int main(int argc, char **argv) {
@@ -54,27 +93,31 @@ int main(int argc, char **argv) {
   for (unsigned long round = strtoul(argv[3], NULL, 10); round > 0; round--) {
     struct spool spool;
     uint64_t bound = 4096 + next_random() % 100000;
-    bool wait = next_random() % 2;
+    bool wait = next_random() % 2, damaged = round % 2;
     spool_open(&spool, "stdout", dir, bound, wait);
     for (int step = 0; step < 60; step++) {
       static uint8_t data[20000];
       size_t want = spool_room(&spool, next_random() % sizeof data);
       for (size_t i = 0; i < want; i++) data[i] = byte_at(spool.end + i);
+      if (damaged && next_random() % 4 == 0) {
+        damage(&spool, argv[1]);
+        (void)spool_check(&spool);
+      }
       if (spool_append(&spool, data, want) != want) fail("a short append", spool.end);
       if (wait && spool.end - spool.acked > spool.bound) fail("the bound was passed", spool.end);
       if (wait && spool.start > spool.acked) fail("bytes were freed that nobody acknowledged", spool.acked);
       if (!wait && spool.end - spool.start > spool.bound) fail("more was kept than the bound", spool.end);
       if (!wait && spool.dropped != spool.start) fail("a dropped byte was not counted", spool.start);
-      if (!wait && spool.end > spool.bound && spool.end - spool.start < spool.bound - spool.segment_size) fail("too much was dropped", spool.start);
+      if (!wait && !damaged && spool.end > spool.bound && spool.end - spool.start < spool.bound - spool.segment_size) fail("too much was dropped", spool.start);
       if (next_random() % 3 == 0) spool_ack(&spool, spool.acked + next_random() % (spool.end - spool.acked + 10));
-      check(&spool, argv[1]);
+      (void)spool_check(&spool);
+      uint64_t kept = check(&spool, argv[1]);
+      if (!damaged && kept != spool.end - spool.start) fail("the range on disk is not the range told", spool.start);
+      if (!damaged && spool.lost != 0) fail("something is said to be lost", spool.lost);
+      if (damaged && !wait && kept + (spool.lost - spool.lost_before) != spool.end - spool.start) fail("what is missing is not what is said to be lost", spool.lost);
     }
     spool_close(&spool);
-    for (uint64_t at = spool.start; at <= spool.end; at += spool.segment_size) {
-      char name[64];
-      snprintf(name, sizeof name, "stdout.%020llu", (unsigned long long)at);
-      unlinkat(dir, name, 0);
-    }
+    remove_all(dir, argv[1]);
   }
   close(dir);
   puts("ok");
