@@ -1,6 +1,12 @@
 import { readFileSync } from "node:fs";
 
-/** What `package.json` says; it lies two above this module, in src and in dist alike. */
-export function packageVersion(file: string | URL = new URL("../../package.json", import.meta.url)): string {
-  return (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
+const versionIn = (file: string | URL): string =>
+  (JSON.parse(readFileSync(file, "utf8")) as { readonly version: string }).version;
+
+/** Read once: `package.json` may be replaced under a process that goes on. It lies two above this module, in src and in dist alike. */
+const running = versionIn(new URL("../../package.json", import.meta.url));
+
+/** The version that this process runs, or that a `package.json` says. */
+export function packageVersion(file?: string): string {
+  return file === undefined ? running : versionIn(file);
 }

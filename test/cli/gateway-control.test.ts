@@ -1,4 +1,8 @@
-import { readdir, readFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { reach } from "../../src/gateway/start.js";
 import { until } from "../io/until.js";
@@ -7,6 +11,37 @@ import { Resident } from "./resident.js";
 
 /** Says `up`, waits to be let go on, says `after` and exits with 7. */
 const inTwoParts = (gate: Gate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;
+
+test("gateway status tells the version that runs, and when another is installed", async () => {
+  await using resident = await Resident.open();
+  const copy = await mkdtemp(join(tmpdir(), "hf-"));
+  try {
+    for (const name of ["dist", "build/anchor", "package.json"])
+      await cp(name, join(copy, name), { recursive: true });
+    await symlink(resolve("node_modules"), join(copy, "node_modules"));
+    const holdfast = (...args: readonly string[]): Promise<{ readonly stdout: string }> =>
+      promisify(execFile)(process.execPath, [join(copy, "dist/cli/main.js"), "gateway", ...args], {
+        env: { ...resident.env, HOLDFAST_ANCHOR: join(copy, "build/anchor") },
+      });
+    const manifest = JSON.parse(await readFile("package.json", "utf8")) as { readonly version: string };
+    const { version } = manifest;
+    await holdfast("start");
+    expect((await holdfast("status")).stdout).not.toContain("restart to use");
+    await writeFile(join(copy, "package.json"), JSON.stringify({ ...manifest, version: "99.0.0" }));
+    const { stdout } = await holdfast("status");
+    expect(stdout).toMatch(new RegExp(`^gateway in_\\w+ ${version} \\(restart to use 99\\.0\\.0: `));
+    expect(JSON.parse((await holdfast("status", "--json")).stdout)).toMatchObject({
+      version,
+      installedVersion: "99.0.0",
+    });
+    await holdfast("restart");
+    const after = JSON.parse((await holdfast("status", "--json")).stdout) as Record<string, unknown>;
+    expect(after).toMatchObject({ version: "99.0.0", installedVersion: "99.0.0" });
+    await holdfast("stop");
+  } finally {
+    await rm(copy, { recursive: true });
+  }
+});
 
 describe.concurrent("gateway start", () => {
   test("says so, answers from then on, and does nothing the second time", async () => {

@@ -1,3 +1,4 @@
+import { packageVersion } from "../../anchor/package-version.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { locateGateway, unreachableText, type UnreachableGateway } from "../../gateway/locate.js";
 import { startGateway } from "../../gateway/start.js";
@@ -78,7 +79,11 @@ export async function showStatus(json: boolean): Promise<number> {
   const found = await locateGateway(home, (await tokenFor(home)) || null);
   switch (found.kind) {
     case "answers":
-      print(json ? toJson({ running: true, ...found.status }) : `${statusLine(found.status)}\n`);
+      print(
+        json
+          ? toJson({ running: true, ...found.status, installedVersion: packageVersion() })
+          : `${statusLine(found.status)}\n`,
+      );
       return 0;
     case "waiting":
       if (json) print(toJson({ running: false, waiting: found.waiting }));
@@ -110,5 +115,7 @@ export function statusLine({
   storeAway,
 }: Status): string {
   const since = formatDuration(Math.max(0, Date.now() - startedAt));
-  return `gateway ${instanceId} ${version}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? "" : `; ${sanitizeLine(storeAway)}`}`;
+  const installed = packageVersion();
+  const outdated = installed === version ? "" : ` (restart to use ${installed}: holdfast gateway restart)`;
+  return `gateway ${instanceId} ${version}${outdated}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? "" : `; ${sanitizeLine(storeAway)}`}`;
 }

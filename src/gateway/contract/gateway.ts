@@ -12,6 +12,7 @@ export const status = route({
   body: nothing,
   answer: z.object({
     instanceId: z.string(),
+    /** The one that runs; another may be installed meanwhile. */
     version: z.string(),
     pid: z.int(),
     home: z.string(),
