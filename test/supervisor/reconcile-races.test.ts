@@ -62,6 +62,39 @@ test("a run that was not to outlive its owner is stopped by whoever took it over
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });
 
+test.for([
+  ["whose anchor lives", true],
+  ["whose processes are gone", false],
+] as const)(
+  "the loser of a race for a run %s says that another took it, not what it meant to do",
+  async ([, answers]) => {
+    const world = fakeWorld();
+    const { store, host } = world;
+    const run = await start(world, { onOrphan: "terminate" });
+    const record = store.runs.get(run.runId) ?? expect.fail("no record");
+    store.runs.set(run.runId, { ...record, ownerInstanceId: "in_dead", leaseEpoch: 2, leaseExpiresAt: -1 });
+    host.locals = [
+      { instanceId: "in_heir", alive: true, launched: false },
+      { instanceId: "in_dead", alive: false, launched: false },
+    ];
+    host.last.hangUp();
+    await until(() => world.supervisor.run(run.runId) === null);
+    host.last.answers = answers;
+    const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+    // Between the look and the claim another supervisor is faster.
+    store.beforeWrite = (what) => {
+      const now = store.runs.get(run.runId);
+      if ((what === "claim" || what === "exited") && now !== undefined)
+        store.runs.set(run.runId, { ...now, ownerInstanceId: "in_faster", leaseEpoch: 9 });
+    };
+    const { decisions, runs } = await heir.supervisor.reconcile();
+    expect(runs).toEqual([]);
+    expect(decisions).toMatchObject([{ runId: run.runId, action: "leave" }]);
+    expect(decisions[0]?.why).toContain("took it over first");
+    expect(host.last.stops).toEqual([]);
+  },
+);
+
 test("a run of a machine that nothing is heard of for a day is given up on record, and nobody is signalled", async () => {
   let now = 0;
   const world = fakeWorld({ clock: { ...systemClock, now: () => now } });

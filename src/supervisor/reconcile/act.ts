@@ -19,13 +19,31 @@ import type { Action, Claim, Decision } from "./decide.js";
 import { compareImported } from "./imported.js";
 import { addressOf } from "./look.js";
 
-/** Carry out a decision about an open record. Null: there is nothing to go on with here. */
+/** What came of a decision. */
+export interface Acted {
+  /** Null: there is nothing to go on with here. */
+  readonly live: LiveRun | null;
+  /** Why nothing was done after all; null: what was decided was done. */
+  readonly left: string | null;
+}
+
+const DONE: Acted = { live: null, left: null };
+
+function left(why: string): Acted {
+  return { live: null, left: why };
+}
+
+function takenBy(by: string | null): Acted {
+  return left(`another supervisor${by === null ? "" : ` (${by})`} took it over first`);
+}
+
+/** Carry out a decision about an open record. */
 export async function act(
   context: Context,
   record: RunRecord,
   ground: Claim,
   decision: Decision,
-): Promise<LiveRun | null> {
+): Promise<Acted> {
   const wanted: Wanted = {
     run: addressOf(record),
     from: { ownerInstanceId: record.ownerInstanceId, epoch: record.leaseEpoch },
@@ -34,19 +52,18 @@ export async function act(
   };
   switch (decision.action) {
     case "leave":
-      return null;
+      return DONE;
     case "continue":
     case "adopt":
     case "terminate":
       return goOn(context, record, wanted, decision);
     case "lose":
-      await endOnRecord(
+      return endOnRecord(
         context,
         record,
         wanted,
         lostFinale(await lostAs(context, record, decision), "sweep"),
       );
-      return null;
     case "spawn-error":
     case "finalize":
     case "sweep":
@@ -76,26 +93,26 @@ async function goOn(
   record: RunRecord,
   wanted: Wanted,
   { action }: Decision,
-): Promise<LiveRun | null> {
+): Promise<Acted> {
   const found = await takeUp(context, wanted);
   switch (found.kind) {
     case "attached":
-      return attached(context, record, found, action === "terminate");
+      return { live: attached(context, record, found, action === "terminate"), left: null };
     case "silent":
     case "unreachable": {
       const lease = found.lease ?? (await claimOwn(context, wanted, action));
-      if (lease === null) return null;
+      if (lease === null) return left("its anchor lives but does not answer now; the next look tells");
       const live = resume(context, record, lease, null);
       // Owed until its anchor answers.
       if (action === "terminate") stopOrphan(live);
       context.track(record.runId, regain(live));
-      return live;
+      return { live, left: null };
     }
     case "replaced":
-      return null;
+      return takenBy(found.by);
     case "ended-elsewhere":
       stopEndedElsewhere(context, found.observer);
-      return null;
+      return DONE;
     case "unwritable":
       found.observer.close();
       throw found.error;
@@ -141,12 +158,12 @@ async function endOnRecord(
   record: RunRecord,
   wanted: Wanted,
   finale: Finale,
-): Promise<void> {
+): Promise<Acted> {
   const { store, instanceId, clock } = context;
   const { runId, leaseEpoch, root } = record;
   const at = clock.wall();
   const epoch = leaseEpoch + 1;
-  await store.concludeRun(
+  const ended = await store.concludeRun(
     {
       runId,
       from: wanted.from,
@@ -161,6 +178,7 @@ async function endOnRecord(
       ...finalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, finale),
     ],
   );
+  return ended ? DONE : takenBy(null);
 }
 
 async function lostAs(
@@ -188,21 +206,21 @@ async function conclude(
   record: RunRecord,
   wanted: Wanted,
   decision: Decision,
-): Promise<LiveRun | null> {
+): Promise<Acted> {
   const claimed = await claim(context, wanted);
-  if (claimed.kind !== "held") return null;
+  if (claimed.kind !== "held") return takenBy(claimed.kind === "replaced" ? claimed.by : null);
   const claimedRecord = record.root === null ? await context.store.getRun(record.runId) : record;
   const live = resume(context, claimedRecord ?? record, claimed.lease, null);
   // Until the claim its owner could go on: it may have been let through the gate since the look.
   if (record.root === null && live.traces.root !== null) {
     context.track(record.runId, regain(live));
-    return live;
+    return { live, left: null };
   }
   const ending = end(context, record, live, decision);
   context.track(record.runId, ending);
   // One whose processes are given a long grace must not keep the others waiting.
   await context.clock.pause(defaults.sweptWaitMs, ending);
-  return context.live.has(record.runId) ? live : null;
+  return { live: context.live.has(record.runId) ? live : null, left: null };
 }
 
 async function end(context: Context, record: RunRecord, live: LiveRun, decision: Decision): Promise<void> {

@@ -43,18 +43,19 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
   await tellForgotten(context, around.instances);
   const { records, looked } = await lookFor(context, scope);
   const examined = await examine(host, clock, around, records);
-  const decisions = examined.map(({ record, decision }): Decided => ({
-    runId: record.runId,
-    ...overruled(decision, scope),
-  }));
-  const taken: (LiveRun | null)[] = await atMost(
+  const acted = await atMost(
     defaults.recoverAtOnce,
     examined.map(({ record, claim, decision }) => async () => {
-      // Meanwhile it may have been begun, or begun anew, here.
-      if (claim === null || context.live.has(record.runId)) return null;
-      return act(context, record, claim, overruled(decision, scope));
+      const wanted: Decided = { runId: record.runId, ...overruled(decision, scope) };
+      if (claim === null) return { live: null, decided: wanted };
+      const { live, left } = context.live.has(record.runId)
+        ? { live: null, left: "it was taken up here meanwhile" }
+        : await act(context, record, claim, wanted);
+      // Said is what happened, not what was meant.
+      return { live, decided: left === null ? wanted : ({ ...wanted, action: "leave", why: left } as const) };
     }),
   );
+  const decisions = acted.map(({ decided }) => decided);
   await noteLeft(context, examined, looked);
   const strays =
     scope.runIds === undefined
@@ -62,7 +63,7 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
           decisions.push(each),
         )
       : [];
-  return { decisions, taken: [...taken, ...strays].filter((live) => live !== null) };
+  return { decisions, taken: [...acted.map(({ live }) => live), ...strays].filter((live) => live !== null) };
 }
 
 async function lookFor(
