@@ -41,6 +41,15 @@ test("what cannot be started is told apart: not found, not executable", async ()
   expect(plain).toMatchObject({ running: false, failure: "not-executable", run: { state: "exited" } });
 });
 
+test("a missing working directory is told apart from a missing command, by name", async () => {
+  const cwd = join(stage.home, "no-such-directory");
+  const { failure, run } = await stage.client.exec({ body: { argv: ["true"], cwd } });
+  expect(failure).toBe("cwd-not-found");
+  expect(run.exit).toMatchObject({ reason: "spawn-error", detail: expect.stringContaining(cwd) as string });
+  const file = await stage.client.exec({ body: { argv: ["true"], cwd: "/dev/null" } });
+  expect(file.failure).toBe("cwd-not-found");
+});
+
 test("limits are kept, and one that cannot be set or is none is told apart", async ({ skip }) => {
   const bad = stage.client.exec({ body: { argv: ["true"], limits: { pids: 0 } } });
   expect(await refusal(bad)).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("pids") });

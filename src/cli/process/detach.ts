@@ -41,5 +41,7 @@ export function handedOver(input: CommandInput, options: SpawnOptions): AskedOf<
 export function startedCode({ run, failure }: AnswerOf<"exec">): number {
   if (failure === null) return 0;
   if (run.exit !== null) say(run.exit.detail ?? failure, "red");
+  // Its record does not tell whether the directory was missing or the command.
+  if (failure === "cwd-not-found") return exitCodes.failure;
   return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;
 }

@@ -96,6 +96,7 @@ export const execBody = z
 export const failureKind = z
   .enum([
     "not-found",
+    "cwd-not-found",
     "not-executable",
     "spawn-error",
     "limit-unavailable",

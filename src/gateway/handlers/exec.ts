@@ -38,7 +38,7 @@ export async function execFor(
     // To whoever is at a terminal it is an error, with the step that failed.
     if (body.foreground !== undefined) throw failed;
     const { record, recordPending } = await nowOf(supervisor, await mustHave(supervisor, failed.runId));
-    const failure = failed instanceof LimitUnavailable ? "limit-unavailable" : failureOf(record);
+    const failure = notStarted(failed) ?? failureOf(record);
     const nothingRan = { running: false, output: [], ptyFellBack, readiness: null };
     return { run: record, recordPending, failure, ...nothingRan };
   }
@@ -219,6 +219,15 @@ async function mustHave(supervisor: Supervisor, runId: string): Promise<RunRecor
   const record = await supervisor.getRun(runId);
   if (record === null) throw new Error(`run ${runId} has no record`);
   return record;
+}
+
+/** What the error knows and the record does not: which step failed. Null: the command's own exec, of which the record says all. */
+function notStarted(failed: SpawnFailed): Failure {
+  const { errno, step } = failed;
+  if (failed instanceof LimitUnavailable) return "limit-unavailable";
+  if (step === "exec") return null;
+  const { ENOENT, ENOTDIR } = constants.errno;
+  return step === "cwd" && (errno === ENOENT || errno === ENOTDIR) ? "cwd-not-found" : "spawn-error";
 }
 
 /** Why a run that has ended did not succeed. */
