@@ -333,6 +333,21 @@ static void note_residue(long count) {
   }
 }
 
+/*
+ * Whoever is ended besides the leader, by TERM or by KILL. Those that were counted before are told by their start time:
+ * only a process born in the same tick as the newest of them, after the TERM, is missed.
+ */
+static void count_cleaned(long count) {
+  uint64_t newest = run.cleaned_start;
+  for (long i = 0; i < count; i++) {
+    const struct identity *id = &members[i].id;
+    if (tree_dead(&members[i]) || id->pid == run.child.id.pid || id->start <= run.cleaned_start) continue;
+    run.cleaned++;
+    if (id->start > newest) newest = id->start;
+  }
+  run.cleaned_start = newest;
+}
+
 static void json_members(struct json *json, long count) {
   json_raw(json, "[");
   bool first = true;
@@ -393,6 +408,7 @@ static void begin_termination(uint64_t now) {
   run.report_at = run.kill_at + run.policy.kill_report;
   long count = collect(0);
   if (run.leader_done && !run.stop.set) note_residue(count);
+  count_cleaned(count);
   for (long i = 0; run.policy.grace > 0 && i < count; i++) {
     if (tree_dead(&members[i]) || os_signal(&members[i], SIGTERM) != 0) continue;
     os_signal(&members[i], SIGCONT); /* TERM to a stopped process stays pending */
@@ -402,9 +418,10 @@ static void begin_termination(uint64_t now) {
 }
 
 static void sweep(uint64_t now) {
-  if (run.leader_done && run.residue_count == 0) {
+  if (!run.swept_once || (run.leader_done && run.residue_count == 0)) {
     long left = collect(0);
-    note_residue(left);
+    if (run.leader_done) note_residue(left);
+    count_cleaned(left);
     tree_release(left);
   }
   bool whole = os_boundary_kill(&run.boundary);
@@ -502,6 +519,7 @@ static void write_exit(struct json *json, uint64_t now) {
     json_raw(json, "}");
   }
   json_named(json, "],\"residueCount\":", run.residue_count);
+  json_named(json, ",\"cleaned\":", run.cleaned);
   json_raw(json, ",\"killMode\":");
   json_string(json, run.kill_mode);
   json_raw(json, ",\"tier\":");

@@ -105,6 +105,7 @@ struct served {
 
   struct residue residue[RESIDUE_KEPT];
   uint64_t residue_count, processes, reaped, reaped_before;
+  uint64_t cleaned, cleaned_start; /* ended besides the leader; the newest start time among them */
   bool escaped;
   const char *kill_mode;
   uint64_t cpu_ms, peak_kb;

@@ -161,6 +161,8 @@ export interface AnchorExit {
   readonly spawnError: SpawnFailure | null;
   readonly residue: readonly Residue[];
   readonly residueCount: number;
+  /** Processes that were ended besides the leader, by TERM or KILL. Not said by an older anchor. */
+  readonly cleaned?: number | null;
   readonly killMode: KillMode;
   /** As it was at the end: a launcher that died on the way has made it weaker. Null: not said. */
   readonly tier: string | null;

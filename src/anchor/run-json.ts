@@ -21,6 +21,7 @@ export function parseExit(text: string): AnchorExit | null {
       spawnError: nullable(spawnFailure, exit["spawnError"]),
       residue: array(exit["residue"]).map(residue),
       residueCount: whole(exit["residueCount"]),
+      cleaned: nullable(whole, exit["cleaned"]),
       killMode: oneOf(KILL_MODES, exit["killMode"]),
       tier: nullable(string, exit["tier"]),
       tierNote: nullable(string, exit["tierNote"]) || null,

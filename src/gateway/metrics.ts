@@ -137,9 +137,11 @@ export class Metrics implements AsyncDisposable {
         this.#stops.delete(event.runId);
         return;
       }
-      case "cleanup":
-        if (event.data.residue > 0) this.#cleaned.inc({ mode: event.data.mode }, event.data.residue);
+      case "cleanup": {
+        const { mode, residue, ended = residue } = event.data;
+        if (ended > 0) this.#cleaned.inc({ mode }, ended);
         return;
+      }
       case "escape":
         this.#escaped.inc();
         return;

@@ -29,10 +29,17 @@ export type NewRunEvent = EventFacts &
           readonly emptiness: string;
         };
       }
-    /** Processes were killed that outlived the leader, or that would not go. */
     | {
         readonly type: "cleanup";
-        readonly data: { readonly mode: KillMode; readonly residue: number; readonly survivors: number };
+        readonly data: {
+          readonly mode: KillMode;
+          /** Processes that outlived the leader. */
+          readonly residue: number;
+          /** Processes ended besides the leader, by TERM or KILL; not said by events of an older version. */
+          readonly ended?: number;
+          /** Processes that would not go. */
+          readonly survivors: number;
+        };
       }
     | {
         readonly type: "escape";

@@ -84,7 +84,7 @@ function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
   if (live.survivorsNoted || survivors.length === 0) return;
   live.survivorsNoted = true;
   const at = live.context.clock.wall();
-  const data = { mode: "pid", residue: 0, survivors: survivors.length } as const;
+  const data = { mode: "pid", residue: 0, ended: 0, survivors: survivors.length } as const;
   live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
   const { runId } = live.facts;
   const names = survivors.map(leftText).join(", ");

@@ -2,7 +2,7 @@ import type { AnchorExit, SpawnFailure, StreamName } from "../anchor/host.js";
 import type { RunExit } from "../store/run-record.js";
 import type { Aftermath } from "./aftermath.js";
 import { noteStop } from "./cancel.js";
-import { failureFinale, INTERRUPTED, lostFinale } from "./finale.js";
+import { failureFinale, INTERRUPTED, lostFinale, type Finale } from "./finale.js";
 import { finalize } from "./finalize.js";
 import type { LiveRun } from "./live-run.js";
 import { outcomeOf } from "./outcome.js";
@@ -43,12 +43,21 @@ export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
     },
     mode: exit.killMode,
     cleaned: residueCount,
-    survivors: 0,
+    ...endedBeside(exit),
     processes,
     endedAt: exit.endedAt,
     durationMs: exit.durationMs,
     lastOutputAt: exit.lastOutputAt ?? null,
   });
+}
+
+/** Processes besides the leader: those that were ended, and those that an operator gave up on. */
+function endedBeside(exit: AnchorExit): Pick<Finale, "ended" | "survivors"> {
+  const { residueCount, killMode, emptiness, cleaned = null } = exit;
+  // Nothing was signalled: whoever was left went by itself.
+  const signalled = killMode === "none" ? 0 : (cleaned ?? residueCount);
+  const survivors = emptiness === "unproven" ? residueCount : 0;
+  return { ended: Math.max(0, signalled - survivors), survivors };
 }
 
 /** With back-pressure nothing is dropped but what the disk would not take. */

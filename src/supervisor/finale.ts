@@ -12,8 +12,10 @@ export interface Finale {
   /** Whether the end was seen or concluded. */
   readonly type: "exited" | "lost";
   readonly mode: KillMode;
-  /** Processes that had to be ended besides the leader. */
+  /** Processes that outlived the leader. */
   readonly cleaned: number;
+  /** Processes that were ended besides the leader, by TERM or KILL: those, and the rest of a run that was stopped. */
+  readonly ended: number;
   readonly survivors: number;
   /** Processes seen in the run's life, the leader included; 0: nobody counted. */
   readonly processes: number;
@@ -25,7 +27,7 @@ export interface Finale {
   readonly lastOutputAt?: number | null;
 }
 
-const NOTHING_CLEANED = { mode: "none", cleaned: 0, survivors: 0, processes: 0 } as const;
+const NOTHING_CLEANED = { mode: "none", cleaned: 0, ended: 0, survivors: 0, processes: 0 } as const;
 
 /** Nothing of the command ran. */
 export function failureFinale({ errno, message }: SpawnFailure): Finale {
@@ -74,6 +76,7 @@ export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
     },
     mode: killMode,
     cleaned: killed,
+    ended: killed,
     survivors,
     processes: 0,
   };
@@ -88,7 +91,10 @@ function escaped({ remains, by, emptiness, residue }: Lost, onEscape: OnEscape):
 }
 
 /** Written with the terminal row, in the same transaction. */
-export function finalEvents(facts: EventFacts, { ending, mode, cleaned, survivors }: Finale): NewRunEvent[] {
+export function finalEvents(
+  facts: EventFacts,
+  { ending, mode, cleaned, ended, survivors }: Finale,
+): NewRunEvent[] {
   const { exit, residue, emptiness } = ending;
   const { reason, actor, code, signal } = exit;
   const events: NewRunEvent[] = [];
@@ -101,8 +107,8 @@ export function finalEvents(facts: EventFacts, { ending, mode, cleaned, survivor
       type: "escape",
       data: { residue: outside.map(({ pid, kind, command }) => ({ pid, kind, command })) },
     });
-  if (cleaned > 0 || survivors > 0)
-    events.push({ ...facts, type: "cleanup", data: { mode, residue: cleaned, survivors } });
+  if (cleaned > 0 || ended > 0 || survivors > 0)
+    events.push({ ...facts, type: "cleanup", data: { mode, residue: cleaned, ended, survivors } });
   events.push({ ...facts, type: "exit", data: { reason, actor, code, signal, emptiness } });
   return events;
 }

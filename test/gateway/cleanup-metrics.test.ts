@@ -27,11 +27,20 @@ test("what was cleaned up is counted by how it was killed", async ({ skip }) => 
   await stage.client.exec({ body: { ...sh("sleep 3017 & exit 0"), graceMs: 0 } });
   await until("one more is counted", async () => (await cleaned())["cgroup"] === 1);
 
+  // Those of a stopped run that go when they are asked, the leader not counted.
+  const stopped = await stage.client.exec({
+    body: { ...sh("sleep 3017 & sleep 3017 & echo up; wait"), background: true },
+  });
+  const { runId } = stopped.run;
+  await stage.client.poll({ params: { runId }, query: { waitMs: 10_000 } });
+  expect(await stage.client.kill({ params: { runId }, body: {} })).toMatchObject({ outcome: "gone" });
+  await until("two more are counted", async () => (await cleaned())["pid"] === 4);
+
   // What a dead anchor leaves is killed by the launcher, the leader included.
   const { run } = await stage.client.exec({ body: { argv: ["sleep", "3017"], background: true } });
   if (run.anchor === null) throw new Error("no anchor");
   signal(run.anchor, "SIGKILL");
   expect((await gone(stage.client, run.runId)).exit).toMatchObject({ reason: "lost" });
   await until("the launcher's is counted", async () => (await cleaned())["cgroup"] === 2);
-  expect(await cleaned()).toEqual({ pid: 2, cgroup: 2 });
+  expect(await cleaned()).toEqual({ pid: 4, cgroup: 2 });
 });

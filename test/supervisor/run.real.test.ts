@@ -197,7 +197,7 @@ test("two hundred runs at once, and nothing is left of an ephemeral instance", a
 test("a locked store does not keep a run from being stopped, and its end is recorded when it is free", async () => {
   const problems: string[] = [];
   const supervisor = await realSupervisor({ onProblem: ({ message }) => problems.push(message) });
-  const run = await supervisor.spawn(sh("sleep 3017"), { graceMs: 100 });
+  const run = await supervisor.spawn(sh("exec sleep 3017"), { graceMs: 100 });
   const locker = new DatabaseSync(join(supervisor.home, "store.sqlite"));
   locker.exec("begin immediate");
   await run.cancel({ actor: "test" });

@@ -15,7 +15,7 @@ export function eventText(event: RunEvent): string {
     case "exit":
       return `${event.data.reason}, ${event.data.signal ?? event.data.code ?? "status not known"}, emptiness ${event.data.emptiness}`;
     case "cleanup":
-      return `${event.data.residue} leftover, ${event.data.survivors} surviving, by ${event.data.mode}`;
+      return `${event.data.ended ?? event.data.residue} ended besides the leader, ${event.data.survivors} surviving, by ${event.data.mode}`;
     case "escape":
       return event.data.residue.map(leftText).join(", ");
     case "output-lost":
