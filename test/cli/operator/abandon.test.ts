@@ -57,7 +57,7 @@ describe.concurrent("runs abandon", () => {
     expect(unasked.stderr).toContain("--yes");
     expect(await field.holdfast("runs", "abandon", runId, "--yes")).toMatchObject({
       code: 0,
-      stdout: `${runId} was abandoned; left: ${survivor}\n`,
+      stdout: `${runId} was abandoned; left: ${survivor} sleep (unkillable)\n`,
     });
     expect(await field.ended(runId)).toMatchObject({
       exit: { reason: "lost", actor: expect.stringMatching(/^cli:/) },
