@@ -37,6 +37,8 @@ export const defaults = {
   /** Lease: renewed three times before it expires; far above the worst wait for a busy store. */
   leaseMs: 30_000,
   renewMs: 10_000,
+  /** Between two looks at one's own locks: two stats. A lock file that was deleted keeps nobody out until the next look. */
+  lockLookMs: 1_000,
   /** A supervisor that could not renew stops steering here, well before the lease expires. */
   selfFenceMs: 20_000,
   /** An owner that is alive but has not renewed for ten leases is stuck for good; its runs may be taken. */

@@ -85,6 +85,22 @@ export class StateUnusable extends HoldfastError {
 /** An older Holdfast has written it: a reader leaves it as it is, a gateway brings it up to date. */
 export class StoreOutdated extends StateUnusable {}
 
+/** The state directory is a copy of another: its ids and open runs are the original's. Nothing was touched or started. */
+export class StateCopied extends StateUnusable {
+  override readonly code = "STATE_COPIED";
+  readonly original: string;
+  constructor(home: string, original: string, originalThere: boolean) {
+    const moved = originalThere
+      ? ""
+      : `, or \`holdfast state keep-identity\` if it takes the place of the original, which is gone`;
+    super(
+      home,
+      `the state directory ${home} is a copy of ${original}, whose runs are not its own. Nothing was touched or started. Make it a state directory of its own with \`holdfast state reset-identity\`${moved}`,
+    );
+    this.original = original;
+  }
+}
+
 /** The database does not answer now, or takes no writes: it may do so again by itself. */
 export class StoreAway extends StateUnusable {
   override readonly code = "STORE_AWAY";
@@ -97,6 +113,18 @@ export class InstanceLocked extends HoldfastError {
     message = `instance ${instanceId} is in use by another live supervisor; nothing was changed`,
   ) {
     super("INSTANCE_LOCKED", message);
+    this.instanceId = instanceId;
+  }
+}
+
+/** Another process of the same instance has taken its place: this one steers nothing any more and signals nobody. */
+export class InstanceTaken extends HoldfastError {
+  readonly instanceId: string;
+  constructor(instanceId: string, evidence: string) {
+    super(
+      "INSTANCE_TAKEN",
+      `another process of instance ${instanceId} has taken its place: ${evidence}. This process has stopped and left all runs to the other; none was ended`,
+    );
     this.instanceId = instanceId;
   }
 }

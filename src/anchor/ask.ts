@@ -1,4 +1,5 @@
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcessByStdio } from "node:child_process";
+import type { Readable, Writable } from "node:stream";
 import { AnchorUnusable } from "../errors.js";
 import { errorCode } from "./error-code.js";
 import { remedyForMissing } from "./find.js";
@@ -7,14 +8,19 @@ import { anchorEnv } from "./launcher-process.js";
 /** Far above what thousands of processes take; beyond it, the answer is not one. */
 const ANSWER_MAX = 256 * 1024 * 1024;
 
-/** Run a mode of the binary that answers and leaves. Returns its lines. */
+/** Run a mode of the binary that answers and leaves. Returns its lines. `passed`: its descriptors from 3 on. */
 export function askAnchor(
   anchorPath: string,
   args: readonly string[],
   input: string,
+  passed: readonly number[] = [],
 ): Promise<readonly string[]> {
   return new Promise((resolve, reject) => {
-    const child = spawn(anchorPath, args, { stdio: ["pipe", "pipe", "pipe"], env: anchorEnv(), cwd: "/" });
+    const child = spawn(anchorPath, args, {
+      stdio: ["pipe", "pipe", "pipe", ...passed],
+      env: anchorEnv(),
+      cwd: "/",
+    }) as ChildProcessByStdio<Writable, Readable, Readable>;
     const answer: Buffer[] = [];
     let size = 0;
     let complaint = "";

@@ -1,10 +1,11 @@
 import { lstat, readdir, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import { acquireInstanceLock, isInstanceLockFree } from "../store/instance-lock.js";
+import { isInstanceLockFree } from "../store/instance-lock.js";
 import { InstanceLocked } from "../errors.js";
 import { isRemoved, removeBoundaries } from "./boundaries.js";
 import { launcherListens } from "./connect.js";
 import { errorCode } from "./error-code.js";
+import { holdInstance } from "./hold-instance.js";
 
 /** Everything an instance directory ever holds besides `runs`. Anything else was put there by somebody. */
 const KNOWN_FILES = [
@@ -27,7 +28,7 @@ export async function removeInstance(instanceDir: string, instanceId: string): P
   const found = await lstat(instanceDir).catch(() => null);
   if (found === null) return true;
   if (!found.isDirectory() || !(await isSpent(instanceDir)) || !(await isLockFree(instanceDir))) return false;
-  const lock = await acquireInstanceLock(instanceDir).catch((error: unknown) => {
+  const lock = await holdInstance(instanceDir).catch((error: unknown) => {
     if (error instanceof InstanceLocked) return null;
     throw error;
   });

@@ -1,10 +1,11 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import { secretVariables } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
-import { InstanceLocked, StateUnusable, type StoreAway } from "../errors.js";
+import { InstanceLocked, type InstanceTaken, StateUnusable, type StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
+import { deferred } from "../supervisor/deferred.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
 import { Callers } from "./callers.js";
@@ -72,6 +73,8 @@ export interface Gateway {
   readonly ready: Promise<void>;
   /** Resolves when somebody has asked it to stop, over the API. */
   readonly asked: Promise<void>;
+  /** Resolves when another process of this gateway's instance has taken its place: this one must leave. */
+  readonly taken: Promise<InstanceTaken>;
   /**
    * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
    * anchors, for the next gateway.
@@ -101,11 +104,17 @@ export async function openGateway({
     onNews({ type: "waiting", why: error.message, held });
   };
   const until = signal === undefined ? {} : { signal };
+  const taken = deferred<InstanceTaken>();
+  let isTaken = false;
   const { supervisor, store } = await openSupervisorAndStore({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
     onProblem: problem,
+    onTaken: (error) => {
+      isTaken = true;
+      taken.resolve(error);
+    },
     withheldEnv: secretVariables(config.channels),
     ...(waits ? { onStoreAway: away, ...until } : {}),
   }).catch((error: unknown) => {
@@ -126,6 +135,7 @@ export async function openGateway({
     callers,
     startedAt,
     ready: () => looked,
+    isTaken: () => isTaken,
     config,
     requestMs,
     problem,
@@ -187,6 +197,7 @@ export async function openGateway({
     supervisor,
     ready,
     asked: office.asked,
+    taken: taken.promise,
     stop: async (policy) => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
       stopped = true;

@@ -64,6 +64,8 @@ export interface OfficeParts {
   readonly startedAt: number;
   /** Whether what was left has been looked at. */
   readonly ready: () => boolean;
+  /** Another process of the instance is the gateway now: its row in the store stays. */
+  readonly isTaken: () => boolean;
   readonly config: Config;
   /** How long a caller may take to say what it wants. */
   readonly requestMs: number;
@@ -337,7 +339,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       await screens[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
       await agentRuns[Symbol.asyncDispose]();
-      await presence[Symbol.asyncDispose]();
+      if (!parts.isTaken()) await presence[Symbol.asyncDispose]();
     },
   };
 }

@@ -17,15 +17,20 @@ const lockFile = (dir: string): string => join(dir, "instance.lock");
 const ASKERS_GONE_MS = 100;
 const RETRY_MS = 5;
 
+export interface FileLock extends AsyncDisposable {
+  /** False: the file was removed or replaced, so this lock keeps nobody out any more. */
+  isInPlace(): Promise<boolean>;
+}
+
 /** Rejects with InstanceLocked when a live supervisor, of this process or another, holds the instance. */
-export async function acquireInstanceLock(dir: string): Promise<AsyncDisposable> {
+export async function acquireInstanceLock(dir: string): Promise<FileLock> {
   const path = lockFile(dir);
   const deadline = performance.now() + ASKERS_GONE_MS;
   for (;;) {
     const before = await inode(path);
     const db = lock(path);
     // The file may have been removed with its dead instance and made anew meanwhile; a lock on the removed one locks nothing.
-    if (db !== null && before !== null && before === (await inode(path))) return hold(db);
+    if (db !== null && before !== null && before === (await inode(path))) return hold(db, path, before);
     db?.close();
     if (db === null && performance.now() >= deadline) throw new InstanceLocked(basename(dir));
     if (db === null) await delay(RETRY_MS);
@@ -67,9 +72,11 @@ function lock(path: string): DatabaseSyncInstance | null {
 /** Held from here too: a lock that its holder merely lost sight of must not end with a garbage collection. */
 const held = new Set<DatabaseSyncInstance>();
 
-function hold(db: DatabaseSyncInstance): AsyncDisposable {
+function hold(db: DatabaseSyncInstance, path: string, ino: bigint): FileLock {
   held.add(db);
   return {
+    // The number cannot be given to another file while this one is open.
+    isInPlace: async () => ino === (await inode(path)),
     async [Symbol.asyncDispose]() {
       if (held.delete(db)) db.close();
     },

@@ -97,7 +97,10 @@ export type NewRunEvent = EventFacts &
         readonly data: { readonly turnId: string; readonly outcome: string | null; readonly actor: string };
       }
     /** Its supervisor lost the connection and has it again. */
-    | { readonly type: "attach"; readonly data: { readonly epoch: number; readonly decision: string } }
+    | {
+        readonly type: "attach";
+        readonly data: { readonly epoch: number; readonly decision: string; readonly process?: string };
+      }
     /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */
     | {
         readonly type: "reconcile";
@@ -110,6 +113,8 @@ export type NewRunEvent = EventFacts &
           /** Whose it was before, and the epoch from here on. */
           readonly from: string;
           readonly epoch: number;
+          /** The process of that instance; absent where no lease was taken. */
+          readonly process?: string;
         };
       }
   );

@@ -7,7 +7,7 @@ import type {
   TerminalSize,
 } from "../anchor/host.js";
 import type { LiveProcesses } from "../anchor/live-trees.js";
-import type { StoreAway } from "../errors.js";
+import type { InstanceTaken, StoreAway } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type {
   EndReason,
@@ -211,6 +211,11 @@ export interface SupervisorOptions {
   readonly onStoreAway?: (error: StoreAway, held: number) => void;
   /** Ends the waiting for a store that is away. */
   readonly signal?: AbortSignal;
+  /**
+   * Told once when another process of this instance has taken its place. This supervisor then steers nothing any more,
+   * its runs are left alive, and every call but `close` rejects with the same error.
+   */
+  readonly onTaken?: (error: InstanceTaken) => void;
   /** Told of what goes wrong behind the calls: a store that refuses writes, survivors, a lost lease. Must not throw. */
   readonly onProblem?: (problem: Problem) => void;
 }

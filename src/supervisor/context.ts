@@ -3,6 +3,7 @@ import type { Ledger } from "../store/ledger/ledger.js";
 import type { RunStore } from "../store/store.js";
 import type { Problem } from "./api.js";
 import type { Clock } from "./clock.js";
+import type { Incarnation } from "./incarnation.js";
 import type { Leases } from "./leases.js";
 import type { Left } from "./reconcile/left.js";
 import type { StoreGate } from "./store-gate.js";
@@ -29,6 +30,9 @@ export interface Context {
   /** Variables of this process that runs do not inherit. */
   readonly withheldEnv: readonly string[];
   readonly leases: Leases;
+  readonly incarnation: Incarnation;
+  /** Tells this process from others of the same instance. */
+  readonly process: string;
   readonly gate: StoreGate;
   /** Runs whose end is not committed yet. */
   readonly live: Map<string, LiveRun>;

@@ -6,6 +6,8 @@ export interface LeasesOptions {
   readonly store: RunStore;
   readonly clock: Clock;
   readonly instanceId: string;
+  /** False: another process of this instance has taken its place, and renews what is its. */
+  readonly isCurrent: () => Promise<boolean>;
   /** How many leases there are to renew. */
   readonly held: () => number;
   /** Fewer were renewed than are held here: these are all the store knows of. */
@@ -62,11 +64,12 @@ export class Leases {
   }
 
   async #renew(): Promise<void> {
-    const { store, clock, instanceId, held, missing, failing } = this.#options;
+    const { store, clock, instanceId, isCurrent, held, missing, failing } = this.#options;
     // The lease counts from before the write at the earliest: a slow store must not make it look younger than it is.
     const asked = clock.now();
     try {
       if (held() > 0) {
+        if (!(await isCurrent())) return;
         const renewed = await store.renewLeases(instanceId, defaults.leaseMs);
         if (renewed < held()) missing(new Set(await store.heldRuns(instanceId)));
       }

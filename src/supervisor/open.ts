@@ -2,10 +2,10 @@ import { mkdir, rm, stat } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { platform } from "node:process";
+import { holdInstance, type InstanceHold } from "../anchor/hold-instance.js";
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
 import { FileLedger, ledgerIn } from "../store/ledger/file-ledger.js";
-import { acquireInstanceLock } from "../store/instance-lock.js";
 import { readMachineIdentity } from "../store/machine.js";
 import { openStore } from "../store/open.js";
 import { stateIdOf } from "../store/state-id.js";
@@ -42,13 +42,8 @@ export async function openSupervisorAndStore(
     opened.push(lock);
     const machine = await readMachineIdentity(home);
     const stateId = await stateIdOf(home);
-    const host = await openNativeHost({
-      home,
-      instanceId,
-      instanceDir,
-      incarnation: newIncarnation(),
-      machine,
-    });
+    const incarnation = newIncarnation();
+    const host = await openNativeHost({ home, instanceId, instanceDir, incarnation, machine });
     opened.push(host);
     const ledger = new FileLedger(ledgerIn(home));
     const holds = new Holds(host, ledger, instanceId);
@@ -61,10 +56,12 @@ export async function openSupervisorAndStore(
       ...options,
       home,
       instanceId,
+      incarnation,
       stateId,
       store,
       ...(store.shared ? { ledger, holds } : {}),
       host,
+      locks: lock,
       onClosed: async (left) => {
         // Still under the lock: whoever finds the instance dead must find it whole or not at all.
         if (ephemeral && left === 0) await rm(instanceDir, { recursive: true, force: true, maxRetries: 3 });
@@ -101,11 +98,11 @@ function warn({ message, cause }: Problem): void {
 }
 
 /** Until it is locked, an empty instance looks dead to others, who may be removing it. */
-async function makeAndLock(instanceDir: string): Promise<AsyncDisposable> {
+async function makeAndLock(instanceDir: string): Promise<InstanceHold> {
   for (let tries = 1; ; tries++) {
     await makePrivate(instanceDir);
     try {
-      return await acquireInstanceLock(instanceDir);
+      return await holdInstance(instanceDir);
     } catch (error) {
       const removed = await stat(instanceDir).then(
         () => false,

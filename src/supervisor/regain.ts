@@ -8,7 +8,7 @@ import type { Context } from "./context.js";
 import { letGo } from "./let-go.js";
 import { eventFacts, isOver, type LiveRun } from "./live-run.js";
 import { putBack } from "./put-back.js";
-import { takeUp } from "./take-up.js";
+import { takenByAnotherProcess, takeUp } from "./take-up.js";
 
 /**
  * The connection broke without a word of the run's end. Its anchor has finished (the exit file knows), lives (attach
@@ -42,6 +42,7 @@ async function attempt(live: LiveRun): Promise<boolean> {
   // An observer of the attempt before has done its service.
   live.link?.close();
   live.link = null;
+  if (!(await context.incarnation.isCurrent())) return true;
   const found = await takeUp(context, {
     run: facts.address,
     from: journal.lease,
@@ -50,7 +51,7 @@ async function attempt(live: LiveRun): Promise<boolean> {
       {
         ...eventFacts(live, context.clock.wall()),
         type: "attach",
-        data: { epoch, decision: "continue: the connection was lost" },
+        data: { epoch, decision: "continue: the connection was lost", process: context.process },
       },
     ],
   });
@@ -96,13 +97,22 @@ export async function missed(live: LiveRun): Promise<void> {
   const { context, facts } = live;
   if (await putBack(context, facts.runId)) return;
   const record = await context.store.getRun(facts.runId);
-  if (record === null || record.ownerInstanceId !== context.instanceId || record.state === "exited")
-    robbed(live, record?.ownerInstanceId ?? null);
+  if (record === null || record.state === "exited") robbed(live, null);
+  else if (record.ownerInstanceId !== context.instanceId) robbed(live, record.ownerInstanceId);
+}
+
+/** A write was refused for a newer epoch: whose it is decides whether one run is lost or the instance. */
+export async function findTaker({ context, facts }: LiveRun, hadEpoch: number): Promise<void> {
+  const record = await context.store.getRun(facts.runId);
+  if (record !== null && (await takenByAnotherProcess(context, record, hadEpoch)))
+    context.incarnation.lose(`it has taken run ${facts.runId} under a newer epoch`);
 }
 
 /** Somebody else has taken the run over, as the rules allow: nothing more is done here, and it is said why. */
 export function robbed(live: LiveRun, by: string | null): void {
   if (isOver(live)) return;
+  if (by === live.context.instanceId)
+    return live.context.incarnation.lose(`it has taken run ${live.facts.runId} under a newer epoch`);
   const error = new LeaseLost(live.facts.runId, live.journal.lease.epoch, by);
   live.context.report({ runId: live.facts.runId, message: error.message, cause: error });
   letGo(live, error);

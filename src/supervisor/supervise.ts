@@ -1,3 +1,4 @@
+import { LeaseLost } from "../errors.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Lease } from "../store/store.js";
 import { Activity } from "./activity.js";
@@ -11,6 +12,7 @@ import { letGo } from "./let-go.js";
 import { eventFacts, type LiveRun, type RunFacts } from "./live-run.js";
 import { putBack } from "./put-back.js";
 import { OutputRanges } from "./output-ranges.js";
+import { findTaker } from "./regain.js";
 import { newborn } from "./run-state.js";
 import { Stdin } from "./stdin.js";
 
@@ -35,6 +37,7 @@ export function supervise(
       ousted: (error) => {
         context.report({ runId, message: error.message, cause: error });
         letGo(live, error);
+        if (error instanceof LeaseLost) context.track(runId, findTaker(live, error.epoch));
       },
     }),
     deadlines: new Deadlines(context.clock, facts.deadlines, (stop) => sendStop(live, stop)),

@@ -1,6 +1,14 @@
+import type { InstanceHold } from "../anchor/hold-instance.js";
 import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { BadInput, NotSteering, RunNotFound, StoreAway, SupervisorClosed } from "../errors.js";
+import {
+  BadInput,
+  type InstanceTaken,
+  NotSteering,
+  RunNotFound,
+  StoreAway,
+  SupervisorClosed,
+} from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type { Ledger } from "../store/ledger/ledger.js";
 import { remembering } from "../store/ledger/remembering.js";
@@ -31,7 +39,10 @@ import { systemClock, type Clock } from "./clock.js";
 import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
 import type { Context } from "./context.js";
 import type { Holds } from "./hold.js";
+import { newIncarnation } from "./ids.js";
+import { Incarnation } from "./incarnation.js";
 import { Leases } from "./leases.js";
+import { letGo } from "./let-go.js";
 import type { LiveRun } from "./live-run.js";
 import { readOutput } from "./output.js";
 import { awaitReady, endedUnready } from "./readiness.js";
@@ -53,14 +64,19 @@ export interface SupervisorParts {
   /** Connections that keep its runs while the store is away. */
   readonly holds?: Holds;
   readonly host: AnchorHost;
+  /** The locks of this instance, looked at while it works. */
+  readonly locks?: Pick<InstanceHold, "check">;
   readonly clock?: Clock;
   readonly instanceId: string;
+  /** Left out: a new one. */
+  readonly incarnation?: string;
   readonly home: string;
   readonly stateId?: string;
   readonly actor?: string;
   readonly discardOutput?: boolean;
   readonly withheldEnv?: readonly string[];
   readonly onProblem?: (problem: Problem) => void;
+  readonly onTaken?: (error: InstanceTaken) => void;
   /** After the last write, once: give back what the parts stand on. `left` runs have no end on record. */
   readonly onClosed?: (left: number) => Promise<void>;
 }
@@ -108,10 +124,18 @@ class ComposedSupervisor implements Supervisor {
       report({ runId, message: `run ${runId}: no copy of its record could be kept here`, cause });
     const store = ledger === null ? parts.store : remembering(parts.store, ledger, unkept);
     const live: Context["live"] = new Map();
+    const incarnation = new Incarnation({
+      instanceId,
+      check: parts.locks === undefined ? null : () => parts.locks?.check() ?? Promise.resolve("held"),
+      clock,
+      report,
+      taken: (error) => this.#leaveToOther(error),
+    });
     const leases = new Leases({
       store,
       clock,
       instanceId,
+      isCurrent: () => incarnation.isCurrent(),
       held: () => live.size,
       missing: (known) => {
         for (const each of [...live.values()])
@@ -131,6 +155,8 @@ class ComposedSupervisor implements Supervisor {
       discardOutput,
       withheldEnv,
       leases,
+      incarnation,
+      process: parts.incarnation ?? newIncarnation(),
       gate: new StoreGate(clock, () => {
         // Writing works again: the right to steer need not wait for the next renewal.
         if (leases.fenced) void leases.renew();
@@ -153,6 +179,18 @@ class ComposedSupervisor implements Supervisor {
       },
     };
     leases.start();
+    incarnation.start();
+  }
+
+  /** Another process is this instance: steer nothing, write nothing, leave every run alive. */
+  #leaveToOther(error: InstanceTaken): void {
+    const { live, leases } = this.#context;
+    // What is just being started is let go of as soon as it has a run.
+    this.#context.closing ??= { actor: null };
+    for (const each of [...live.values()]) letGo(each, error);
+    void leases.stop();
+    this.#context.report({ runId: null, message: error.message, cause: error });
+    this.#parts.onTaken?.(error);
   }
 
   async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<Run> {
@@ -184,6 +222,7 @@ class ComposedSupervisor implements Supervisor {
 
   async holdOn(): Promise<number> {
     const { holds } = this.#parts;
+    await this.#mustBeCurrent();
     await holds?.holdAll((runId) => this.#context.live.has(runId));
     return holds?.size ?? 0;
   }
@@ -269,12 +308,18 @@ class ComposedSupervisor implements Supervisor {
 
   async #reconcile(scope: Scope): Promise<Reconciled> {
     this.#mustBeOpen("nothing was looked at");
-    const pass = this.#reconciling.then(() => {
+    const pass = this.#reconciling.then(async () => {
       this.#mustBeOpen("nothing was looked at");
+      await this.#mustBeCurrent();
       return reconcile(this.#context, scope).catch((error: unknown) => this.#holdOn(error));
     });
     this.#reconciling = pass.catch(() => undefined);
     return tracked(this.#work, pass);
+  }
+
+  async #mustBeCurrent(): Promise<void> {
+    const { incarnation } = this.#context;
+    if (!(await incarnation.isCurrent()) && incarnation.taken !== null) throw incarnation.taken;
   }
 
   async #holdOn(error: unknown): Promise<never> {
@@ -314,6 +359,7 @@ class ComposedSupervisor implements Supervisor {
     this.#context.gate.dispose();
     await Promise.allSettled([...this.#spawns, ...this.#work]);
     left += letGoOfAll(this.#context);
+    this.#context.incarnation.stop();
     await leases.stop();
     left += await this.#withOthers();
     await host[Symbol.asyncDispose]();
@@ -323,6 +369,7 @@ class ComposedSupervisor implements Supervisor {
 
   /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
   async #withOthers(): Promise<number> {
+    if (this.#context.incarnation.taken !== null) return 1;
     if (!this.#context.robbed) return 0;
     const open = await this.#context.store.listRuns({ states: OPEN_STATES }).catch(() => null);
     if (open === null) return 1;
@@ -333,6 +380,8 @@ class ComposedSupervisor implements Supervisor {
   }
 
   #mustBeOpen(consequence: string): void {
+    const { taken } = this.#context.incarnation;
+    if (taken !== null) throw taken;
     if (this.#closing !== null) throw new SupervisorClosed(this.instanceId, consequence);
   }
 }

@@ -2,6 +2,7 @@ import type { AnchorLink, RunAddress } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { StaleEpoch } from "../errors.js";
 import type { NewRunEvent } from "../store/run-event.js";
+import type { RunRecord } from "../store/run-record.js";
 import type { Lease } from "../store/store.js";
 import type { Context } from "./context.js";
 import { hold } from "./hold.js";
@@ -14,7 +15,7 @@ export interface Wanted {
   readonly run: RunAddress;
   readonly from: Held;
   readonly expiredForMs: number | null;
-  /** Committed with the lease, before anything is done. */
+  /** Committed with the lease, before anything is done. They name this process: its claims are told from others' by that. */
   readonly events: (epoch: number) => readonly NewRunEvent[];
 }
 
@@ -112,9 +113,29 @@ export async function claim(
     const record = await store.getRun(runId);
     if (record === null) return { kind: "replaced", by: null };
     if (record.state === "exited") return { kind: "ended" };
-    // An earlier claim of ours may have been committed without our hearing of it.
-    if (record.ownerInstanceId !== instanceId || record.leaseEpoch === held.epoch)
-      return { kind: "replaced", by: record.ownerInstanceId };
+    if (record.ownerInstanceId !== instanceId) return { kind: "replaced", by: record.ownerInstanceId };
+    if (record.leaseEpoch === held.epoch) return { kind: "replaced", by: null };
+    if (await takenByAnotherProcess(context, record, held.epoch)) return { kind: "replaced", by: instanceId };
     held = { ownerInstanceId: instanceId, epoch: record.leaseEpoch };
   }
+}
+
+/** Few are written about one run between a claim and the next look at it. */
+const EVENTS_READ = 100;
+
+/**
+ * Whether a lease of this instance is another process's: it has a newer epoch than this process had, and no event says
+ * that this process took it. A claim of this process may have been committed without an answer.
+ */
+export async function takenByAnotherProcess(
+  { instanceId, process, store }: Context,
+  { runId, ownerInstanceId, leaseEpoch }: RunRecord,
+  hadEpoch: number,
+): Promise<boolean> {
+  if (ownerInstanceId !== instanceId || leaseEpoch <= hadEpoch) return false;
+  const events = await store.listEvents({ runId, newestFirst: true, limit: EVENTS_READ });
+  return !events.some(
+    ({ type, data }) =>
+      (type === "attach" || type === "reconcile") && data.process === process && data.epoch === leaseEpoch,
+  );
 }

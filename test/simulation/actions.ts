@@ -17,6 +17,7 @@ const ACTS = {
   stop: { weight: 2.5, act: supervisors.stop },
   resume: { weight: 3, act: supervisors.resume },
   boot: { weight: 6, act: supervisors.boot },
+  duplicate: { weight: 0.7, act: supervisors.duplicate },
   close: { weight: 0.7, act: supervisors.close },
   killAnchor: { weight: 2.5, act: anchors.killAnchor },
   killLauncher: { weight: 1.5, act: anchors.killLauncher },

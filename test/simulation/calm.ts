@@ -2,7 +2,7 @@ import { defaults } from "../../src/defaults.js";
 import { wakes } from "./acts/processes.js";
 import { listingWorks } from "./acts/surroundings.js";
 import type { Cast } from "./cast.js";
-import { hiddenByStrangers, unsettled } from "./checks/all-settled.js";
+import { doubled, hiddenByStrangers, unsettled } from "./checks/all-settled.js";
 import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
 import { cancelArrives, stopEmptiesTheTree } from "./checks/stopping-works.js";
 import type { Stage } from "./stage.js";
@@ -36,7 +36,7 @@ async function settle(cast: Cast): Promise<void> {
     await scheduler.pass(LOOK_EVERY_MS);
     checkStops(cast);
     const replaced = replaceClosed(cast);
-    const found = unsettled(cast);
+    const found = unsettled(cast) ?? doubled(cast);
     good = found === null && !replaced ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
     if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
@@ -85,8 +85,9 @@ function checkStops(cast: Cast): void {
 
 /** Who closes now leaves a place empty that was not. */
 function replaceClosed(cast: Cast): boolean {
-  const left = cast.seats.filter(({ process, place }) => {
-    const closed = process?.gone === true && process.closing;
+  const left = cast.seats.filter(({ process, place, instanceId }) => {
+    const former = cast.former.filter((each) => each.instanceId === instanceId);
+    const closed = [process, ...former].some((each) => each?.gone === true && each.closing);
     return closed && !cast.alive.some((each) => each.place === place);
   });
   for (const seat of left) cast.boot(seat);
@@ -98,8 +99,8 @@ function comeBack(cast: Cast): void {
   const { random, places, variant } = cast.world;
   for (const place of places) {
     if (place.machine !== places[0]?.machine && random.chance(0.3)) {
-      for (const { process } of cast.seats)
-        if (process?.place === place) {
+      for (const process of cast.alive)
+        if (process.place === place) {
           process.closing = false;
           process.end();
         }

@@ -16,6 +16,8 @@ export interface Seat {
 export class Cast {
   readonly seats: Seat[] = [];
   readonly strangers: Process[] = [];
+  /** Processes in whose place another process of their instance was started while they lived. */
+  readonly former: SupervisorProcess[] = [];
   readonly world: World;
 
   constructor(world: World) {
@@ -29,17 +31,18 @@ export class Cast {
 
   /** Those that run, and can be asked for something. */
   get awake(): SupervisorProcess[] {
-    return this.seats.flatMap(({ process }) =>
-      process !== null && !process.gone && !process.held && !process.closing ? [process] : [],
-    );
+    return this.alive.filter(({ held, closing }) => !held && !closing);
   }
 
   get alive(): SupervisorProcess[] {
-    return this.seats.flatMap(({ process }) => (process !== null && !process.gone ? [process] : []));
+    return [...this.seats.flatMap(({ process }) => process ?? []), ...this.former].filter(
+      ({ gone }) => !gone,
+    );
   }
 
   get down(): Seat[] {
-    return this.seats.filter(({ process }) => process === null || process.gone);
+    const alive = new Set(this.alive.map(({ instanceId }) => instanceId));
+    return this.seats.filter(({ instanceId }) => !alive.has(instanceId));
   }
 
   get anchors(): Anchor[] {
@@ -62,6 +65,15 @@ export class Cast {
     watch.whereabouts.set(seat.instanceId, { identity: seat.place.identity, hindered: false });
     this.world.note(() => `${seat.instanceId}#${seat.incarnations} starts`);
     seat.process = new SupervisorProcess(this.world, instance, seat.place, seat.incarnations);
+  }
+
+  /** The lock file is deleted under a process, and a second process of its instance starts. */
+  duplicate(seat: Seat): void {
+    const { process } = seat;
+    if (process === null || process.gone) return;
+    this.world.note(() => `the lock of ${process.name} is deleted`);
+    this.former.push(process);
+    this.boot(seat);
   }
 
   kill(process: SupervisorProcess): void {
@@ -90,7 +102,7 @@ export class Cast {
   }
 
   empty(place: Place): void {
-    for (const seat of this.seats) if (seat.place === place) seat.process?.end();
+    for (const process of this.alive) if (process.place === place) process.end();
     for (const truth of this.world.watch.runs.values())
       if (truth.anchor?.place === place && !truth.exitFileWritten()) truth.restarted = true;
     // Nobody is told: who would have been is gone as well.

@@ -46,6 +46,11 @@ const bugs: readonly Planted[] = [
     seen: /holds its lock|while its owner lives/,
   },
   {
+    what: "a process that does not see that another holds its instance's lock",
+    flaws: { blindToOwnLock: true },
+    seen: /processes of one instance/,
+  },
+  {
     what: "an anchor that takes the leader's end for the tree's",
     flaws: { anchorHopes: true },
     seen: /proven/,

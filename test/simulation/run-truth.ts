@@ -1,10 +1,13 @@
 import type { Anchor } from "./anchor.js";
 import type { Process } from "./machine.js";
+import type { SupervisorProcess } from "./supervisor-process.js";
 
 /** What is true of a run, whatever anybody has recorded of it. */
 export class RunTruth {
   readonly alias: string;
   readonly committedEpochs = new Set<number>();
+  /** The latest process of each instance that has taken it. */
+  readonly takers = new Map<string, SupervisorProcess>();
   highestOwned = 0;
   exitEvents = 0;
   /** When its lease was last written, in the order of commits. */

@@ -26,13 +26,17 @@ export class Instance {
   readonly instanceId: string;
   readonly runs = new Map<string, RunDirectory>();
   launcher: Launcher | null = null;
-  /** Held by a process, stopped or not; free as soon as that is gone. */
-  locked = false;
+  /** The process whose lock file is in place, stopped or not. Null: the lock is free. */
+  holder: object | null = null;
   /** When it was last free before it was taken, in the order of commits. */
   freeAt = 0;
 
   constructor(instanceId: string) {
     this.instanceId = instanceId;
+  }
+
+  get locked(): boolean {
+    return this.holder !== null;
   }
 }
 

@@ -1,3 +1,4 @@
+import type { HoldState } from "../../src/anchor/hold-instance.js";
 import { defaults } from "../../src/defaults.js";
 import type { Problem, Supervisor } from "../../src/supervisor/api.js";
 import type { Clock } from "../../src/supervisor/clock.js";
@@ -19,6 +20,7 @@ export class SupervisorProcess implements Actor {
   readonly supervisor: Supervisor;
   readonly #world: World;
   readonly #instance: Instance;
+  readonly incarnation: number;
   gone = false;
   held = false;
   closing = false;
@@ -27,10 +29,11 @@ export class SupervisorProcess implements Actor {
     this.#world = world;
     this.#instance = instance;
     this.place = place;
+    this.incarnation = incarnation;
     this.name = `${instance.instanceId}#${incarnation}`;
     // Until this moment it was free.
     instance.freeAt = world.watch.commits;
-    instance.locked = true;
+    instance.holder = this;
     this.supervisor = createSupervisor({
       store: new StorePort(world.database, (question, work) => this.#askStore(question, work), {
         shared: world.machines.length > 1,
@@ -38,6 +41,12 @@ export class SupervisorProcess implements Actor {
       host: new SimulatedHost(world, this, instance),
       clock: this.#clock(),
       instanceId: instance.instanceId,
+      incarnation: this.name,
+      locks: { check: () => this.#checkLock() },
+      onTaken: () => {
+        this.closing = true;
+        this.end();
+      },
       home: "/sim",
       onProblem: (problem) => {
         this.problems.push(problem);
@@ -62,7 +71,7 @@ export class SupervisorProcess implements Actor {
     if (this.gone) return;
     this.hangUpAll();
     this.gone = true;
-    this.#instance.locked = false;
+    if (this.#instance.holder === this) this.#instance.holder = null;
     const { launcher } = this.#instance;
     if (launcher !== null) this.#world.scheduler.post(launcher, () => launcher.letGo(this));
   }
@@ -72,8 +81,24 @@ export class SupervisorProcess implements Actor {
     this.connections.clear();
   }
 
+  /** Looked at in one moment, heard of in a later one. A lock file that nobody holds is made and locked again. */
+  #checkLock(): Promise<HoldState> {
+    const { scheduler, flaws } = this.#world;
+    return new Promise((resolve) => {
+      scheduler.post(this.place.machine, () => {
+        if (this.gone) return;
+        const instance = this.#instance;
+        const restored = instance.holder === null;
+        if (restored) instance.holder = this;
+        const held = instance.holder === this || flaws.blindToOwnLock === true;
+        const state = restored ? "restored" : held ? "held" : "taken";
+        scheduler.post(this, () => resolve(state));
+      });
+    });
+  }
+
   #reconcileNow(): void {
-    if (this.closing) return;
+    if (this.closing || this.gone) return;
     void this.supervisor.reconcile().catch(() => undefined);
     this.#world.scheduler.after(this, defaults.reconcileMs, () => this.#reconcileNow());
   }
@@ -136,7 +161,7 @@ export class SupervisorProcess implements Actor {
         try {
           if (trouble === "refuse-all" || (trouble === "refuse-writes" && writes))
             throw new Error("the database is locked");
-          const value = work();
+          const value = this.#world.watch.by(this, work);
           if (trouble === "uncertain" && writes) throw new Error("the disk would not sync");
           scheduler.post(this, () => resolve(value));
         } catch (error) {

@@ -3,7 +3,7 @@ import type { RunEvent } from "../../src/store/run-event.js";
 import type { Anchor } from "./anchor.js";
 import { deadlinesKeepTime } from "./checks/deadlines-keep-time.js";
 import { endsOnce, toldOnce } from "./checks/one-end.js";
-import { epochIsCommitted, onlyTheNewestSteers } from "./checks/one-owner.js";
+import { epochIsCommitted, neverTakenBack, onlyTheNewestSteers } from "./checks/one-owner.js";
 import { onlyOurs } from "./checks/only-ours.js";
 import { provenIsEmpty } from "./checks/proven-is-empty.js";
 import { recordedBeforeRun } from "./checks/recorded-before-run.js";
@@ -12,6 +12,7 @@ import type { Commit } from "./database.js";
 import type { Process } from "./machine.js";
 import { RunTruth } from "./run-truth.js";
 import type { Signaller } from "./signal.js";
+import type { SupervisorProcess } from "./supervisor-process.js";
 import type { World } from "./world.js";
 
 /** A promise was broken. */
@@ -29,6 +30,7 @@ export class Watch {
   readonly whereabouts = new Map<string, Whereabouts>();
   readonly #world: World;
   #violation: string | null = null;
+  #asking: SupervisorProcess | null = null;
   commits = 1;
 
   constructor(world: World) {
@@ -38,6 +40,16 @@ export class Watch {
   /** Throw what was found since the last time. Not at once: the code under test catches what is thrown through it. */
   raise(): void {
     if (this.#violation !== null) throw new Violation(this.#violation);
+  }
+
+  /** What is committed meanwhile is this process's doing. */
+  by<T>(process: SupervisorProcess, work: () => T): T {
+    this.#asking = process;
+    try {
+      return work();
+    } finally {
+      this.#asking = null;
+    }
   }
 
   blame(runId: string | null, what: string | null): void {
@@ -117,6 +129,7 @@ export class Watch {
     if (before?.state !== "exited") this.blame(runId, provenIsEmpty(after, truth));
     if (after.state === "exited") truth.end();
     if (by === "claim" && before !== null) this.#taken(commit, truth);
+    if (by === "claim" && this.#asking !== null) this.blame(runId, neverTakenBack(this.#asking, truth));
     truth.committedEpochs.add(leaseEpoch);
     if (by !== "save") truth.renewedAt = this.commits;
     if (by !== "renew")

@@ -17,6 +17,8 @@ export interface Flaws extends DatabaseFlaws {
   readonly reapHopes?: boolean;
   /** A lock that is held looks free. */
   readonly blindToLocks?: boolean;
+  /** A process does not see that another holds its instance's lock. */
+  readonly blindToOwnLock?: boolean;
   /** The launcher's word comes before its deed. */
   readonly launcherHopes?: boolean;
   /** A supervisor's clock is the wall's. */

@@ -8,6 +8,7 @@ import { configPath, readConfigFile } from "../../store/config-file.js";
 import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory, openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
 import { mustBeOutside } from "./connect.js";
 import { print } from "../runs/print.js";
@@ -54,7 +55,12 @@ export async function runGateway({
     throw error;
   });
   if (gateway === null) return 0;
-  await Promise.race([told, gateway.asked]);
+  const taken = await Promise.race([told, gateway.asked, gateway.taken]);
+  if (taken !== undefined) {
+    // As if killed: what lies in the directory, the socket and the row in the store are the other process's by now.
+    say(taken.message, "red");
+    return exitCodes.failure;
+  }
   if (!json && !quiet) say("letting go of the runs; once more to leave at once", "dim");
   void stopRequested().then(() => process.exit(0));
   await gateway.stop();

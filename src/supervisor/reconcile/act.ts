@@ -44,11 +44,14 @@ export async function act(
   ground: Claim,
   decision: Decision,
 ): Promise<Acted> {
+  // After the look: a lease that another process of this instance has taken by then shows that it holds the locks.
+  if (decision.action !== "leave" && !(await context.incarnation.isCurrent()))
+    return left("another process of this instance has taken over");
   const wanted: Wanted = {
     run: addressOf(record),
     from: { ownerInstanceId: record.ownerInstanceId, epoch: record.leaseEpoch },
     expiredForMs: ground.expiredForMs,
-    events: (epoch) => [reconcileEvent(context, record, decision, epoch)],
+    events: (epoch) => [reconcileEvent(context, record, decision, epoch, context.process)],
   };
   switch (decision.action) {
     case "leave":
@@ -76,6 +79,7 @@ export function reconcileEvent(
   record: RunRecord,
   { row, action, why }: Decision,
   epoch: number,
+  process?: string,
 ): NewRunEvent {
   return {
     runId: record.runId,
@@ -83,7 +87,15 @@ export function reconcileEvent(
     rootPid: record.root?.pid ?? null,
     descendants: 0,
     type: "reconcile",
-    data: { row, action, why, by: instanceId, from: record.ownerInstanceId, epoch },
+    data: {
+      row,
+      action,
+      why,
+      by: instanceId,
+      from: record.ownerInstanceId,
+      epoch,
+      ...(process === undefined ? {} : { process }),
+    },
   };
 }
 

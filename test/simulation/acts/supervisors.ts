@@ -26,6 +26,11 @@ export function boot(stage: Stage): void {
   if (seat !== null) stage.cast.boot(seat);
 }
 
+export function duplicate(stage: Stage): void {
+  const seat = stage.random.maybePick(stage.cast.seats.filter(({ process }) => process?.gone === false));
+  if (seat !== null) stage.cast.duplicate(seat);
+}
+
 export function close(stage: Stage): void {
   const process = stage.random.maybePick(stage.cast.awake);
   if (process === null) return;
@@ -65,6 +70,8 @@ export async function oversleep(stage: Stage): Promise<void> {
 
 /** Ended runs are forgotten as if there were too many. */
 export function retain(stage: Stage): void {
+  // A week passes before that: nobody who was started in another's place is still stopped in the middle of a start.
+  if (stage.cast.former.some(({ gone }) => !gone)) return;
   const process = stage.random.maybePick(stage.cast.awake);
   stage.world.note(() => `${process?.name} forgets ended runs`);
   void process?.supervisor.retain({ endedKept: 0 }).catch(() => undefined);

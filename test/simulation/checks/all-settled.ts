@@ -19,6 +19,16 @@ export function unsettled(cast: Cast): { readonly runId: string; readonly what: 
   return null;
 }
 
+/** Of two processes of one instance, one is left. */
+export function doubled({ alive }: Cast): { readonly runId: null; readonly what: string } | null {
+  const twice = alive.find((one) =>
+    alive.some((other) => other !== one && other.instanceId === one.instanceId),
+  );
+  return twice === undefined
+    ? null
+    : { runId: null, what: `several processes of one instance live: ${twice.name} and another` };
+}
+
 /** Of such a run something else may be said with every look. */
 export function hiddenByStrangers({ world: { database, watch } }: Cast): boolean {
   return [...database.records.values()].some((record) => looksAlive(record, watch.truth(record.runId)));

@@ -1,4 +1,15 @@
 import type { RunTruth } from "../run-truth.js";
+import type { SupervisorProcess } from "../supervisor-process.js";
+
+/** Invariant 4, for two processes of one instance: what the later one has taken, the earlier one does not take back. */
+export function neverTakenBack(by: SupervisorProcess, truth: RunTruth): string | null {
+  const last = truth.takers.get(by.instanceId);
+  if (last === undefined || last.gone || by.incarnation >= last.incarnation) {
+    truth.takers.set(by.instanceId, by);
+    return null;
+  }
+  return `${by.name} took it back from ${last.name}, another of the processes of one instance`;
+}
 
 /** Invariant 4: an epoch is committed before an anchor hears of it, and is above all before it. */
 export function epochIsCommitted(epoch: number, truth: RunTruth): string | null {
