@@ -20,6 +20,7 @@ const BY_CODE: Readonly<Record<string, number>> = {
   INBOX_FULL: exitCodes.refused,
   EXEC_DENIED: exitCodes.refused,
   COPY_REFUSED: exitCodes.refused,
+  STATE_COPIED: exitCodes.refused,
   ACP_CLOSED: exitCodes.interrupted,
   ACP_TIMEOUT: exitCodes.timeout,
   ACP_REFUSED: exitCodes.refused,

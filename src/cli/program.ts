@@ -19,10 +19,12 @@ import { addNotifyCommand } from "./commands/notify.js";
 import { addRunCommand } from "./commands/run.js";
 import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
 import { addRunsCommand } from "./commands/runs.js";
+import { addStateCommand } from "./commands/state.js";
 import { addStoreCommand } from "./commands/store.js";
 import { addTasksCommand } from "./commands/tasks.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
-import { line } from "./complain.js";
+import { mustBeOriginal, resolveHome } from "../store/state-directory.js";
+import { line, say } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
 import { print } from "./runs/print.js";
 
@@ -90,6 +92,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
     addGatewaysCommand,
     addServiceCommand,
     addConfigCommand,
+    addStateCommand,
     addStoreCommand,
     addDoctorCommand,
     addCompletionCommand,
@@ -117,9 +120,32 @@ export function buildProgram(finish: Finish): Command {
     program.commandsGroup(heading);
     for (const add of adders) add(program, finish);
   }
+  program.hook("preAction", async (_, command) => {
+    if (!WORKS_IN_A_COPY.has(pathOf(command)[0] ?? "")) await refuseCopy();
+  });
   withoutHelpCommand(program);
   addHelpCommand(program);
   return program;
+}
+
+/** Commands that read nothing of a state directory, or say themselves that it is a copy. */
+const WORKS_IN_A_COPY: ReadonlySet<string> = new Set(["help", "completion", "config", "doctor", "state"]);
+
+/** Below the program: `["runs", "list"]`. */
+function pathOf(command: Command): string[] {
+  return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
+}
+
+/** Here, for every command at once: a copy's records and sockets must not be taken for its own by any of them. */
+async function refuseCopy(): Promise<void> {
+  const home = resolveHome();
+  // Whatever else is wrong with the directory is said by those that use it.
+  const { kind, recorded } = await mustBeOriginal(home);
+  if (kind === "moved")
+    say(
+      `this state directory was moved here from ${recorded?.path}; no run is open in it, so it is used as it is`,
+      "dim",
+    );
 }
 
 /** Ours knows commands of commands. */

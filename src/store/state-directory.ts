@@ -2,10 +2,11 @@ import type { Stats } from "node:fs";
 import { access, constants, lstat, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
-import { StateUnusable } from "../errors.js";
+import { StateCopied, StateUnusable } from "../errors.js";
 import { errnoOf } from "./errno.js";
 import { networkFileSystemOf } from "./file-system.js";
 import { longestSocketPath, socketPathLimit } from "./socket-path.js";
+import { provenanceOf, recordPlace } from "./state-place.js";
 
 export interface StateDirectory {
   readonly home: string;
@@ -50,6 +51,15 @@ export async function openStateDirectory(path: string): Promise<StateDirectory> 
       errnoOf(error) === "EROFS" ? "is on a read-only file system" : "is not writable for this user";
     throw refuse(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
   });
+  const { kind } = await mustBeOriginal(home);
+  if (kind === "moved") await recordPlace(home);
+  return found;
+}
+
+/** Rejects with StateCopied: what lies in a copy is the original's. */
+export async function mustBeOriginal(home: string): ReturnType<typeof provenanceOf> {
+  const found = await provenanceOf(home);
+  if (found.kind === "copy") throw new StateCopied(home, found.recorded.path, found.originalThere);
   return found;
 }
 
@@ -72,6 +82,13 @@ async function make(path: string): Promise<void> {
 
 /** For readers: creates nothing, and need not be writable. Null when there is none. */
 export async function findStateDirectory(path: string): Promise<StateDirectory | null> {
+  const found = await findAnyStateDirectory(path);
+  if (found !== null) await mustBeOriginal(found.home);
+  return found;
+}
+
+/** The same, also of one that is a copy. */
+export async function findAnyStateDirectory(path: string): Promise<StateDirectory | null> {
   return inspect(requireAbsolute(path));
 }
 

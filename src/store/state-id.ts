@@ -2,12 +2,15 @@ import { randomUUID } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { keptId } from "./kept-id.js";
+import { recordPlace } from "./state-place.js";
 
 const FILE = "state-id";
 
 /** Tells one state directory from all others that keep their runs in the same store. Made once. */
-export function stateIdOf(home: string): Promise<string> {
-  return keptId(home, FILE, () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`);
+export async function stateIdOf(home: string): Promise<string> {
+  const stateId = await keptId(home, FILE, () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`);
+  await recordPlace(home);
+  return stateId;
 }
 
 /** For those who only look: makes nothing. Null: there is none yet. */

@@ -11,6 +11,10 @@ export async function forgetRun(
   store: Pick<RunStore, "concludeRun">,
   record: RunRecord,
   actor: string,
+  {
+    detail = "it was given up; whether anything of it still runs where it was is not known",
+    expiredForMs = 0,
+  }: { readonly detail?: string; readonly expiredForMs?: number | null } = {},
 ): Promise<boolean> {
   const { runId, ownerInstanceId, leaseEpoch } = record;
   const at = Date.now();
@@ -20,7 +24,7 @@ export async function forgetRun(
     ownerInstanceId,
     epoch: leaseEpoch + 1,
     leaseMs: 0,
-    expiredForMs: 0,
+    expiredForMs,
   };
   const end: RunEnd = {
     to: "exited",
@@ -31,7 +35,7 @@ export async function forgetRun(
       code: null,
       signal: null,
       source: "none",
-      detail: "it was given up; whether anything of it still runs where it was is not known",
+      detail,
       errno: null,
       limitHit: null,
     },

@@ -238,6 +238,7 @@ describe.concurrent("an old copy of the state directory, put back", () => {
       await first.kill();
       await rename(field.home, away);
       await rename(backup, field.home);
+      expect(await field.holdfast("state", "keep-identity", "--yes")).toMatchObject({ code: 0 });
 
       const second = await field.gateway();
       // Its end is in the directory that was moved away: nobody here can know it.

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { cp, mkdtemp } from "node:fs/promises";
+import { cp, mkdtemp, rm } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -184,6 +184,12 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     await until("it is on record that it runs", async () => (await store.getRun(runId))?.startedAt !== null);
     const [before, events] = [await store.getRun(runId), await store.listEvents({})];
     const announced = await store.getGateway(one.gateway.instanceId);
+    await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
+      code: "STATE_COPIED",
+      message: expect.stringContaining("is a copy of") as string,
+    });
+    // The same without the record of where it was made: its row in the store tells.
+    await rm(join(home, "state-place"));
     await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
       code: "STATE_UNUSABLE",
       message: expect.stringContaining("another host or directory") as string,

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { tiers } from "../tree/seat.js";
@@ -26,6 +26,9 @@ describe.concurrent("a copied state directory", () => {
       const lives = house.alive();
 
       house.expireLeases(1, copy);
+      await expect(house.gateway(copy)).rejects.toMatchObject({ code: "STATE_COPIED", original: house.home });
+      // Nor does a supervisor that does not know where the directory was made, as of a former release.
+      rmSync(join(copy, "state-place"));
       const gateway = await house.gateway(copy);
       expect(gateway.instanceId).toBe(FIRST);
       await gateway.supervisor.reconcile();
@@ -60,7 +63,8 @@ test.concurrent("a copy that has runs of its own touches none of those the origi
   await house.crowd.complete();
   const lives = house.alive();
 
-  // The same instance in another place: its cgroups must be told apart.
+  // The same instance in another place, as a former release would start it: its cgroups must be told apart.
+  rmSync(join(copy, "state-place"));
   const twin = await house.keeper(FIRST, { home: copy });
   const own = await twin.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
   await twin.reconcile();

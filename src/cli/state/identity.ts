@@ -1,0 +1,166 @@
+import { readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { gatewayId } from "../../gateway/gateway.js";
+import { databaseAddress } from "../../store/database-address.js";
+import { ledgerIn } from "../../store/ledger/file-ledger.js";
+import { openStore, openStoreForReading } from "../../store/open.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { findAnyStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
+import { observeStateId, stateIdOf } from "../../store/state-id.js";
+import { provenanceOf, recordPlace, type StateProvenance } from "../../store/state-place.js";
+import type { Store } from "../../store/store.js";
+import { forgetRun } from "../../supervisor/forget.js";
+import { cliActor } from "../actor.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
+import { confirm } from "../operator/confirm.js";
+import { observe } from "../operator/observer.js";
+import { print } from "../runs/print.js";
+
+type Copied = Extract<StateProvenance, { kind: "copy" }>;
+
+interface Request {
+  readonly yes: boolean;
+  readonly json: boolean;
+}
+
+export async function showState(json: boolean): Promise<number> {
+  const home = resolveHome();
+  const directory = await findAnyStateDirectory(home);
+  const found = directory === null ? null : await provenanceOf(home);
+  const shown = {
+    home,
+    exists: directory !== null,
+    stateId: directory === null ? null : await observeStateId(home),
+    gatewayId: (await readFile(join(home, "gateway-id"), "utf8").catch(() => "")).trim() || null,
+    copyOf: found?.kind === "copy" ? found.recorded.path : null,
+    originalThere: found?.kind === "copy" ? found.originalThere : null,
+  };
+  if (json) print(toJson(shown, 2));
+  else {
+    const lines = [
+      ["directory", directory === null ? `${home} (does not exist yet)` : home],
+      ["state id", shown.stateId ?? "none yet"],
+      ["gateway id", shown.gatewayId ?? "none yet"],
+      ["copy of", shown.copyOf ?? "nothing: it is an original"],
+    ] as const;
+    print(`${lines.map(([name, value]) => `${name.padEnd(10)}  ${value}`).join("\n")}\n`);
+  }
+  return 0;
+}
+
+/** New ids for a copy. Its place is recorded last: interrupted before that, it is still a copy, and is reset again. */
+export async function resetIdentity({ yes, json }: Request): Promise<number> {
+  mustBeOperator("change the identity of the state directory");
+  const copy = await findCopy();
+  if (copy === null) return exitCodes.refused;
+  const { directory, provenance } = copy;
+  const { home, instancesPath, storePath } = directory;
+  const shared = (await databaseAddress()) !== null;
+  const open = shared ? [] : await openRuns(storePath);
+  const original = provenance.recorded.path;
+  const ending =
+    open.length === 0 ? "" : ` Its ${count(open.length)} of the original are ended here on record, as lost.`;
+  if (!(await confirm(`Give the copy of ${original} an identity of its own?${ending}`, yes)))
+    return unchanged();
+
+  const former = (await readFile(join(home, "gateway-id"), "utf8").catch(() => "")).trim();
+  if (!shared && open.length + former.length > 0) {
+    await using store = await openStore(storePath, "reset-identity");
+    const detail = `this state directory is a copy of ${original}; the run stayed with the original, and nobody was signalled here`;
+    for (const record of open) await forgetRun(store, record, cliActor(), { detail, expiredForMs: null });
+    await silenceTasks(store);
+    if (former !== "") await store.forgetGateway(former);
+  }
+  // What the original has told a shared store must not be told again from here, nor its instances be taken for local.
+  await rm(ledgerIn(home), { recursive: true, force: true });
+  if (shared) await setAside(instancesPath);
+  for (const name of ["gateway-id", "state-id", "host-id"]) await rm(join(home, name), { force: true });
+  await recordPlace(home, true);
+  const [stateId, newGatewayId] = [await stateIdOf(home), await gatewayId(home)];
+  if (json)
+    print(
+      toJson({
+        home,
+        stateId,
+        gatewayId: newGatewayId,
+        copyOf: original,
+        runs: open.map(({ runId }) => runId),
+      }),
+    );
+  else
+    print(
+      `${home} is a state directory of its own now: ${stateId}, gateway ${newGatewayId}; ended on record: ${count(open.length)}\n`,
+    );
+  return 0;
+}
+
+export async function keepIdentity({ yes, json }: Request): Promise<number> {
+  mustBeOperator("change the identity of the state directory");
+  const copy = await findCopy();
+  if (copy === null) return exitCodes.refused;
+  const { directory, provenance } = copy;
+  const { home } = directory;
+  const original = provenance.recorded.path;
+  if (provenance.originalThere) {
+    say(`${home} cannot take the place of ${original}, which is still there; nothing was changed`, "red");
+    return exitCodes.refused;
+  }
+  const question = `Is the original of this directory, ${original}, gone for good? Its runs are then taken up here.`;
+  if (!(await confirm(question, yes))) return unchanged();
+  await recordPlace(home, true);
+  if (json) print(toJson({ home, stateId: await observeStateId(home), copyOf: original }));
+  else print(`${home} has taken the place of its original\n`);
+  return 0;
+}
+
+/** Null: there is none, or it is in use; that has been said. */
+async function findCopy(): Promise<{
+  readonly directory: StateDirectory;
+  readonly provenance: Copied;
+} | null> {
+  const directory = await findAnyStateDirectory(resolveHome());
+  const provenance = directory === null ? null : await provenanceOf(directory.home);
+  if (directory === null || provenance?.kind !== "copy") {
+    say(`${resolveHome()} is not a copy of another state directory; nothing was changed`, "red");
+    return null;
+  }
+  await using host = await observe(directory);
+  const alive = (await host.instances()).filter((each) => each.alive);
+  if (alive.length === 0) return { directory, provenance };
+  const names = alive.map(({ instanceId }) => instanceId).join(", ");
+  say(`${directory.home} is in use by ${names}; stop it first. Nothing was changed`, "red");
+  return null;
+}
+
+async function openRuns(storePath: string): Promise<readonly RunRecord[]> {
+  await using store = await openStoreForReading(storePath);
+  return (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+}
+
+/** More than any store has open. */
+const TASKS = 100_000;
+
+/** The original tells of their ends. */
+async function silenceTasks(store: Store): Promise<void> {
+  for (const { taskId, version } of await store.listTasks({ statuses: ["queued", "running"], limit: TASKS }))
+    await store.commitTask(taskId, version, { set: { policy: "silent" } });
+}
+
+/** Kept, for the output in it, where nobody looks for instances. */
+async function setAside(instancesPath: string): Promise<void> {
+  const aside = `${instancesPath}-of-original`;
+  await rm(aside, { recursive: true, force: true });
+  await rename(instancesPath, aside).catch(() => undefined);
+}
+
+function count(runs: number): string {
+  return runs === 1 ? "1 open run" : `${runs} open runs`;
+}
+
+function unchanged(): number {
+  say("nothing was changed", "dim");
+  return exitCodes.incomplete;
+}

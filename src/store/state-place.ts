@@ -1,0 +1,108 @@
+import { randomUUID } from "node:crypto";
+import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { databaseAddress } from "./database-address.js";
+
+/** Where a state directory was when it was last opened for writing, kept in it beside its id. */
+export interface StatePlace {
+  readonly path: string;
+  readonly device: string;
+  readonly inode: string;
+  /** When the directory was made, in nanoseconds; "0": the file system does not say. No copy keeps it. */
+  readonly birth: string;
+  /** Device numbers mean nothing in another boot. */
+  readonly bootId: string;
+}
+
+const FILE = "state-place";
+
+/**
+ * `moved`: another directory than the recorded one, but provably harmless: the recorded one is gone, the records are
+ * this directory's own, and no run is open in them.
+ */
+export type StateProvenance =
+  | { readonly kind: "own" | "moved"; readonly recorded: StatePlace | null }
+  | { readonly kind: "copy"; readonly recorded: StatePlace; readonly originalThere: boolean };
+
+export async function provenanceOf(home: string): Promise<StateProvenance> {
+  const recorded = await readPlace(home);
+  if (recorded === null) return { kind: "own", recorded };
+  const here = await observePlace(home);
+  if (here === null || isSamePlace(recorded, here)) return { kind: "own", recorded };
+  const there = await observePlace(recorded.path);
+  const originalThere = there !== null && isSamePlace(recorded, there);
+  if (!originalThere && (await hasNoOpenRuns(home))) return { kind: "moved", recorded };
+  return { kind: "copy", recorded, originalThere };
+}
+
+/**
+ * Whether two observations are of one directory. Within a boot a bind mount and a rename keep device and inode; a
+ * snapshot has another device. Over a restart only the time of birth is sure to stay, where there is one.
+ */
+export function isSamePlace(one: StatePlace, other: StatePlace): boolean {
+  const dated = one.birth !== "0" && other.birth !== "0";
+  if (dated && one.birth !== other.birth) return false;
+  if (one.bootId !== other.bootId) return dated || one.inode === other.inode;
+  return one.inode === other.inode && one.device === other.device;
+}
+
+/** Written with the state id, when the directory has moved, and once in each boot. */
+export async function recordPlace(home: string, always = false): Promise<void> {
+  const [recorded, here] = await Promise.all([readPlace(home), observePlace(home)]);
+  if (here === null) return;
+  const same = recorded !== null && isSamePlace(recorded, here) && recorded.bootId === here.bootId;
+  if (same && !always && (recorded.path === here.path || (await leadsTo(recorded.path, here)))) return;
+  const draft = join(home, `${FILE}.${randomUUID()}`);
+  try {
+    await writeFile(draft, `${JSON.stringify(here)}\n`, { mode: 0o600, flag: "wx" });
+    await rename(draft, join(home, FILE));
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+async function leadsTo(path: string, here: StatePlace): Promise<boolean> {
+  const there = await observePlace(path);
+  return there !== null && isSamePlace(there, here);
+}
+
+async function readPlace(home: string): Promise<StatePlace | null> {
+  const text = await readFile(join(home, FILE), "utf8").catch(() => null);
+  if (text === null) return null;
+  try {
+    const facts = JSON.parse(text) as Record<keyof StatePlace, unknown>;
+    const known = [facts.path, facts.device, facts.inode, facts.birth, facts.bootId];
+    return known.every((fact) => typeof fact === "string") ? (facts as StatePlace) : null;
+  } catch {
+    // Damaged: nothing can be concluded from it, and the next writer makes it anew.
+    return null;
+  }
+}
+
+async function observePlace(path: string): Promise<StatePlace | null> {
+  const found = await stat(path, { bigint: true }).catch(() => null);
+  if (found === null) return null;
+  const bootId = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
+  const { dev, ino, birthtimeNs } = found;
+  return {
+    path,
+    device: String(dev),
+    inode: String(ino),
+    birth: birthtimeNs > 0n ? String(birthtimeNs) : "0",
+    bootId: bootId.trim(),
+  };
+}
+
+/** False also when that cannot be read, or others keep their records in the same store. */
+async function hasNoOpenRuns(home: string): Promise<boolean> {
+  try {
+    if ((await databaseAddress()) !== null) return false;
+    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
+    await using store = await openSqliteStoreForReading(join(home, "store.sqlite"));
+    if (store === null) return true;
+    const { OPEN_STATES } = await import("./run-record.js");
+    return (await store.listRuns({ states: OPEN_STATES, limit: 1 })).length === 0;
+  } catch {
+    return false;
+  }
+}
