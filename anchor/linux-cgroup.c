@@ -191,6 +191,41 @@ bool os_boundary_find(struct boundary *boundary, const char *runs, const char *r
   return true;
 }
 
+#define WALK_DEPTH 16
+
+/* The cgroups of one instance's runs, in `runs`. */
+static void visit_runs(const char *runs, const char *place, void (*visit)(const struct boundary *, const char *, const char *)) {
+  DIR *entries = opendir(runs);
+  if (entries == NULL) return;
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    struct boundary boundary;
+    struct stat st;
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.' || !os_boundary_find(&boundary, runs, entry->d_name)) continue;
+    bool ours = fstat(boundary.cgroup, &st) == 0 && (getuid() == 0 || st.st_uid == getuid());
+    if (ours) visit(&boundary, place, entry->d_name);
+    close(boundary.cgroup);
+  }
+  closedir(entries);
+}
+
+static void walk_cgroups(const char *path, int depth, void (*visit)(const struct boundary *, const char *, const char *)) {
+  char below[PATH_SIZE], runs[PATH_SIZE];
+  DIR *entries = depth < WALK_DEPTH ? opendir(path) : NULL;
+  if (entries == NULL) return;
+  for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    if (!join(below, sizeof below, path, "/") || !join(runs, sizeof runs, below, entry->d_name)) continue;
+    snprintf(below, sizeof below, "%s", runs);
+    if (strncmp(entry->d_name, "holdfast-", 9) == 0 && join(runs, sizeof runs, below, "/runs")) visit_runs(runs, entry->d_name + 9, visit);
+    walk_cgroups(below, depth + 1, visit);
+  }
+  closedir(entries);
+}
+
+void os_each_boundary(void (*visit)(const struct boundary *, const char *, const char *)) {
+  if (!weaken.cgroup && find_cgroup_root()) walk_cgroups(cgroup_root, 0, visit);
+}
+
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
   char path[PATH_SIZE], leaf[96];
   *boundary = (struct boundary){.cgroup = -1};

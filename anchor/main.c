@@ -16,6 +16,7 @@ static const char usage[] =
     "anchor reap --only --pid N ...          verify one process by a marker too, end it alone\n"
     "anchor marked NAME [OTHER...]           every process with that variable in its environment\n"
     "anchor limits                           which limits can be set from here\n"
+    "anchor survey                           launchers, anchors, supervisors and cgroups of runs, of any state directory\n"
     "anchor lock                             lock the directory open as descriptor 3, for whoever has it open\n"
     "anchor init -- COMMAND...               PID 1 of a container\n";
 
@@ -56,6 +57,7 @@ int main(int argc, char **argv) {
   if (strcmp(mode, "inspect") == 0 && rest <= 1 && rest == brief + ports) return inspect_mode(brief, ports);
   if (strcmp(mode, "marked") == 0) return marked_mode(rest, words);
   if (strcmp(mode, "limits") == 0 && rest == 0) return limits_mode();
+  if (strcmp(mode, "survey") == 0 && rest == 0) return survey_mode();
   if (strcmp(mode, "lock") == 0 && rest == 0) return lock_mode();
   if (strcmp(mode, "reap") == 0 && rest > 0 && strcmp(words[0], "--only") == 0) return reap_one_mode(rest - 1, words + 1);
   if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);

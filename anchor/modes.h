@@ -16,6 +16,8 @@ int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);
 /* Which limits can be set from here. */
 int limits_mode(void);
+/* What of Holdfast runs here, of whatever state directory. */
+int survey_mode(void);
 int init_mode(char **command);
 
 #endif

@@ -154,6 +154,9 @@ bool os_boundary_reopen(struct boundary *boundary, const char *path, uint64_t in
 const char *os_boundary_look(const char *path, uint64_t inode);
 /* A directory below the cgroup mount, as records name it. */
 void os_cgroup_recorded(const char *path, char *out, size_t size);
+/* Every cgroup of a run below the mount that this user made, of whatever instance; `place`: that instance, with the device
+   and inode of its directory. */
+void os_each_boundary(void (*visit)(const struct boundary *boundary, const char *place, const char *run_id));
 /* Refused, like any signal, when we or an ancestor would be hit. */
 bool os_boundary_kill(const struct boundary *boundary);
 /* True also when there is no cgroup: then only ancestry speaks. */

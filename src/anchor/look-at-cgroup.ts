@@ -34,7 +34,8 @@ function can(path: string, mode: number): Promise<boolean> {
   );
 }
 
-async function findRoot(): Promise<string | null> {
+/** Where cgroup v2 is mounted; null: nowhere. */
+export async function findRoot(): Promise<string | null> {
   for (const path of ROOTS) {
     const found = await statfs(path).catch(() => null);
     if (found?.type === CGROUP2_MAGIC) return path;

@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { recordPlace } from "../../src/store/state-place.js";
 import { tiers } from "../tree/seat.js";
 import { House } from "./house.js";
 import type { Keeper } from "./keeper.js";
@@ -13,6 +14,7 @@ describe.concurrent("a copied state directory", () => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using house = await House.open(tier);
       const keeper = await house.keeper(FIRST);
+      await recordPlace(house.home);
       writeFileSync(join(house.home, "gateway-id"), `${FIRST}\n`, { mode: 0o600 });
       const { runId } = await keeper.spawn(house.scenario, { graceMs });
       await house.crowd.complete();
@@ -64,7 +66,6 @@ test.concurrent("a copy that has runs of its own touches none of those the origi
   const lives = house.alive();
 
   // The same instance in another place, as a former release would start it: its cgroups must be told apart.
-  rmSync(join(copy, "state-place"));
   const twin = await house.keeper(FIRST, { home: copy });
   const own = await twin.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
   await twin.reconcile();

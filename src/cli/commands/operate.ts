@@ -48,6 +48,11 @@ command line. What cannot be verified is left alone, and said.
 With --all-orphans only runs whose owner is gone; otherwise everything in scope,
 also what a living gateway owns.
 
+With --unowned, and then with nothing else in scope, processes of runs that no
+state directory knows of any more, because it was removed: with a living anchor
+whose directory is gone, or with a cgroup of a run and its markers. Never while
+a supervisor holds the lock of their instance.
+
 Runs of other hosts in scope are handed to the gateways there, except with
 --all-orphans.
 
@@ -57,6 +62,7 @@ Exit status: 0 all gone, 1 no such run, 3 something is left or not confirmed,
 Examples:
   holdfast runs cleanup --all-orphans --dry-run
   holdfast runs cleanup --session chat-7 --yes
+  holdfast runs cleanup --unowned --dry-run
   holdfast runs cleanup --label ticket=42 --all-orphans
 `;
 
@@ -75,6 +81,7 @@ interface CleanupFlags {
   readonly agent?: string;
   readonly label?: Readonly<Record<string, string>>;
   readonly allOrphans?: true;
+  readonly unowned?: true;
   readonly dryRun?: true;
   readonly yes?: true;
   readonly json?: true;
@@ -134,11 +141,18 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .option("--agent <id>", "runs of this agent")
     .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
     .option("--all-orphans", "only runs whose owner is gone")
+    .option("--unowned", "processes of runs whose state directory was removed")
     .option("--dry-run", "only show")
     .option("--yes", "do not ask")
     .option("--json", "runs, evidence and outcomes as JSON")
     .addHelpText("after", cleanupExamples)
     .action(async (flags: CleanupFlags) => {
+      if (flags.unowned === true) {
+        const { dryRun = false, yes = false, json = false } = flags;
+        const { cleanupUnowned } = await import("../operator/unowned.js");
+        finish(await cleanupUnowned({ dryRun, yes, json }));
+        return;
+      }
       const { cleanupRuns } = await import("../operator/cleanup.js");
       finish(
         await cleanupRuns({

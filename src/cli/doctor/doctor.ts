@@ -11,7 +11,7 @@ import { checkDatabase } from "./database.js";
 import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
-import { checkClock, checkRuns } from "./runs.js";
+import { checkClock, checkRuns, checkUnowned } from "./runs.js";
 import { checkState } from "./state.js";
 
 /** Look at everything Holdfast stands on. Changes nothing. */
@@ -27,7 +27,9 @@ async function allChecks(): Promise<readonly Check[]> {
   const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
   const kernel = await checkKernel();
-  if (directory === null) return [...checks, ...database, ...config, ...kernel, await checkLimits()];
+  const unowned = await checkUnowned();
+  if (directory === null)
+    return [...checks, ...database, ...config, ...kernel, ...unowned, await checkLimits()];
   await using observatory = await openObservatory().catch(() => null);
   const runs = observatory === null ? [] : await checkRuns(observatory);
   const history = await checkHistory(directory);
@@ -38,6 +40,7 @@ async function allChecks(): Promise<readonly Check[]> {
     ...config,
     ...kernel,
     ...runs,
+    ...unowned,
     await checkClock(directory),
     await checkLimits(),
   ];

@@ -10,6 +10,7 @@ import { stateScope } from "../../supervisor/state-scope.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
 import { isShared } from "../operator/elsewhere.js";
 import type { Observatory } from "../operator/observer.js";
+import { END_UNOWNED, unownedLine, unownedRuns } from "../operator/unowned.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
@@ -80,6 +81,12 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
   } catch (error) {
     return bad(name, error instanceof Error ? error.message : String(error));
   }
+}
+
+/** Runs of Holdfast that no state directory knows of. Nothing to say when there is none. */
+export async function checkUnowned(): Promise<Check[]> {
+  const found = await unownedRuns();
+  return found.map((run) => warn("unowned", unownedLine(run), run.whyNot ?? END_UNOWNED));
 }
 
 /** Leases and deadlines need no wall clock of this host; what people read does. */

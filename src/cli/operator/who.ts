@@ -16,6 +16,7 @@ import { openStoreForReading } from "../runs/read-store.js";
 import { sessionToken } from "../session-token.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
+import { END_UNOWNED, unownedLine, unownedRuns } from "./unowned.js";
 import { runFacts } from "./run-facts.js";
 import { whoElsewhere } from "./who-elsewhere.js";
 
@@ -34,7 +35,7 @@ export async function who(pid: number, host: string | null, json: boolean): Prom
 
 async function whoHere(pid: number, json: boolean): Promise<number> {
   await using observatory = await openObservatory();
-  if (observatory === null) throw new NotOurs(pid, "nothing was ever run here");
+  if (observatory === null) return await whoUnowned(pid, json, "nothing was ever run here");
   const { host } = observatory;
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
@@ -44,7 +45,7 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const belonging =
     (await findBelonging(live, here, (paths) => host.inspectBoundaries(paths))) ??
     (live.state === HIDDEN ? await hiddenBelonging(host, live, here) : null);
-  if (belonging === null) throw new NotOurs(pid, reasonFor(live, here.length));
+  if (belonging === null) return await whoUnowned(pid, json, reasonFor(live, here.length));
   const instances = await host.instances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
   const gateway = {
@@ -73,6 +74,26 @@ async function hiddenBelonging(
   if (record === undefined) return null;
   const fact = "it is listed below the run's anchor; /proc hides everything else about it (hidepid)";
   return { record, role: "member", evidence: [fact] };
+}
+
+/** A process of a run whose state directory was removed. */
+async function whoUnowned(pid: number, json: boolean, otherwise: string): Promise<number> {
+  const run = (await unownedRuns()).find(
+    ({ anchor, processes }) => anchor?.pid === pid || processes.some(({ identity }) => identity.pid === pid),
+  );
+  if (run === undefined) throw new NotOurs(pid, otherwise);
+  const role = run.anchor?.pid === pid ? "anchor" : "member";
+  if (json) print(toJson({ pid, role, verified: true, unowned: true, ...run }, 2));
+  else
+    print(
+      `${[
+        `${paletteFor(1).bold(String(pid))} is ${ROLES[role]} ${run.runId}, which has no owner`,
+        `  ${unownedLine(run)}`,
+        ...run.evidence.map((fact) => `  evidence  ${sanitizeLine(fact)}`),
+        `  remedy    ${run.whyNot === null ? END_UNOWNED : sanitizeLine(run.whyNot)}`,
+      ].join("\n")}\n`,
+    );
+  return 0;
 }
 
 function reasonFor(live: ProcessEvidence, runs: number): string {

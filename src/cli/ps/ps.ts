@@ -66,7 +66,11 @@ export async function showProcesses(request: PsRequest): Promise<number> {
         tell(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts).join("\n")}\n`);
       else say("nothing is running", "dim");
     }
-    if (!watch) return 0;
+    if (!watch) {
+      const { sayUnowned } = await import("../operator/unowned.js");
+      await sayUnowned();
+      return 0;
+    }
     await setTimeout(EVERY_MS);
   }
 }

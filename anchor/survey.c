@@ -1,0 +1,156 @@
+/*
+ * `anchor survey`: what of Holdfast runs on this machine, whatever state directory it belongs to: launchers and anchors,
+ * supervisors that have a lock file open, and the cgroups of runs. Looks only; one JSON line each.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "evidence.h"
+#include "modes.h"
+#include "tree.h"
+
+#define WORDS_SIZE 4096
+#define LINK_SIZE 4096
+#define MARKER_SIZE 512
+#define SHOWN 512
+#define DELETED " (deleted)"
+#define HASH_LENGTH 16
+#define LOCK "/instance.lock"
+
+static bool ends_with(const char *text, const char *end) {
+  size_t length = strlen(text), tail = strlen(end);
+  return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static void cut_deleted(char *path) {
+  if (ends_with(path, DELETED)) path[strlen(path) - strlen(DELETED)] = 0;
+}
+
+/* A state directory's own copy, named by its content: `.../bin/anchor-<16 hex digits>`. */
+static bool is_anchor_binary(const char *path) {
+  const char *name = strrchr(path, '/');
+  if (name == NULL || strncmp(name, "/anchor-", 8) != 0) return false;
+  return strspn(name + 8, "0123456789abcdef") == HASH_LENGTH && name[8 + HASH_LENGTH] == 0;
+}
+
+static const char *next_word(const char *word, const char *end) {
+  word += strlen(word) + 1;
+  return word < end ? word : NULL;
+}
+
+static const char *option_of(const char *words, const char *end, const char *name) {
+  for (const char *word = words; word != NULL; word = next_word(word, end))
+    if (strcmp(word, name) == 0) return next_word(word, end);
+  return NULL;
+}
+
+/* Seen as the process sees it: it may live in another mount namespace or below another root. */
+static void put_directory(struct json *json, pid_t pid, const char *directory) {
+  char path[WORDS_SIZE + 32];
+  struct stat st;
+  put_text(json, ",\"directory\":", directory);
+  snprintf(path, sizeof path, "/proc/%d/root%s", pid, directory);
+  bool there = stat(path, &st) == 0;
+  bool gone = !there && (errno == ENOENT || errno == ENOTDIR);
+  put_text(json, ",\"there\":", there ? "yes" : gone ? "no" : "unknown");
+}
+
+/* Launchers and anchors: by their binary, and by what they say they are. */
+static void show_machinery(pid_t pid) {
+  static char words[WORDS_SIZE], link[LINK_SIZE], cgroup[PATH_SIZE];
+  struct member member;
+  if (pid == getpid() || !os_executable(pid, link, sizeof link)) return;
+  cut_deleted(link);
+  if (!is_anchor_binary(link) || !os_look(pid, &member)) return;
+  long length = os_command_line(pid, words, sizeof words - 1);
+  if (length > 0) words[length] = 0;
+  const char *end = words + (length > 0 ? length : 0), *second = length > 0 ? next_word(words, end) : NULL;
+  const char *run = second != NULL && strcmp(second, "run") == 0 ? next_word(second, end) : NULL;
+  bool launches = second != NULL && strcmp(second, "launch") == 0;
+  const char *directory = second == NULL ? NULL : option_of(second, end, "--dir");
+  bool known = directory != NULL && directory[0] == '/' && (launches || run != NULL);
+  bool in_cgroup = os_cgroup_of(pid, cgroup, sizeof cgroup);
+  struct json json = evidence_begin();
+  put_text(&json, "{\"kind\":", launches ? "launcher" : "anchor");
+  json_raw(&json, ",");
+  put_identity(&json, &member.id);
+  put_text(&json, ",\"executable\":", link);
+  put_text(&json, ",\"runId\":", launches ? NULL : run);
+  put_text(&json, ",\"cgroup\":", in_cgroup ? cgroup : NULL);
+  if (known) put_directory(&json, pid, directory);
+  /* Whatever was read by number was its own, if it is still itself. */
+  if (known && os_refresh(&member) && !tree_dead(&member)) {
+    put_facts(&json, &member);
+    json_raw(&json, "}");
+    evidence_print(&json);
+  }
+  os_close(&member);
+}
+
+/* Supervisors: a lock file of an instance is open, deleted or not. */
+static void show_supervisor(pid_t pid) {
+  char path[64], link[LINK_SIZE];
+  snprintf(path, sizeof path, "/proc/%d/fd", pid);
+  DIR *descriptors = opendir(path);
+  if (descriptors == NULL) return;
+  for (struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !os_descriptor(pid, atoi(entry->d_name), link, sizeof link)) continue;
+    cut_deleted(link);
+    if (!ends_with(link, LOCK)) continue;
+    link[strlen(link) - strlen(LOCK)] = 0;
+    struct json json = evidence_begin();
+    put_text(&json, "{\"kind\":", "supervisor");
+    put_number(&json, ",\"pid\":", (uint64_t)pid);
+    put_text(&json, ",\"directory\":", link);
+    json_raw(&json, "}");
+    evidence_print(&json);
+    break;
+  }
+  closedir(descriptors);
+}
+
+static void put_markers(struct json *json, pid_t pid) {
+  char value[MARKER_SIZE];
+  bool read = os_environ_load(pid);
+  if (read) put_variable(json, ",\"runId\":", "HOLDFAST_RUN_ID", value, sizeof value);
+  else json_raw(json, ",\"runId\":null");
+  if (read) put_variable(json, ",\"instanceId\":", "HOLDFAST_GATEWAY_INSTANCE_ID", value, sizeof value);
+  else json_raw(json, ",\"instanceId\":null");
+}
+
+static void show_boundary(const struct boundary *boundary, const char *place, const char *run_id) {
+  long count = os_boundary_members(boundary, members, tree_max());
+  int shown = 0;
+  struct json json = evidence_begin();
+  put_text(&json, "{\"kind\":", "cgroup");
+  put_text(&json, ",\"place\":", place);
+  put_text(&json, ",\"runId\":", run_id);
+  put_text(&json, ",\"path\":", boundary->path);
+  put_number(&json, ",\"inode\":\"", boundary->inode);
+  json_raw(&json, "\",\"members\":[");
+  for (long i = 0; i < count && shown < SHOWN; i++) {
+    if (tree_dead(&members[i])) continue;
+    json_raw(&json, shown++ == 0 ? "{" : ",{");
+    put_identity(&json, &members[i].id);
+    put_markers(&json, members[i].id.pid);
+    put_text(&json, ",\"command\":", members[i].command);
+    json_raw(&json, "}");
+  }
+  json_raw(&json, "]}");
+  if (count > 0) tree_release(count);
+  if (shown > 0) evidence_print(&json);
+}
+
+int survey_mode(void) {
+  if (!os_each_process(show_machinery) || !os_each_process(show_supervisor)) {
+    fprintf(stderr, "anchor survey: processes cannot be listed: %s\n", strerror(errno));
+    return 1;
+  }
+  os_each_boundary(show_boundary);
+  return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+}

@@ -1,0 +1,247 @@
+import { readdir, rmdir, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { AnchorUnusable } from "../errors.js";
+import type { ProcessIdentity } from "../store/run-record.js";
+import { askAnchor } from "./ask.js";
+import type { Boundary, ReapResult } from "./host.js";
+import { identity, inspect } from "./inspect.js";
+import { findRoot } from "./look-at-cgroup.js";
+import { reap } from "./reap.js";
+import { array, type Facts, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
+
+export interface UnownedProcess {
+  readonly identity: ProcessIdentity;
+  readonly command: string;
+}
+
+/** A run that lives without a state directory that knows of it. */
+export interface UnownedRun {
+  readonly runId: string;
+  readonly instanceId: string;
+  /** The removed instance directory. Null: its anchor is gone, and nothing says where the directory was. */
+  readonly directory: string | null;
+  /** Verified by its binary and its command line. Null: it is gone. */
+  readonly anchor: ProcessIdentity | null;
+  readonly cgroup: Boundary | null;
+  /** Without the anchor. */
+  readonly processes: readonly UnownedProcess[];
+  readonly evidence: readonly string[];
+  /** Why it may not be ended; null: it may, by an operator. */
+  readonly whyNot: string | null;
+}
+
+interface Machinery {
+  readonly identity: ProcessIdentity;
+  readonly kind: "anchor" | "launcher";
+  readonly executable: string;
+  readonly runId: string | null;
+  readonly cgroup: string | null;
+  readonly directory: string;
+  readonly there: "yes" | "no" | "unknown";
+}
+
+interface Supervisor {
+  readonly pid: number;
+  readonly directory: string;
+}
+
+interface RunCgroup {
+  /** `<instanceId>-<device>-<inode>`, the numbers in hex: of the instance's directory. */
+  readonly place: string;
+  readonly runId: string;
+  readonly boundary: Boundary;
+  readonly members: readonly (UnownedProcess & {
+    readonly runId: string | null;
+    readonly instanceId: string | null;
+  })[];
+}
+
+interface Survey {
+  readonly machinery: readonly Machinery[];
+  readonly supervisors: readonly Supervisor[];
+  readonly cgroups: readonly RunCgroup[];
+}
+
+const KINDS = ["anchor", "launcher"] as const;
+const THERE = ["yes", "no", "unknown"] as const;
+
+/**
+ * Runs whose state directory was removed: a living anchor whose instance directory is gone, as that anchor sees it; or
+ * a cgroup of a run with processes in it, of no instance of `home`, for which neither a launcher nor an anchor lives.
+ * Looks only, and needs no state directory. Processes that only carry markers are claims, and are not in it.
+ */
+export async function findUnowned(anchorPath: string, home: string): Promise<readonly UnownedRun[]> {
+  const survey = await lookAround(anchorPath);
+  const orphans = survey.machinery.filter(({ kind, there }) => kind === "anchor" && there === "no");
+  const trees = await inspect(
+    anchorPath,
+    orphans.map((each) => each.identity),
+  );
+  const held = orphans.flatMap((anchor, at) => {
+    const tree = trees[at];
+    return tree?.matches === true ? [withAnchor(anchor, tree.descendants, survey)] : [];
+  });
+  const local = await placesIn(home);
+  const known = new Set(held.flatMap(({ cgroup }) => cgroup?.path ?? []));
+  const left = survey.cgroups
+    .filter(({ place, boundary }) => !known.has(boundary.path) && !local.has(place))
+    .filter(({ boundary }) => !survey.machinery.some((each) => baseOf(each.cgroup) === baseOf(boundary.path)))
+    .map((cgroup) => withoutAnchor(cgroup, survey));
+  return [...held, ...left];
+}
+
+/** End it, verified once more through handles. An anchor gets TERM first, which tells it to stop its runs. */
+export async function endUnowned(
+  anchorPath: string,
+  { anchor, cgroup }: UnownedRun,
+  graceMs: number,
+): Promise<ReapResult> {
+  const result = await reap(anchorPath, { root: anchor, cgroup, leaseId: null, graceMs });
+  // With an anchor there is a launcher, which removes them when it leaves.
+  if (anchor === null) await removeCgroups(cgroup);
+  return result;
+}
+
+/** The cgroups of an instance of which nothing lives any more. The kernel removes only empty ones. */
+async function removeCgroups(cgroup: Boundary | null): Promise<void> {
+  const [root, base] = [await findRoot(), baseOf(cgroup?.path ?? null)];
+  if (root === null || base === null) return;
+  for (const name of ["runs", "sup", "."]) await rmdir(join(root, base, name)).catch(() => undefined);
+}
+
+function withAnchor(
+  { identity: anchor, executable, directory, runId, cgroup: seat }: Machinery,
+  below: readonly UnownedProcess[],
+  { supervisors, cgroups }: Survey,
+): UnownedRun {
+  const instanceId = basename(directory);
+  const own = cgroups.find(
+    ({ boundary, runId: of }) => of === runId && baseOf(boundary.path) === baseOf(seat),
+  );
+  const owner = supervisors.find((each) => each.directory === directory);
+  const evidence = [`its anchor ${anchor.pid} runs ${executable} for ${directory}, which is gone`];
+  if (own !== undefined) evidence.push(...cgroupEvidence(own, instanceId));
+  return {
+    runId: runId ?? "",
+    instanceId,
+    directory,
+    anchor,
+    cgroup: own?.boundary ?? null,
+    processes: below.map((each) => ({ identity: each.identity, command: each.command })),
+    evidence,
+    whyNot:
+      owner !== undefined
+        ? `its supervisor, process ${owner.pid}, lives and holds its lock`
+        : anchor.uniqueId === null
+          ? "this kernel has no unique ids, so its anchor cannot be told from a stranger"
+          : null,
+  };
+}
+
+function withoutAnchor(cgroup: RunCgroup, { supervisors }: Survey): UnownedRun {
+  const { runId, boundary, members } = cgroup;
+  const instanceId = instanceOf(cgroup.place);
+  const owner = supervisors.find(({ directory }) => basename(directory) === instanceId);
+  const marked = members.some((each) => each.runId === runId && each.instanceId === instanceId);
+  return {
+    runId,
+    instanceId,
+    directory: null,
+    anchor: null,
+    cgroup: boundary,
+    processes: members.map((each) => ({ identity: each.identity, command: each.command })),
+    evidence: cgroupEvidence(cgroup, instanceId),
+    whyNot:
+      owner !== undefined
+        ? `its supervisor, process ${owner.pid}, lives and holds its lock`
+        : marked
+          ? null
+          : "none of its processes carries the markers of the run: the cgroup alone is not enough",
+  };
+}
+
+function cgroupEvidence({ runId, boundary, members }: RunCgroup, instanceId: string): string[] {
+  const marked = members.filter((each) => each.runId === runId && each.instanceId === instanceId);
+  return [
+    `in its cgroup ${boundary.path}: ${members.length} processes`,
+    ...(marked.length === 0
+      ? []
+      : [`with the markers of the run and its instance: ${marked.length} of them`]),
+  ];
+}
+
+/** `…/holdfast-<place>` of a cgroup below it. */
+function baseOf(cgroup: string | null): string | null {
+  return /^.*\/holdfast-[^/]+-[0-9a-f]+-[0-9a-f]+(?=\/(?:sup|runs)(?:\/|$))/.exec(cgroup ?? "")?.[0] ?? null;
+}
+
+function instanceOf(place: string): string {
+  return place.replace(/-[0-9a-f]+-[0-9a-f]+$/, "");
+}
+
+/** Those of this state directory are looked after by its own records. */
+async function placesIn(home: string): Promise<ReadonlySet<string>> {
+  const names = await readdir(join(home, "instances")).catch(() => []);
+  const places = names.map(async (name) => {
+    const found = await stat(join(home, "instances", name), { bigint: true }).catch(() => null);
+    return found === null ? [] : [`${name}-${found.dev.toString(16)}-${found.ino.toString(16)}`];
+  });
+  return new Set((await Promise.all(places)).flat());
+}
+
+async function lookAround(anchorPath: string): Promise<Survey> {
+  const survey = {
+    machinery: [] as Machinery[],
+    supervisors: [] as Supervisor[],
+    cgroups: [] as RunCgroup[],
+  };
+  for (const line of await askAnchor(anchorPath, ["survey"], "")) {
+    const read = parseShape(line, (value) => {
+      const facts = record(value);
+      const kind = string(facts["kind"]);
+      if (kind === "supervisor") return survey.supervisors.push(toSupervisor(facts));
+      return kind === "cgroup"
+        ? survey.cgroups.push(toCgroup(facts))
+        : survey.machinery.push(toMachinery(facts));
+    });
+    if (read === null)
+      throw new AnchorUnusable(
+        anchorPath,
+        "`anchor survey` did not answer as agreed; nothing was concluded from it",
+      );
+  }
+  return survey;
+}
+
+function toSupervisor(facts: Facts): Supervisor {
+  return { pid: whole(facts["pid"]), directory: string(facts["directory"]) };
+}
+
+function toMachinery(facts: Facts): Machinery {
+  return {
+    identity: identity(facts),
+    kind: oneOf(KINDS, facts["kind"]),
+    executable: string(facts["executable"]),
+    runId: nullable(string, facts["runId"]),
+    cgroup: nullable(string, facts["cgroup"]),
+    directory: string(facts["directory"]),
+    there: oneOf(THERE, facts["there"]),
+  };
+}
+
+function toCgroup(facts: Facts): RunCgroup {
+  return {
+    place: string(facts["place"]),
+    runId: string(facts["runId"]),
+    boundary: { path: string(facts["path"]), inode: string(facts["inode"]) },
+    members: array(facts["members"]).map((item) => {
+      const member = record(item);
+      return {
+        identity: identity(member),
+        command: string(member["command"]),
+        runId: nullable(string, member["runId"]),
+        instanceId: nullable(string, member["instanceId"]),
+      };
+    }),
+  };
+}

@@ -1,0 +1,106 @@
+import { findAnchor } from "../../anchor/find.js";
+import { endUnowned, findUnowned, type UnownedRun } from "../../anchor/unowned.js";
+import { defaults } from "../../defaults.js";
+import { sanitizeLine } from "../../output/sanitize.js";
+import { resolveHome } from "../../store/state-directory.js";
+import { say } from "../complain.js";
+import { exitCodes } from "../exit-code.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../palette.js";
+import { print } from "../runs/print.js";
+import { sessionToken } from "../session-token.js";
+import { confirm } from "./confirm.js";
+
+export const END_UNOWNED = "holdfast runs cleanup --unowned";
+
+/** Runs of Holdfast that no state directory knows of. A session sees none; nor does anybody where that cannot be looked at. */
+export async function unownedRuns(): Promise<readonly UnownedRun[]> {
+  if (sessionToken() !== null) return [];
+  return findUnowned(findAnchor(), resolveHome()).catch(() => []);
+}
+
+/** For commands that show what runs: one line each, beside what they show. */
+export async function sayUnowned(): Promise<void> {
+  for (const run of await unownedRuns())
+    // Of one whose directory is not known, somebody may know who uses another state directory.
+    if (run.directory !== null) say(`${unownedLine(run)}; \`${END_UNOWNED}\` ends it`, "yellow");
+}
+
+export function unownedLine({ runId, instanceId, directory, anchor, processes }: UnownedRun): string {
+  const pids = processes.map(({ identity, command }) => `${identity.pid} ${command}`);
+  const where = directory === null ? "no state directory known here" : `${directory}, which was removed`;
+  const by = anchor === null ? "" : `, anchor ${anchor.pid}`;
+  return sanitizeLine(
+    `unowned: run ${runId} of instance ${instanceId} (${where}) lives${by}: ${pids.join(", ") || "no process"}`,
+  );
+}
+
+interface Ended {
+  readonly runId: string;
+  readonly instanceId: string;
+  readonly outcome: "gone" | "survivors" | "left-alone";
+  readonly detail: string;
+}
+
+/** Show them with the evidence, ask, end them, and say what became of each. */
+export async function cleanupUnowned({
+  dryRun,
+  yes,
+  json,
+}: {
+  readonly dryRun: boolean;
+  readonly yes: boolean;
+  readonly json: boolean;
+}): Promise<number> {
+  mustBeOperator("end processes without an owner");
+  const found = await findUnowned(findAnchor(), resolveHome());
+  if (!json && found.length > 0) print(`${found.flatMap(lines).join("\n")}\n`);
+  if (!json && found.length === 0) say("every run of Holdfast has a state directory that knows of it", "dim");
+  const endable = found.filter(({ whyNot }) => whyNot === null);
+  if (dryRun || endable.length === 0) {
+    if (json) print(toJson({ runs: found }, 2));
+    return dryRun || found.length === 0 ? 0 : exitCodes.incomplete;
+  }
+  const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
+  if (!(await confirm(question, yes))) {
+    say("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  // Asking takes time: an owner that has come back meanwhile keeps its run.
+  const now = await findUnowned(findAnchor(), resolveHome());
+  const ended = await Promise.all(found.map((run) => end(run, now)));
+  if (json) print(toJson({ runs: found.map((run, at) => ({ ...run, ...ended[at] })) }, 2));
+  else
+    for (const { runId, outcome, detail } of ended) print(`${runId}: ${outcome}: ${sanitizeLine(detail)}\n`);
+  return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
+}
+
+async function end(run: UnownedRun, now: readonly UnownedRun[]): Promise<Ended> {
+  const { runId, instanceId } = run;
+  const still = now.find((each) => each.runId === runId && each.instanceId === instanceId);
+  const leave = (detail: string): Ended => ({ runId, instanceId, outcome: "left-alone", detail });
+  if (still === undefined) return { runId, instanceId, outcome: "gone", detail: "it has ended by itself" };
+  if (still.whyNot !== null) return leave(still.whyNot);
+  try {
+    const { verified, why, killed, survivors } = await endUnowned(findAnchor(), still, defaults.graceMs);
+    if (!verified) return leave(why);
+    const names = survivors.map(({ pid, command }) => `${pid} ${command}`).join(", ");
+    return survivors.length > 0
+      ? { runId, instanceId, outcome: "survivors", detail: names }
+      : { runId, instanceId, outcome: "gone", detail: `${why}; processes ended: ${killed}` };
+  } catch (error) {
+    return leave(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function lines(run: UnownedRun): string[] {
+  const { bold, dim } = paletteFor(1);
+  const { runId, instanceId, processes, evidence, whyNot } = run;
+  return [
+    `${bold(runId)}  instance ${instanceId}`,
+    ...processes.map(({ identity, command }) => `  ${identity.pid}  ${sanitizeLine(command)}`),
+    ...evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`),
+    `  ${dim(whyNot === null ? "would: end it, the anchor first" : `would: leave it alone: ${whyNot}`)}`,
+  ];
+}

@@ -1,0 +1,133 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { rmSync } from "node:fs";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { isAlive, living, signal, until, type Living } from "../../tree/living.js";
+import { tiers, type Tier } from "../../tree/seat.js";
+import { House } from "../../reconcile/house.js";
+import { FIRST } from "../../reconcile/orphan.js";
+import { main } from "../stage.js";
+
+interface Unowned {
+  readonly runId: string;
+  readonly instanceId: string;
+  readonly anchor: { readonly pid: number } | null;
+  readonly processes: readonly { readonly identity: { readonly pid: number }; readonly command: string }[];
+  readonly whyNot: string | null;
+  readonly outcome?: string;
+}
+
+/** A service whose gateway is dead, and whose state directory has been removed. */
+async function removed(
+  house: House,
+): Promise<{ runId: string; members: readonly Living[]; marked: ChildProcess }> {
+  const keeper = await house.keeper(FIRST);
+  const { token } = house.crowd;
+  const { runId } = await keeper.spawn(
+    house.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`),
+    {
+      kind: "service",
+      graceMs: 200,
+    },
+  );
+  await until("all three are there", () => house.crowd.others().length === 3);
+  // It has the run's markers and no other connection with it.
+  const marked = spawn("sleep", ["3600"], {
+    stdio: "ignore",
+    env: { ...process.env, HOLDFAST_RUN_ID: runId, HOLDFAST_GATEWAY_INSTANCE_ID: FIRST },
+  });
+  onTestFinished(() => void marked.kill("SIGKILL"));
+  await keeper.kill();
+  const members = house.crowd.others();
+  rmSync(house.home, { recursive: true });
+  return { runId, members, marked };
+}
+
+async function holdfast(
+  house: House,
+  ...args: readonly string[]
+): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
+  const child = house.seat.spawn([process.execPath, main, ...args], "pipe");
+  child.stdin?.end();
+  let [stdout, stderr] = ["", ""];
+  child.stdout?.on("data", (data: Buffer) => (stdout += data.toString()));
+  child.stderr?.on("data", (data: Buffer) => (stderr += data.toString()));
+  const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
+  return { code, stdout, stderr };
+}
+
+async function listed(house: House, runId: string, ...args: readonly string[]): Promise<Unowned | undefined> {
+  const { stdout } = await holdfast(house, "runs", "cleanup", "--unowned", "--json", ...args);
+  return (JSON.parse(stdout) as { runs: readonly Unowned[] }).runs.find((each) => each.runId === runId);
+}
+
+describe("a service whose state directory was removed", () => {
+  for (const tier of [tiers.none, tiers.cgroup] as readonly Tier[])
+    test(`is shown by ps, who and doctor, and ended only when asked: tier ${tier.name}`, async ({ skip }) => {
+      if (tier.whyNot !== null) skip(tier.whyNot);
+      await using house = await House.open(tier);
+      const { runId, members, marked } = await removed(house);
+      const [first] = members;
+      const ps = await holdfast(house, "ps");
+      expect(ps.stderr).toContain(`unowned: run ${runId} of instance ${FIRST}`);
+      const doctor = await holdfast(house, "doctor", "--json");
+      expect(doctor.stdout).toContain(`unowned: run ${runId}`);
+      const who = await holdfast(house, "who", String(first?.pid), "--json");
+      expect(JSON.parse(who.stdout)).toMatchObject({
+        unowned: true,
+        runId,
+        instanceId: FIRST,
+        role: "member",
+      });
+      // A marker alone is a claim.
+      expect(await holdfast(house, "who", String(marked.pid))).toMatchObject({ code: 1, stdout: "" });
+
+      const shown = await listed(house, runId, "--dry-run");
+      expect(shown).toMatchObject({ instanceId: FIRST, whyNot: null });
+      const pids = shown?.processes.map(({ identity }) => identity.pid).toSorted((a, b) => a - b);
+      expect(pids).toEqual(members.map(({ pid }) => pid).toSorted((a, b) => a - b));
+      expect(members.every(isAlive)).toBe(true);
+
+      expect(await listed(house, runId, "--yes")).toMatchObject({ outcome: "gone" });
+      expect(members.some(isAlive)).toBe(false);
+      expect(marked.exitCode).toBeNull();
+      expect(await listed(house, runId, "--dry-run")).toBeUndefined();
+    }, 60_000);
+
+  test("is left alone while its supervisor lives", async () => {
+    await using house = await House.open(tiers.none);
+    const keeper = await house.keeper(FIRST);
+    const { runId } = await keeper.spawn(house.script("echo up; read line"), {
+      kind: "service",
+      graceMs: 200,
+    });
+    const members = house.crowd.others();
+    rmSync(house.home, { recursive: true });
+    expect((await listed(house, runId, "--yes"))?.whyNot).toMatch(/supervisor, process \d+, lives/);
+    expect(members.every(isAlive)).toBe(true);
+    await keeper.kill();
+    expect(await listed(house, runId, "--yes")).toMatchObject({ outcome: "gone" });
+  }, 60_000);
+
+  test("without anchor and launcher is ended by its cgroup and the markers of its processes", async ({
+    skip,
+  }) => {
+    if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
+    await using house = await House.open(tiers.cgroup);
+    const { runId, members, marked } = await removed(house);
+    await house.silence(FIRST);
+    expect(await listed(house, runId, "--dry-run")).toMatchObject({ anchor: null, whyNot: null });
+    expect(await listed(house, runId, "--yes")).toMatchObject({ outcome: "gone" });
+    expect(members.some(isAlive)).toBe(false);
+    expect(marked.exitCode).toBeNull();
+  }, 60_000);
+
+  test("without anchor, launcher and cgroup is only a claim, and never ended", async () => {
+    await using house = await House.open(tiers.none);
+    const { runId, members } = await removed(house);
+    await house.silence(FIRST);
+    expect(await listed(house, runId, "--yes")).toBeUndefined();
+    expect(members.every(isAlive)).toBe(true);
+    for (const one of members) signal(one, "SIGKILL");
+    expect(living(house.home)).toEqual([]);
+  }, 60_000);
+});
