@@ -95,6 +95,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "StdinClosed",
       "StdinFull",
       "StoreAway",
+      "StoreOutdated",
       "SupervisorClosed",
       "TaskRefused",
       "TooLarge",
