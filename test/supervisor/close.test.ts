@@ -63,7 +63,7 @@ test("what resists is reported, and closing ends all the same", async () => {
   });
   await vi.advanceTimersByTimeAsync(60_000);
   await closing;
-  expect(world.problems.at(-1)?.message).toContain("still has 9 (dd)");
+  expect(world.problems.at(-1)?.message).toContain("still has 9 dd (unkillable)");
 });
 
 test("closing twice is closing once", async () => {

@@ -180,7 +180,7 @@ test("survivors are shown, recorded once and reported, and the run stays", async
   expect(run.survivors).toEqual(survivors);
   await turn();
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "cleanup"]);
-  expect(world.problems.map(({ message }) => message).join()).toContain("9 (dd)");
+  expect(world.problems.map(({ message }) => message).join()).toContain("9 dd (unkillable)");
   world.host.last.exit();
   expect((await run.wait()).emptiness).toBe("proven");
 });

@@ -22,6 +22,8 @@ test("old runs of a living supervisor, however many, do not keep this one's from
     await store.saveRun(lease, gated);
     await store.saveRun(lease, { ...exited, at: n + 1 });
   }
+  // Age counts up to the newest run: this one makes the others old.
+  await store.insertRun(newRun({ runId: "run_newest", ownerInstanceId: "in_test" }), 1_000);
   const age = { endedKeptMs: Number.MAX_SAFE_INTEGER };
   // How many may be kept is counted without those that are not this one's to forget.
   expect((await supervisor.retain({ ...age, endedKept: 10 })).records).toBe(0);
