@@ -148,6 +148,7 @@ void request_stop(const char *reason, const char *actor, const char *request, ui
   }
   if (run.stop.set || run.leader_done) return; /* the first reason wins; having ended by itself is one */
   run.stop.set = true;
+  run.stop_at = now;
   snprintf(run.stop.reason, sizeof run.stop.reason, "%s", reason);
   snprintf(run.stop.actor, sizeof run.stop.actor, "%s", actor);
   snprintf(run.stop.request, sizeof run.stop.request, "%s", request);

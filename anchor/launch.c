@@ -2,6 +2,9 @@
  * `anchor launch`: starts anchors, and is the subreaper above them. Every child of it is an anchor or what a dead anchor
  * left, and the latter is killed. It decides nothing else, reads nothing but the first bytes of a connection, and leaves
  * when there is neither a supervisor nor an anchor.
+ *
+ * It also watches that anchors run (pulse.h). One that does not is sent SIGCONT. When an end of a run is overdue and its
+ * anchor still does not run, the run is ended without it. A supervisor that lives sees to both first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,17 +13,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "json.h"
 #include "modes.h"
 #include "os.h"
+#include "pulse.h"
 #include "tree.h"
 #include "wire.h"
 
@@ -33,6 +39,14 @@
 #define ACCEPT_RETRY_MS 100
 #define STUCK_MS 5000 /* who lives this long after KILL, once a second, will not die of the next one */
 #define STUCK_MAX 64
+#define WATCH_MS 2000
+#define WATCH_HELD_MS 10000
+#define SILENT_MS 10000         /* an anchor that runs beats every five seconds */
+#define CONTINUE_MS 2000        /* SIGCONT works at once */
+#define CONTINUE_AGAIN_MS 30000 /* whoever stopped it may have let go */
+#define OVERDUE_MS 2000         /* an anchor that runs ends its runs on time */
+#define HELD_SLACK_MS 30000     /* more than a supervisor that lives takes */
+#define GRACE_MOST_MS 10000
 
 struct guest {
   int fd;
@@ -48,6 +62,14 @@ struct anchor {
   long killed;
   const char *kill_mode;
   uint64_t lost_at;
+  struct pulse *pulse;
+  uint64_t continued_at; /* SIGCONT was sent then, and it has not run since; 0: it runs */
+  bool unreaped;         /* killed by us, and a debugger has not let us wait for it */
+  bool swept;            /* unreaped, and all else is done */
+  struct enforced {
+    uint64_t owner_gone_at, kill_at; /* kill_at: it was told to leave, and is killed then */
+    bool done;
+  } ends[RUNS_MAX];
 };
 
 /*
@@ -76,8 +98,20 @@ static size_t title_size;
 
 static bool is_anchor(pid_t pid) {
   for (size_t i = 0; i < anchor_count; i++)
-    if (anchors[i].pid == pid && !anchors[i].lost) return true;
+    if (anchors[i].pid == pid && (!anchors[i].lost || anchors[i].unreaped)) return true;
   return false;
+}
+
+static void forget_anchor(size_t at) {
+  if (anchors[at].pulse != NULL) (void)munmap(anchors[at].pulse, sizeof *anchors[at].pulse);
+  anchors[at] = anchors[--anchor_count];
+}
+
+/* The runs of an anchor: what it was started for, and what it says it serves. */
+static const char *run_of(const struct anchor *anchor, int at) {
+  if (at < 0) return anchor->run_id;
+  if (anchor->pulse == NULL || anchor->pulse->runs[at].id[0] == 0) return NULL;
+  return strcmp(anchor->pulse->runs[at].id, anchor->run_id) == 0 ? NULL : anchor->pulse->runs[at].id;
 }
 
 /* Anchors, and who was stuck at a certain time. */
@@ -161,6 +195,7 @@ static int become_anchor(int connection, const char *run_id) {
   static char directory[PATH_SIZE]; /* the title is written over the words it points to */
   snprintf(directory, sizeof directory, "%s", instance_directory);
   instance_directory = directory;
+  (void)setpgid(0, 0); /* our own group is refused where we signal, and the launcher must be able to continue us */
   if (dup2(connection, 3) < 0) return 1;
   os_close_above(3);
   if (!os_init()) return 1;
@@ -177,11 +212,21 @@ static void start_anchor(int fd, const char *run_id) {
     anchors = more;
     anchor_room = room;
   }
+  struct pulse *pulse = mmap(NULL, sizeof *pulse, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (pulse == MAP_FAILED) pulse = NULL; /* it is not watched */
+  else pulse->beat = os_now_ms();
   pid_t pid = fork(); /* no exec: it would cost several times as much as everything else here */
-  if (pid == 0) exit(become_anchor(fd, run_id));
-  if (pid < 0) return;
+  if (pid == 0) {
+    own_pulse = pulse;
+    exit(become_anchor(fd, run_id));
+  }
+  if (pid < 0) {
+    if (pulse != NULL) (void)munmap(pulse, sizeof *pulse);
+    return;
+  }
+  if (pulse != NULL) (void)madvise(pulse, sizeof *pulse, MADV_DONTFORK); /* not for other anchors, and no cost to their start */
   struct anchor *anchor = &anchors[anchor_count++];
-  *anchor = (struct anchor){.pid = pid, .kill_mode = "pid"};
+  *anchor = (struct anchor){.pid = pid, .kill_mode = "pid", .pulse = pulse};
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
 }
 
@@ -240,22 +285,25 @@ static void note_stuck(long count, uint64_t now) {
   }
 }
 
+static void lose_anchor(struct anchor *anchor, int code, int signal) {
+  anchor->lost = fresh_loss = true;
+  anchor->lost_at = os_now_ms();
+  anchor->code = code;
+  anchor->signal = signal;
+  tell_lost(anchor);
+}
+
 static void reap_children(void) {
   int status, buried = 0;
   for (pid_t pid; buried++ < REAP_ROUND && (pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0;) {
     forget_stuck(pid);
     for (size_t i = 0; i < anchor_count; i++) {
-      if (anchors[i].pid != pid || anchors[i].lost) continue;
+      if (anchors[i].pid != pid || (anchors[i].lost && !anchors[i].unreaped)) continue;
+      anchors[i].unreaped = false;
+      if (anchors[i].lost) break;
       /* 0: its run has ended. 1: it never began. Anything else: it died, and its tree has fallen to us. */
-      if (WIFEXITED(status) && WEXITSTATUS(status) <= 1) {
-        anchors[i] = anchors[--anchor_count];
-      } else {
-        anchors[i].lost = fresh_loss = true;
-        anchors[i].lost_at = os_now_ms();
-        anchors[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-        anchors[i].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-        tell_lost(&anchors[i]);
-      }
+      if (anchors[i].swept || (WIFEXITED(status) && WEXITSTATUS(status) <= 1)) forget_anchor(i);
+      else lose_anchor(&anchors[i], WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
       break;
     }
   }
@@ -269,14 +317,23 @@ static long collect_residue(int signal) {
   return count < 0 ? 0 : count;
 }
 
-static void save_swept(const struct anchor *anchor, const char *emptiness) {
-  char path[PATH_SIZE], text[512];
+static int open_run(const char *run_id) {
+  char path[PATH_SIZE];
+  snprintf(path, sizeof path, "%.800s/runs/%s", instance_directory, run_id);
+  return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static void save_swept_run(const struct anchor *anchor, const char *run_id, const char *emptiness) {
+  char text[512];
   struct json json = {.data = text, .size = sizeof text};
-  snprintf(path, sizeof path, "%.800s/runs/%s", instance_directory, anchor->run_id);
-  int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  int dir = open_run(run_id);
   if (dir < 0) return;
+  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* whoever ended it without its anchor has said so, and knows better */
+    close(dir);
+    return;
+  }
   json_raw(&json, "{\"runId\":");
-  json_string(&json, anchor->run_id);
+  json_string(&json, run_id);
   json_raw(&json, ",\"anchorSignal\":");
   if (anchor->signal != 0) json_number(&json, (uint64_t)anchor->signal);
   else json_raw(&json, "null");
@@ -291,6 +348,29 @@ static void save_swept(const struct anchor *anchor, const char *emptiness) {
   json_raw(&json, "}\n");
   json_save(dir, "swept.json", &json);
   close(dir);
+}
+
+static void save_swept(const struct anchor *anchor, const char *emptiness) {
+  for (int at = -1; at < RUNS_MAX; at++)
+    if (run_of(anchor, at) != NULL) save_swept_run(anchor, run_of(anchor, at), emptiness);
+}
+
+/* Of all its runs; true when nobody is in any of them. */
+static bool boundaries_empty(const struct anchor *anchor) {
+  struct boundary boundary;
+  bool empty = true;
+  for (int at = -1; have_cgroup && at < RUNS_MAX; at++) {
+    if (run_of(anchor, at) == NULL || !os_boundary_find(&boundary, runs_cgroup, run_of(anchor, at))) continue;
+    empty &= os_boundary_empty(&boundary);
+    close(boundary.cgroup);
+  }
+  return empty;
+}
+
+static void remove_boundaries(const struct anchor *anchor) {
+  struct boundary boundary;
+  for (int at = -1; have_cgroup && at < RUNS_MAX; at++)
+    if (run_of(anchor, at) != NULL && os_boundary_find(&boundary, runs_cgroup, run_of(anchor, at))) os_boundary_remove(&boundary);
 }
 
 static bool any_lost(void) {
@@ -308,7 +388,8 @@ static bool clean_up(uint64_t now) {
   long left = collect_residue(0); /* counted before they are killed: for the record */
   tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
-    if (anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
+    for (int at = -1; anchors[i].lost && have_cgroup && at < RUNS_MAX; at++) {
+      if (run_of(&anchors[i], at) == NULL || !os_boundary_find(&boundary, runs_cgroup, run_of(&anchors[i], at))) continue;
       if (os_boundary_kill(&boundary)) anchors[i].kill_mode = "cgroup";
       close(boundary.cgroup);
     }
@@ -322,17 +403,16 @@ static bool clean_up(uint64_t now) {
   left = os_count_children(is_anchor);
   for (size_t i = 0; i < anchor_count;) {
     bool empty = left == 0 || (anchors[i].lost && stuck_count > 0 && count_unexpected(anchors[i].lost_at) == 0);
-    if (empty && anchors[i].lost && have_cgroup && os_boundary_find(&boundary, runs_cgroup, anchors[i].run_id)) {
-      empty = os_boundary_empty(&boundary);
-      if (empty) os_boundary_remove(&boundary);
-      else close(boundary.cgroup);
-    }
-    if (anchors[i].lost && empty) {
-      save_swept(&anchors[i], "proven");
-      anchors[i] = anchors[--anchor_count];
-    } else {
+    if (!anchors[i].lost || !empty || !boundaries_empty(&anchors[i])) {
       i++;
+      continue;
     }
+    remove_boundaries(&anchors[i]);
+    save_swept(&anchors[i], "proven");
+    anchors[i].lost = false;
+    anchors[i].swept = true;
+    if (anchors[i].unreaped) i++;
+    else forget_anchor(i);
   }
   bool more = left != 0 || any_lost();
   if (!more) os_prefer_us(false);
@@ -342,8 +422,200 @@ static bool clean_up(uint64_t now) {
 /* Nobody to serve, and nothing left but what does not die. */
 static bool only_stuck(uint64_t now) {
   for (size_t i = 0; i < anchor_count; i++)
-    if (!anchors[i].lost || anchors[i].lost_at + STUCK_MS > now) return false;
+    if (!anchors[i].swept && (!anchors[i].lost || anchors[i].lost_at + STUCK_MS > now)) return false;
   return count_unexpected(now) == 0;
+}
+
+/* ---- anchors that do not run ---- */
+
+static const struct anchor *watched; /* for `is_root_of_another` */
+static int watched_run;
+
+static bool is_root_of_another(pid_t pid) {
+  struct identity now;
+  for (int i = 0; i < RUNS_MAX; i++) {
+    const struct pulse_run *other = &watched->pulse->runs[i];
+    if (i != watched_run && other->id[0] != 0 && other->root.pid == pid) return os_identity(pid, &now) && now.start == other->root.start;
+  }
+  return false;
+}
+
+static int runs_served(const struct anchor *anchor) {
+  int count = 0;
+  for (int i = 0; i < RUNS_MAX; i++) count += anchor->pulse->runs[i].id[0] != 0 && !anchor->ends[i].done;
+  return count;
+}
+
+static uint64_t wall_ms(void) {
+  struct timespec wall;
+  clock_gettime(CLOCK_REALTIME, &wall);
+  return (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
+}
+
+/* The next supervisor makes an event of it. */
+static void note_silence(const struct pulse_run *run, uint64_t silent_ms, bool continued) {
+  char text[128];
+  struct json json = {.data = text, .size = sizeof text};
+  int dir = open_run(run->id);
+  if (dir < 0) return;
+  json_raw(&json, "{\"at\":");
+  json_number(&json, wall_ms());
+  json_raw(&json, ",\"silentMs\":");
+  json_number(&json, silent_ms);
+  json_raw(&json, continued ? ",\"continued\":true}\n" : ",\"continued\":false}\n");
+  json_save(dir, "silent.json", &json);
+  close(dir);
+}
+
+/* A run that its anchor had accepted a stop for ends for that reason. */
+static void save_stop(const struct pulse_run *run, const char *reason) {
+  char text[4096];
+  struct json json = {.data = text, .size = sizeof text};
+  bool asked = run->stop_at != 0;
+  int dir = open_run(run->id);
+  if (dir < 0) return;
+  json_raw(&json, "{\"reason\":");
+  json_string(&json, asked ? run->reason : reason);
+  json_raw(&json, ",\"actor\":");
+  json_string(&json, asked ? run->actor : "launcher");
+  json_raw(&json, ",\"requestId\":");
+  json_string(&json, asked ? run->request : "");
+  json_raw(&json, ",\"withoutAnchor\":true}\n");
+  json_save(dir, "stop.json", &json); /* a full disk must not keep us from ending it */
+  close(dir);
+}
+
+static void sooner(uint64_t at, const char *why, uint64_t *due, const char **reason) {
+  if (at == 0 || at >= *due) return;
+  *due = at;
+  *reason = why;
+}
+
+/* Why this run should have ended by now; NULL: it need not have. */
+static const char *overdue(const struct pulse_run *run, struct enforced *end, uint64_t now, uint64_t slack) {
+  struct identity owner;
+  uint64_t due = UINT64_MAX, lost_at = run->owner_lost_at;
+  const char *reason = NULL;
+  bool gone = run->owned && run->owner.pid != 0 && !(os_identity(run->owner.pid, &owner) && owner.start == run->owner.start);
+  if (!gone) end->owner_gone_at = 0;
+  else if (end->owner_gone_at == 0) end->owner_gone_at = now;
+  if (run->owned) lost_at = end->owner_gone_at;
+  sooner(run->stop_at, "", &due, &reason);
+  sooner(run->overall_at, "overall-timeout", &due, &reason);
+  sooner(run->no_output_at, "no-output-timeout", &due, &reason);
+  if (run->owner_loss > 0 && lost_at > 0) sooner(lost_at + run->owner_loss, "owner-lost", &due, &reason);
+  return due != UINT64_MAX && now >= due + OVERDUE_MS + slack ? reason : NULL;
+}
+
+static struct member watched_anchor;
+static struct boundary watched_boundary;
+
+/* All of one run, in `members`: below its anchor when that serves no other, else in its cgroup, or below its first process. */
+static long collect_run(int signal) {
+  const struct pulse_run *run = &watched->pulse->runs[watched_run];
+  if (runs_served(watched) == 1) {
+    long count = os_descendants(&watched_anchor, members, tree_max(), NULL, signal);
+    return count < 0 ? 0 : count;
+  }
+  if (watched_boundary.cgroup >= 0) {
+    long count = os_boundary_members(&watched_boundary, members, tree_max());
+    for (long i = 0; signal != 0 && i < count; i++)
+      if (members[i].state != 'T') os_signal(&members[i], signal);
+    return count < 0 ? 0 : count;
+  }
+  if (!os_open(&run->root, &members[0])) return 0;
+  if (tree_dead(&members[0])) {
+    os_close(&members[0]);
+    return 0;
+  }
+  if (signal != 0 && members[0].state != 'T') os_signal(&members[0], signal);
+  long count = os_descendants(&members[0], members + 1, tree_max() - 1, is_root_of_another, signal);
+  return count < 0 ? 1 : 1 + count;
+}
+
+/*
+ * Everybody of the run, and its anchor last: only that keeps what does not die below itself. An anchor that serves others
+ * too stays, and will find this run gone, should it ever run again.
+ */
+static void kill_run(struct anchor *anchor, int at) {
+  bool whole = watched_boundary.cgroup >= 0 && os_boundary_kill(&watched_boundary);
+  long count = tree_kill(collect_run), left = 0;
+  tree_release(count);
+  if (count > anchor->killed) anchor->killed = count;
+  count = collect_run(0);
+  for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
+  tree_release(count);
+  if (left > 0) return; /* the next look tries again */
+  if (whole) anchor->kill_mode = "cgroup";
+  if (runs_served(anchor) == 1) {
+    (void)os_signal(&watched_anchor, SIGKILL); /* nobody is left below it but the dead, who fall to us */
+    return;
+  }
+  bool proven = watched_boundary.cgroup >= 0 && os_boundary_empty(&watched_boundary);
+  save_swept_run(anchor, anchor->pulse->runs[at].id, proven ? "proven" : "unproven");
+  anchor->ends[at].done = true;
+}
+
+static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t now) {
+  const struct pulse_run *run = &anchor->pulse->runs[at];
+  struct enforced *end = &anchor->ends[at];
+  watched = anchor;
+  watched_run = at;
+  if (!have_cgroup || !os_boundary_find(&watched_boundary, runs_cgroup, run->id)) watched_boundary.cgroup = -1;
+  if (end->kill_at == 0) {
+    uint64_t grace = run->grace < GRACE_MOST_MS ? run->grace : GRACE_MOST_MS;
+    end->kill_at = now + grace;
+    save_stop(run, reason);
+    long count = collect_run(0);
+    for (long i = 0; grace > 0 && i < count; i++)
+      if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
+    tree_release(count);
+  } else if (now >= end->kill_at) {
+    kill_run(anchor, at);
+  }
+  if (watched_boundary.cgroup >= 0) close(watched_boundary.cgroup);
+}
+
+static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
+  uint64_t silent_ms = now > anchor->pulse->beat ? now - anchor->pulse->beat : 0;
+  if (runs_served(anchor) == 0) slack = 0; /* no supervisor has heard of it yet, or any more */
+  if (silent_ms < SILENT_MS + slack) {
+    anchor->continued_at = 0;
+    for (int i = 0; i < RUNS_MAX; i++) anchor->ends[i].kill_at = 0;
+    return;
+  }
+  if (!os_look(anchor->pid, &watched_anchor)) return;
+  if (tree_dead(&watched_anchor)) { /* a debugger has its death, and has not waited for it */
+    anchor->unreaped = true;
+    lose_anchor(anchor, 0, SIGKILL);
+  } else if (anchor->continued_at == 0 || now - anchor->continued_at >= CONTINUE_AGAIN_MS) {
+    bool first = anchor->continued_at == 0, sent = os_signal(&watched_anchor, SIGCONT) == 0;
+    anchor->continued_at = now;
+    for (int i = 0; first && i < RUNS_MAX; i++)
+      if (anchor->pulse->runs[i].id[0] != 0) note_silence(&anchor->pulse->runs[i], silent_ms, sent);
+  } else if (now - anchor->continued_at >= CONTINUE_MS) {
+    for (int i = 0; i < RUNS_MAX; i++) {
+      if (anchor->pulse->runs[i].id[0] == 0 || anchor->ends[i].done) continue;
+      const char *reason = overdue(&anchor->pulse->runs[i], &anchor->ends[i], now, slack);
+      if (reason != NULL) enforce(anchor, i, reason, now);
+    }
+  }
+  os_close(&watched_anchor);
+}
+
+/* Silence alone ends nothing. */
+static void watch_anchors(uint64_t now, bool held) {
+  static uint64_t next;
+  if (now < next) return;
+  next = now + WATCH_MS;
+  for (size_t i = 0; i < anchor_count; i++)
+    if (!anchors[i].lost && !anchors[i].swept && anchors[i].pulse != NULL) watch_anchor(&anchors[i], now, held ? HELD_SLACK_MS : 0);
+}
+
+static size_t anchors_left(void) {
+  size_t count = 0;
+  for (size_t i = 0; i < anchor_count; i++) count += !anchors[i].swept;
+  return count;
 }
 
 /* ---- life ---- */
@@ -447,7 +719,8 @@ static void loop(int listener, int signals) {
       who[count++] = &guests[i];
     }
     bool quiet = count_guests(true) > 0 && count_guests(false) == 0;
-    int wait = pause > 0 ? (int)pause : quiet && !full ? -1 : 1000;
+    int rest = anchor_count > 0 ? WATCH_HELD_MS : -1;
+    int wait = pause > 0 ? (int)pause : quiet && !full ? rest : 1000;
     if (accept_at > 0 && (wait < 0 || wait > ACCEPT_RETRY_MS)) wait = ACCEPT_RETRY_MS;
     if (partial && (wait < 0 || wait > PARTIAL_MS)) wait = PARTIAL_MS;
     os_poll(p, count, wait);
@@ -462,15 +735,17 @@ static void loop(int listener, int signals) {
     }
     if (p[1].revents != 0) guest_arrives(listener, now);
     reap_children();
+    watch_anchors(now, count_guests(true) > 0);
     if (fresh_loss) pause = 0;
     fresh_loss = false;
     pause = clean_up(now) ? (pause == 0 ? 1 : pause < 500 ? pause * 2 : 1000) : 0;
     bool held = count_guests(true) > 0;
     was_held |= held;
     bool idle = !held && count_guests(false) == 0 && (was_held || now - began > FIRST_HOLD_MS);
-    if (idle && anchor_count == 0 && pause == 0) return;
+    if (idle && anchors_left() == 0 && pause == 0) return;
     if (idle && pause > 0 && only_stuck(now)) {
-      for (size_t i = 0; i < anchor_count; i++) save_swept(&anchors[i], "unproven");
+      for (size_t i = 0; i < anchor_count; i++)
+        if (!anchors[i].swept) save_swept(&anchors[i], "unproven");
       return;
     }
   }

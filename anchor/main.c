@@ -13,6 +13,8 @@ static const char usage[] =
     "anchor run RUN --dir DIR --fd N         own one run (started by the launcher)\n"
     "anchor inspect [--brief | --ports]      identities and evidence, for pids, cgroups and ports on stdin\n"
     "anchor reap --pid N --start N ...       verify an identity, end its tree\n"
+    "anchor reap ... --anchor-pid N ...      end a run whose anchor does not answer, and that anchor\n"
+    "anchor continue --pid N --start N ...   verify an anchor, send it SIGCONT\n"
     "anchor reap --only --pid N ...          verify one process by a marker too, end it alone\n"
     "anchor marked NAME [OTHER...]           every process with that variable in its environment\n"
     "anchor limits                           which limits can be set from here\n"
@@ -61,6 +63,7 @@ int main(int argc, char **argv) {
   if (strcmp(mode, "lock") == 0 && rest == 0) return lock_mode();
   if (strcmp(mode, "reap") == 0 && rest > 0 && strcmp(words[0], "--only") == 0) return reap_one_mode(rest - 1, words + 1);
   if (strcmp(mode, "reap") == 0) return reap_mode(rest, words);
+  if (strcmp(mode, "continue") == 0) return continue_mode(rest, words);
   if (strcmp(mode, "init") == 0 && rest >= 2 && strcmp(words[0], "--") == 0) return init_mode(words + 1);
   const char *dir = option(rest, words, "--dir");
   if (strcmp(mode, "launch") == 0 && dir != NULL && option(rest, words, "--instance") != NULL)

@@ -148,9 +148,15 @@ static struct connection *connection_add(int fd) {
   return NULL;
 }
 
+static void note_owner(int fd) {
+  pid_t pid = peer_of(fd);
+  if (pid <= 0 || !os_identity(pid, &run.owner_process)) run.owner_process = (struct identity){0};
+}
+
 void owner_adopt_first(int fd) {
   run.owner = connection_add(fd);
   run.owner->greeted = true;
+  note_owner(fd);
 }
 
 void connection_drop(struct connection *connection) {
@@ -291,6 +297,7 @@ static bool greet(struct connection *connection, const struct frame *frame) {
     run.epoch = epoch;
     run.owner = connection;
     run.owner_lost_at = 0;
+    note_owner(connection->fd);
     if (former != NULL) connection_drop(former);
   }
   tell_welcome(connection);

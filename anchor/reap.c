@@ -1,4 +1,10 @@
-/* `anchor reap`: ending what has no anchor. */
+/*
+ * `anchor reap`: ends a run without its anchor, which is dead or does not answer. `anchor continue`: SIGCONT to an anchor.
+ *
+ * A silent anchor that serves only this run proves emptiness as it would itself: it is a subreaper, so every process of the
+ * run is below it, and the run is empty when only zombies are. It is killed last. An anchor that serves other runs too is
+ * never signalled: then only the run's cgroup, or the subtree of its first process, is ended.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,19 +21,24 @@
 #define KILL_ROUNDS 20
 #define RESIDUE_SHOWN 64
 
+#define SPARED_MAX 16
+
 struct request {
-  struct identity root;
-  const char *cgroup, *lease;
+  struct identity root, anchor;
+  const char *cgroup, *lease, *anchor_path;
   uint64_t cgroup_inode, grace;
 };
 
 static struct member reap_root;
+static struct member reap_anchor; /* handle and identity of the silent anchor; pid 0: there is none, or it is not verified */
+static struct identity spared[SPARED_MAX]; /* first processes of the other runs of the same anchor */
+static long spared_count;
 static struct boundary reap_boundary;
 static long known; /* everyone found so far, in `members`, each behind a handle that stays open */
 
 static bool is_known(pid_t pid) {
   for (long i = 0; i < known; i++)
-    if (members[i].id.pid == pid) return true;
+    if (members[i].id.pid == pid && members[i].state != 'X') return true; /* X: gone, and its number may be another's */
   return false;
 }
 
@@ -39,13 +50,29 @@ static void keep_new(long found) {
   }
 }
 
-/* Children of everyone who still lives, not of the root alone: when a parent dies, only who was found before is found. */
+static bool is_spared(pid_t pid) {
+  struct identity now;
+  for (long i = 0; i < spared_count; i++)
+    if (spared[i].pid == pid) return os_identity(pid, &now) && now.start == spared[i].start;
+  return false;
+}
+
+/*
+ * Children of everyone who still lives, not of the root alone: when a parent dies, only who was found before is found. Orphans
+ * are children of the anchor, which is asked last: an orphan found there was looked for at its old parent before.
+ */
 static long collect_tree(int signal) {
   for (long i = 0; i < known; i++)
     if (!os_refresh(&members[i])) members[i].state = 'X';
     else if (signal != 0 && !tree_dead(&members[i]) && members[i].state != 'T') os_signal(&members[i], signal);
   for (long i = 0; i < known; i++)
-    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), NULL, signal));
+    if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, signal));
+  if (reap_anchor.id.pid != 0) {
+    long before = known;
+    keep_new(os_children(&reap_anchor, members + known, tree_room(known), is_spared, signal));
+    for (long i = before; i < known; i++)
+      if (!tree_dead(&members[i])) keep_new(os_children(&members[i], members + known, tree_room(known), is_spared, signal));
+  }
   long more = os_boundary_members(&reap_boundary, members + known, tree_room(known));
   if (more > 0) keep_new(more);
   return known;
@@ -86,6 +113,36 @@ static bool verify(const struct request *request, char *why, size_t size) {
   return false;
 }
 
+/* NULL, or why it is left alone. Without a unique id, start time and program file must match. */
+static const char *verify_anchor(const struct identity *id, const char *path, struct member *out) {
+  char program[PATH_SIZE] = "";
+  *out = (struct member){.handle = -1};
+  if (os_untouchable(id->pid)) return "the anchor is ourselves, an ancestor of ours or of our own group: refused";
+  if (!os_open(id, out)) return errno == ESRCH ? "the anchor is gone" : "the anchor cannot be looked at: left alone";
+  bool unique = id->unique != 0 && out->id.unique == id->unique;
+  bool same_program = path != NULL && os_executable(id->pid, program, sizeof program) && strcmp(program, path) == 0;
+  const char *why = tree_dead(out)                                   ? "the anchor is a zombie"
+                    : !unique && !same_program                       ? "start time matches but neither unique id nor program does: left alone"
+                    : !unique && (!os_refresh(out) || tree_dead(out)) ? "the anchor is gone"
+                                                                     : NULL;
+  if (why != NULL) os_close(out);
+  return why;
+}
+
+/* Everything below a subreaper that still lives is dead, and so is the cgroup: nobody of the run can be anywhere else. */
+static bool empty_below_anchor(void) {
+  if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, 0) != 0) return false;
+  return os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
+}
+
+/* "gone": it ended by itself meanwhile. */
+static const char *kill_anchor(void) {
+  struct pollfd p = {.fd = reap_anchor.handle, .events = POLLIN};
+  if (os_signal(&reap_anchor, SIGKILL) != 0) return os_refresh(&reap_anchor) ? "kept" : "gone";
+  (void)poll(&p, 1, DEATH_MS);
+  return !os_refresh(&reap_anchor) || tree_dead(&reap_anchor) ? "killed" : "kept";
+}
+
 /* A handle is readable when its process has exited. */
 static void wait_for_death(uint64_t patience) {
   uint64_t until = os_now_ms() + patience;
@@ -114,7 +171,7 @@ static void put_residue(struct json *json, bool rooted, long ours) {
 }
 
 /* Those from `ours` on only carry the marker: they have left the boundary, and are reported. */
-static void print_reaped(bool verified, bool rooted, const char *why, long killed, bool whole, long ours) {
+static void print_reaped(bool verified, bool rooted, const char *why, long killed, bool whole, long ours, bool proven, const char *anchor) {
   struct json json = evidence_begin();
   json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
   put_text(&json, ",\"why\":", why);
@@ -128,12 +185,14 @@ static void print_reaped(bool verified, bool rooted, const char *why, long kille
     put_member(&json, first, &members[i], i >= ours ? "migrated" : members[i].state == STATE_HIDDEN ? "hidden" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
     first = false;
   }
-  /* Only the cgroup knows everyone who was ever in: ancestry loses those whose parents died before we came. */
-  bool proven = reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary) && first;
-  put_text(&json, "],\"emptiness\":", proven ? "proven" : "unproven");
+  put_text(&json, "],\"emptiness\":", proven && first ? "proven" : "unproven");
+  put_text(&json, ",\"anchor\":", anchor);
   json_raw(&json, "}");
   evidence_print(&json);
 }
+
+/* Of the spared, the pid comes first. */
+static struct identity *last_spared(void) { return spared_count == 0 ? NULL : &spared[spared_count - 1]; }
 
 static bool parse(int argc, char **argv, struct request *request) {
   for (int i = 0; i + 1 < argc; i += 2) {
@@ -147,49 +206,102 @@ static bool parse(int argc, char **argv, struct request *request) {
     else if (strcmp(argv[i], "--cgroup-inode") == 0) good = number_within(value, UINT64_MAX, &request->cgroup_inode);
     else if (strcmp(argv[i], "--lease") == 0) request->lease = value;
     else if (strcmp(argv[i], "--grace") == 0) good = number_within(value, UINT64_MAX, &request->grace);
+    else if (strcmp(argv[i], "--anchor-pid") == 0) good = number_within(value, INT32_MAX, &pid), request->anchor.pid = (pid_t)pid;
+    else if (strcmp(argv[i], "--anchor-start") == 0) good = number_within(value, UINT64_MAX, &request->anchor.start);
+    else if (strcmp(argv[i], "--anchor-unique") == 0) good = number_within(value, UINT64_MAX, &request->anchor.unique);
+    else if (strcmp(argv[i], "--anchor-path") == 0) request->anchor_path = value;
+    else if (strcmp(argv[i], "--spare-pid") == 0 && spared_count < SPARED_MAX)
+      good = number_within(value, INT32_MAX, &pid), spared[spared_count++].pid = (pid_t)pid;
+    else if (strcmp(argv[i], "--spare-start") == 0 && last_spared() != NULL) good = number_within(value, UINT64_MAX, &last_spared()->start);
     else return false;
     if (!good) return false;
   }
   request->grace = clamp_time(request->grace);
-  return argc % 2 == 0 && (request->root.pid != 0 || request->cgroup != NULL);
+  bool named = request->root.pid != 0 || request->cgroup != NULL || request->anchor.pid != 0;
+  return argc % 2 == 0 && named && !(request->anchor.pid != 0 && spared_count > 0); /* who serves others is not named */
+}
+
+static void end_tree(uint64_t grace, bool in_cgroup, bool *whole) {
+  collect_tree(0);
+  for (long i = 0; grace > 0 && i < known; i++)
+    if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
+  uint64_t until = os_now_ms() + grace;
+  while (grace > 0 && living() > 0 && os_now_ms() < until) {
+    wait_for_death(10);
+    collect_tree(0);
+  }
+  for (int round = 0; round < KILL_ROUNDS; round++) {
+    bool some = living() > 0;
+    if (in_cgroup && os_boundary_kill(&reap_boundary)) *whole |= some;
+    stop_then_kill(collect_tree);
+    wait_for_death(DEATH_MS / KILL_ROUNDS);
+    collect_tree(0);
+    if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
+  }
 }
 
 int reap_mode(int argc, char **argv) {
   struct request request = {0};
   char why[256] = "";
   if (!parse(argc, argv, &request)) {
-    fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--lease ID] [--grace MS]\n");
+    fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--lease ID] [--grace MS]\n"
+                    "             [--anchor-pid N --anchor-start N [--anchor-unique N] [--anchor-path PATH] | --spare-pid N --spare-start N ...]\n");
     return 2;
   }
   reap_boundary.cgroup = -1;
   bool in_cgroup = request.cgroup != NULL && os_boundary_reopen(&reap_boundary, request.cgroup, request.cgroup_inode);
-  bool verified = request.root.pid != 0 && verify(&request, why, sizeof why);
-  if (!verified && !in_cgroup) {
-    print_reaped(false, false, why[0] != 0 ? why : "the recorded cgroup is gone or another one", 0, false, 0);
+  bool rooted = request.root.pid != 0 && verify(&request, why, sizeof why);
+  const char *not_anchor = request.anchor.pid == 0 ? "" : verify_anchor(&request.anchor, request.anchor_path, &reap_anchor);
+  bool anchored = not_anchor == NULL;
+  if (!anchored) reap_anchor.id.pid = 0;
+  if (!rooted && !in_cgroup && !anchored) {
+    const char *reason = why[0] != 0 ? why : request.anchor.pid != 0 ? not_anchor : "the recorded cgroup is gone or another one";
+    print_reaped(false, false, reason, 0, false, 0, false, NULL);
     return 0;
   }
-  if (!verified) snprintf(why, sizeof why, "cgroup path and inode match");
+  if (!rooted) snprintf(why, sizeof why, anchored ? "the anchor is verified" : "cgroup path and inode match");
   os_protect_us();
-  collect_tree(0);
-  for (long i = 0; request.grace > 0 && i < known; i++)
-    if (!tree_dead(&members[i]) && os_signal(&members[i], SIGTERM) == 0) os_signal(&members[i], SIGCONT);
-  uint64_t until = os_now_ms() + request.grace;
-  while (request.grace > 0 && living() > 0 && os_now_ms() < until) {
-    wait_for_death(10);
-    collect_tree(0);
-  }
   bool whole = false; /* those who went when asked were asked one by one */
-  for (int round = 0; round < KILL_ROUNDS; round++) {
-    bool some = living() > 0;
-    if (in_cgroup && os_boundary_kill(&reap_boundary)) whole |= some;
-    stop_then_kill(collect_tree);
-    wait_for_death(DEATH_MS / KILL_ROUNDS);
-    collect_tree(0);
-    if (living() == 0 && os_boundary_empty(&reap_boundary)) break;
-  }
+  end_tree(request.grace, in_cgroup, &whole);
   long killed = known - living(), ours = known;
-  if (request.lease != NULL) keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_room(known)));
-  print_reaped(true, verified, why, killed, whole, ours);
+  /* Without an anchor only the cgroup knows everyone who was ever in: ancestry loses those whose parents died before we came. */
+  bool proven = anchored ? empty_below_anchor() : reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary);
+  const char *anchor = anchored ? proven ? kill_anchor() : "kept" : NULL;
+  /* An adopted service carries the marker of the run it came from. */
+  if (request.lease != NULL && spared_count == 0)
+    keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_room(known)));
+  print_reaped(true, rooted, why, killed, whole, ours, proven, anchor);
   if (in_cgroup && os_boundary_empty(&reap_boundary)) os_boundary_remove(&reap_boundary);
   return 0;
+}
+
+int continue_mode(int argc, char **argv) {
+  struct identity id = {0};
+  const char *path = NULL;
+  bool good = argc % 2 == 0;
+  for (int i = 0; good && i + 1 < argc; i += 2) {
+    uint64_t pid = 0;
+    if (strcmp(argv[i], "--pid") == 0) good = number_within(argv[i + 1], INT32_MAX, &pid), id.pid = (pid_t)pid;
+    else if (strcmp(argv[i], "--start") == 0) good = number_within(argv[i + 1], UINT64_MAX, &id.start);
+    else if (strcmp(argv[i], "--unique") == 0) good = number_within(argv[i + 1], UINT64_MAX, &id.unique);
+    else if (strcmp(argv[i], "--path") == 0) path = argv[i + 1];
+    else good = false;
+  }
+  if (!good || id.pid == 0) {
+    fprintf(stderr, "anchor continue: --pid N --start N [--unique N] [--path PATH]\n");
+    return 2;
+  }
+  struct member anchor;
+  const char *why = verify_anchor(&id, path, &anchor);
+  int error = why == NULL ? os_signal(&anchor, SIGCONT) : 0;
+  if (error != 0) why = strerror(error);
+  char state[2] = {why == NULL ? anchor.state : 0, 0};
+  struct json json = evidence_begin();
+  json_raw(&json, why == NULL ? "{\"sent\":true" : "{\"sent\":false");
+  put_text(&json, ",\"why\":", why);
+  put_text(&json, ",\"state\":", state[0] == 0 ? NULL : state);
+  json_raw(&json, "}");
+  evidence_print(&json);
+  os_close(&anchor);
+  return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 struct served runs[RUNS_MAX];
 struct served *serving = runs;
 const char *cgroups_of_runs;
+struct pulse *own_pulse;
 
 int runs_active(void) {
   int count = 0;
@@ -162,8 +164,7 @@ static _Noreturn void give_up(enum step step, int error) {
   exit(1);
 }
 
-/* 0: not to be seen from here. */
-static pid_t peer_of(int fd) {
+pid_t peer_of(int fd) {
   struct ucred peer = {0};
   socklen_t size = sizeof peer;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
@@ -345,6 +346,57 @@ static void hear(const struct pollfd *p) {
   if (p[P_LEADER].revents != 0) run.leader_gone = true;
 }
 
+/* The launcher may look after any of these stores: what an entry says is complete whenever its id is set. */
+static void tell_run(struct pulse_run *out) {
+  bool due = run.active && (run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done;
+  const struct policy *policy = &run.policy;
+  out->overall_at = due && policy->overall > 0 ? run.overall_from + policy->overall : 0;
+  out->no_output_at = due && policy->no_output > 0 && run.withheld_since == 0 ? run.output_at + policy->no_output : 0;
+  out->owner_loss = due && !policy->service ? policy->owner_loss : 0;
+  out->owner_lost_at = run.owner == NULL ? run.owner_lost_at : 0;
+  out->grace = policy->grace;
+  if (out->owned != (run.owner != NULL) || out->owner.unique != run.owner_process.unique || out->owner.pid != run.owner_process.pid) {
+    out->owned = true; /* of an unknown owner nothing is concluded */
+    out->owner.pid = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    out->owner.start = run.owner_process.start;
+    out->owner.unique = run.owner_process.unique;
+    atomic_signal_fence(memory_order_seq_cst);
+    out->owner.pid = run.owner_process.pid;
+    out->owned = run.owner != NULL;
+  }
+  if (run.stop.set && out->stop_at == 0) {
+    memcpy(out->reason, run.stop.reason, sizeof out->reason);
+    memcpy(out->actor, run.stop.actor, sizeof out->actor);
+    memcpy(out->request, run.stop.request, sizeof out->request);
+    atomic_signal_fence(memory_order_seq_cst);
+    out->stop_at = run.stop_at;
+  }
+}
+
+static void tell_launcher(void) {
+  if (own_pulse == NULL) return;
+  for (int i = 0; i < RUNS_MAX; i++) {
+    struct pulse_run *out = &own_pulse->runs[i];
+    serving = &runs[i];
+    bool served = run.active && run.ready;
+    if (out->id[0] != 0 && (!served || strcmp(out->id, run.id) != 0)) {
+      out->id[0] = 0;
+      atomic_signal_fence(memory_order_seq_cst);
+      memset(out, 0, sizeof *out);
+    }
+    if (!served) continue;
+    tell_run(out);
+    if (out->id[0] != 0) continue;
+    out->root = run.child.id;
+    memcpy(out->id + 1, run.id + 1, sizeof out->id - 1);
+    atomic_signal_fence(memory_order_seq_cst);
+    out->id[0] = run.id[0];
+  }
+  serving = runs;
+  own_pulse->beat = os_now_ms();
+}
+
 /* One round. What anybody wrote comes before anybody's death. A run that is adopted in it is heard in the next. */
 static void turn(int signals) {
   static struct pollfd p[1 + RUNS_MAX * P_COUNT];
@@ -361,6 +413,7 @@ static void turn(int signals) {
     uint64_t due = next_deadline(now);
     if (due < wait) wait = due;
   }
+  tell_launcher();
   os_poll(p, count, (int)wait);
   bool died = p[0].revents != 0;
   for (int i = 0; i < RUNS_MAX; i++) {

@@ -11,6 +11,7 @@
 
 #include "json.h"
 #include "os.h"
+#include "pulse.h"
 #include "spool.h"
 #include "wire.h"
 
@@ -18,7 +19,6 @@
 #define RESIDUE_KEPT 64
 #define STDIN_BUFFER (64u * 1024)
 #define FOREVER UINT64_MAX
-#define RUNS_MAX 8
 #define KNOWN_SIZE (16384 * sizeof(struct identity)) /* as many as a tree is looked at */
 
 enum phase { GATED = 1, RUNNING, EXITING };
@@ -91,9 +91,11 @@ struct served {
 
   struct connection connections[CONNECTIONS];
   struct connection *owner;
+  struct identity owner_process; /* pid 0: it cannot be identified from here */
   uint64_t epoch;
 
   struct stop stop;
+  uint64_t stop_at;
   struct abandon abandon;
   bool ready, executed, gate_used; /* ready: at the gate, and welcomed */
   uint64_t gate_closed_at;
@@ -173,6 +175,8 @@ bool listener_open(void);
 const char *tier(void);
 
 /* run.c */
+/* Whoever is at the other end; 0: not to be seen from here. */
+pid_t peer_of(int fd);
 void read_status(void);
 void close_gate(void);
 bool save_facts(void);

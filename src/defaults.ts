@@ -94,6 +94,14 @@ export const defaults = {
   eventPollMs: 5_000,
   /** Starting a launcher is an exec and a bind; ten seconds is a machine in trouble. */
   launcherReadyMs: 10_000,
+  /** A live anchor answers within a millisecond, a starved one within a second or two; one that is stopped or held by a debugger does not. */
+  anchorAnswerMs: 4_000,
+  /** After SIGCONT: it runs at once, and has its messages waiting. */
+  anchorContinueMs: 2_000,
+  /** A connected anchor that has said nothing for this long is asked how it is: a stopped one is noticed within a quarter of a minute, and 500 silent runs cost 50 small messages a second. */
+  anchorAskMs: 10_000,
+  /** Everything that stops a run answers within this, grace included: what is left then is named. */
+  stopBoundMs: 20_000,
   /** An anchor tells its members in a millisecond; one that is stopped does not, and is looked at from outside. */
   membersMs: 2_000,
   /** After an anchor died, how long the launcher may take to kill what it left and say so. It kills a thousand processes in well under a second. */

@@ -93,6 +93,12 @@ export interface FirstStop {
   readonly requestId: string;
 }
 
+/** `stop.json` */
+export interface RecordedStop extends FirstStop {
+  /** The anchor did not answer when this stop was due, so the run was to be ended without it. */
+  readonly withoutAnchor?: boolean;
+}
+
 export type LeaderStatus =
   | { readonly code: number; readonly signal: null }
   | { readonly code: null; readonly signal: number };
@@ -332,6 +338,17 @@ export interface ReapRequest {
   readonly cgroup: Boundary | null;
   readonly leaseId: string | null;
   readonly graceMs: number;
+  /** An anchor that does not answer and serves no other run: everything below it is ended, then the anchor itself. */
+  readonly anchor?: KnownAnchor | null;
+  /** First processes of other runs of the same anchor: they and everything below them are not touched. Not with `anchor`. */
+  readonly spared?: readonly ProcessIdentity[];
+}
+
+/** An anchor, with the second fact that is needed where the kernel has no unique ids. */
+export interface KnownAnchor {
+  readonly identity: ProcessIdentity;
+  /** The file it was started from. */
+  readonly path: string;
 }
 
 export interface ReapResult {
@@ -344,6 +361,16 @@ export interface ReapResult {
   readonly residue: readonly Residue[];
   readonly survivors: readonly Survivor[];
   readonly emptiness: Emptiness;
+  /** What became of the anchor that was named. `kept`: something below it still lives. Null: none was named or verified. */
+  readonly anchor?: "killed" | "kept" | "gone" | null;
+}
+
+/** `anchor.json`: what an anchor wrote about itself and the run. */
+export interface RunIdentities {
+  readonly anchor: ProcessIdentity;
+  /** Null: there was none yet. */
+  readonly root: ProcessIdentity | null;
+  readonly cgroup: Boundary | null;
 }
 
 /** What `swept.json` says: the launcher cleaned up after a dead anchor. */
@@ -354,11 +381,19 @@ export interface Swept {
   readonly emptiness: "proven" | "unproven";
 }
 
+/** `silent.json`: the launcher found that an anchor did not run, while no supervisor looked after it. */
+export interface NotedSilence {
+  /** Wall-clock milliseconds. */
+  readonly at: number;
+  readonly silentMs: number;
+  readonly continued: boolean;
+}
+
 /** What is left of a run on disk when nobody answers its socket. */
 export interface RunRemains {
   readonly exit: AnchorExit | null;
   readonly leader: LeaderStatus | null;
-  readonly firstStop: FirstStop | null;
+  readonly firstStop: RecordedStop | null;
   readonly swept: Swept | null;
 }
 
@@ -371,8 +406,11 @@ export interface AnchorHost extends AsyncDisposable {
   readonly anchorPath: string;
   /** Prepare a run: resolves with the gate closed. Rejects with SpawnFailed when it cannot be. */
   start(spec: StartSpec): Promise<AnchorLink>;
-  /** Null when no anchor answers. Rejects with StaleEpoch when a higher epoch has been seen. Epoch 0 observes. */
-  attach(run: RunAddress, epoch: number): Promise<AnchorLink | null>;
+  /**
+   * Null when no anchor listens. Rejects with StaleEpoch when a higher epoch has been seen, with AnchorUnusable when it
+   * does not answer within `withinMs`. Epoch 0 observes.
+   */
+  attach(run: RunAddress, epoch: number, withinMs?: number): Promise<AnchorLink | null>;
   /** Bytes of a spool by offset; consumes nothing. Empty when there is nothing at or after `offset`. */
   readOutput(run: RunAddress, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
   remains(run: RunAddress): Promise<RunRemains>;
@@ -394,6 +432,19 @@ export interface AnchorHost extends AsyncDisposable {
   inspectPort(port: number): Promise<PortEvidence>;
   inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
+  /** From the run's directory. Null: nothing readable is there. */
+  identities(run: RunAddress): Promise<RunIdentities | null>;
+  /** Send SIGCONT to a verified anchor. A sentence says why it was not sent; null: it was. */
+  continueAnchor(anchor: KnownAnchor): Promise<string | null>;
+  /**
+   * Write down, before a run is ended without its anchor, why it is: whoever records the end needs the reason. A stop
+   * that the anchor had accepted keeps its own reason. Resolves with the stop that counts.
+   */
+  recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop>;
+  /** Write down that a run was ended without its anchor. */
+  recordSwept(run: RunAddress, swept: Swept): Promise<void>;
+  /** What the launcher noted about a silent anchor; once, then it is forgotten. */
+  takeSilence(run: RunAddress): Promise<NotedSilence | null>;
   /** Bytes in the run's directory. */
   size(run: RunAddress): Promise<number>;
   /** Remove the run's directory. Only after its terminal record is committed. */

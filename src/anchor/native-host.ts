@@ -13,18 +13,23 @@ import type {
   AnchorLink,
   Boundary,
   BoundaryEvidence,
+  FirstStop,
   InspectOptions,
+  KnownAnchor,
   LocalInstance,
   MachineIdentity,
+  NotedSilence,
   OutputSlice,
   PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
   RunAddress,
+  RunIdentities,
   RunRemains,
   StartSpec,
   StreamName,
+  Swept,
 } from "./host.js";
 import { inspect } from "./inspect.js";
 import { inspectPort } from "./inspect-port.js";
@@ -34,7 +39,7 @@ import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
 import { listMarked } from "./marked.js";
 import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
-import { reap } from "./reap.js";
+import { continueAnchor, reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
 import { SpoolShelf } from "./spool-shelf.js";
@@ -68,7 +73,7 @@ export async function openNativeHost(options: NativeHostOptions): Promise<Native
   return new Native(options, anchorPath);
 }
 
-/** What can be done without being a supervisor: look, and stop a run by the key in its directory. */
+/** What can be done without being a supervisor: look, and stop a run by the key in its directory or without its anchor. */
 export type NativeObserver = Pick<
   AnchorHost,
   | "machine"
@@ -83,10 +88,15 @@ export type NativeObserver = Pick<
   | "inspectPort"
   | "inspectBoundaries"
   | "markedBy"
+  | "reap"
+  | "identities"
+  | "continueAnchor"
+  | "recordStop"
+  | "recordSwept"
   | typeof Symbol.asyncDispose
 >;
 
-/** Writes nothing, starts nothing but looks: it works on a full disk, too. `anchorPath` is any anchor that runs here. */
+/** Looking writes nothing and starts nothing else: it works on a full disk, too. `anchorPath` is any anchor that runs here. */
 export function observeNatively(home: string, machine: MachineIdentity, anchorPath: string): NativeObserver {
   const instanceId = OBSERVER;
   const instanceDir = join(home, "instances", instanceId);
@@ -151,12 +161,16 @@ class Native implements NativeHost {
     throw startFailure(spec.runId, answer, attempt);
   }
 
-  async attach(run: RunAddress, epoch: number): Promise<AnchorLink | null> {
+  async attach(
+    run: RunAddress,
+    epoch: number,
+    withinMs: number = defaults.anchorAnswerMs,
+  ): Promise<AnchorLink | null> {
     const key = await this.#runsOf(run).key(run.runId);
     if (key === null) return null;
     const path = join(this.#directory(run), "sock");
     const greetIn = (protocol: number): Promise<Opening> =>
-      this.#open(run, path, helloFrame(protocol, run.runId, epoch, this.#speaker, key), null);
+      this.#open(run, path, helloFrame(protocol, run.runId, epoch, this.#speaker, key), null, withinMs);
     let { link, answer } = await greetIn(PROTOCOL);
     // Started before an upgrade: it says what it speaks.
     if (
@@ -225,6 +239,26 @@ class Native implements NativeHost {
     return reap(this.anchorPath, request);
   }
 
+  identities(run: RunAddress): Promise<RunIdentities | null> {
+    return this.#runsOf(run).identities(run.runId);
+  }
+
+  continueAnchor(anchor: KnownAnchor): Promise<string | null> {
+    return continueAnchor(this.anchorPath, anchor);
+  }
+
+  takeSilence(run: RunAddress): Promise<NotedSilence | null> {
+    return this.#runsOf(run).takeSilence(run.runId);
+  }
+
+  recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
+    return this.#runsOf(run).recordStop(run.runId, stop);
+  }
+
+  recordSwept(run: RunAddress, swept: Swept): Promise<void> {
+    return this.#runsOf(run).recordSwept(run.runId, swept);
+  }
+
   async size(run: RunAddress): Promise<number> {
     return this.#runsOf(run).size(run.runId);
   }
@@ -265,13 +299,19 @@ class Native implements NativeHost {
     return ask();
   }
 
-  async #open(run: RunAddress, path: string, frame: Buffer, attempt: Attempt | null): Promise<Opening> {
+  async #open(
+    run: RunAddress,
+    path: string,
+    frame: Buffer,
+    attempt: Attempt | null,
+    withinMs: number = defaults.launcherReadyMs,
+  ): Promise<Opening> {
     let link: NativeLink | null = null;
     const answer = await greet({
       path,
       frame,
       expected: "welcome",
-      withinMs: defaults.launcherReadyMs,
+      withinMs,
       next: (welcome, wire) => {
         const opened = new NativeLink(toWelcome(welcome), wire, attempt, {
           exitFile: () => this.#runsOf(run).exit(run.runId),

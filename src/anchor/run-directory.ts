@@ -1,9 +1,9 @@
-import { lstat, readdir, readFile, rm, rmdir, unlink } from "node:fs/promises";
+import { lstat, readdir, readFile, rename, rm, rmdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BadInput } from "../errors.js";
 import { errorCode } from "./error-code.js";
-import type { AnchorExit, RunRemains } from "./host.js";
-import { parseExit, parseLeader, parseStop, parseSwept } from "./run-json.js";
+import type { AnchorExit, FirstStop, NotedSilence, RunIdentities, RunRemains, Swept } from "./host.js";
+import { parseExit, parseIdentities, parseLeader, parseSilence, parseStop, parseSwept } from "./run-json.js";
 
 /** Becomes a file name, part of a cgroup path and a word of a command line: it must mean nothing but itself in any. */
 const RUN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
@@ -61,6 +61,29 @@ export class RunDirectories {
     return { exit: { ...exit, lastOutputAt: await lastWritten(directory, there) }, leader, firstStop, swept };
   }
 
+  async identities(runId: string): Promise<RunIdentities | null> {
+    return readIfThere(join(this.of(runId), "anchor.json"), parseIdentities);
+  }
+
+  async takeSilence(runId: string): Promise<NotedSilence | null> {
+    const path = join(this.of(runId), "silent.json");
+    const noted = await readIfThere(path, parseSilence);
+    if (noted !== null) await unlink(path).catch(() => undefined);
+    return noted;
+  }
+
+  async recordStop(runId: string, asked: FirstStop): Promise<FirstStop> {
+    const path = join(this.of(runId), "stop.json");
+    const { reason, actor, requestId } = (await readIfThere(path, parseStop)) ?? asked;
+    await replaceFile(path, { reason, actor, requestId, withoutAnchor: true });
+    return { reason, actor, requestId };
+  }
+
+  async recordSwept(runId: string, { anchorSignal, killed, killMode, emptiness }: Swept): Promise<void> {
+    const swept = { runId, anchorSignal, anchorCode: 0, killed, killMode, emptiness };
+    await replaceFile(join(this.of(runId), "swept.json"), swept);
+  }
+
   async size(runId: string): Promise<number> {
     const directory = this.of(runId);
     const names = await readdir(directory).catch(() => []);
@@ -81,6 +104,18 @@ export class RunDirectories {
     const names = (await isPlainDirectory(directory)) ? await readdir(directory).catch(() => []) : [];
     await Promise.allSettled(names.map((name) => unlink(join(directory, name))));
     await rmdir(directory).catch(() => rm(directory, { recursive: true, force: true }));
+  }
+}
+
+/** Whole or not at all, like the anchor's own files. */
+async function replaceFile(path: string, content: object): Promise<void> {
+  const unfinished = `${path}.${process.pid}.new`;
+  try {
+    await writeFile(unfinished, `${JSON.stringify(content)}\n`, { mode: 0o600, flag: "w" });
+    await rename(unfinished, path);
+  } catch (error) {
+    await unlink(unfinished).catch(() => undefined);
+    throw error;
   }
 }
 

@@ -1,5 +1,20 @@
-import type { AnchorExit, FirstStop, LeaderStatus, SpawnFailure, Survivor, Swept } from "./host.js";
-import { REAPED, type KillMode, type Residue, type RunUsage } from "../store/run-record.js";
+import type {
+  AnchorExit,
+  LeaderStatus,
+  NotedSilence,
+  RecordedStop,
+  RunIdentities,
+  SpawnFailure,
+  Survivor,
+  Swept,
+} from "./host.js";
+import {
+  REAPED,
+  type KillMode,
+  type ProcessIdentity,
+  type Residue,
+  type RunUsage,
+} from "../store/run-record.js";
 import { array, boolean, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
 
 const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"] as const;
@@ -44,15 +59,53 @@ export function parseLeader(text: string): LeaderStatus | null {
 }
 
 /** `stop.json` */
-export function parseStop(text: string): FirstStop | null {
+export function parseStop(text: string): RecordedStop | null {
   return parseShape(text, (value) => {
     const stop = record(value);
+    const withoutAnchor = nullable(boolean, stop["withoutAnchor"]) === true;
     return {
       reason: string(stop["reason"]),
       actor: string(stop["actor"]),
       requestId: string(stop["requestId"]),
+      ...(withoutAnchor ? { withoutAnchor } : {}),
     };
   });
+}
+
+/** `silent.json` */
+export function parseSilence(text: string): NotedSilence | null {
+  return parseShape(text, (value) => {
+    const noted = record(value);
+    return {
+      at: whole(noted["at"]),
+      silentMs: whole(noted["silentMs"]),
+      continued: boolean(noted["continued"]),
+    };
+  });
+}
+
+/** `anchor.json` */
+export function parseIdentities(text: string): RunIdentities | null {
+  return parseShape(text, (value) => {
+    const facts = record(value);
+    const cgroup = string(facts["cgroup"]);
+    const root = processIdentity(facts["root"]);
+    return {
+      anchor: processIdentity(facts["anchor"]),
+      root: root.pid === 0 ? null : root,
+      cgroup: cgroup === "" ? null : { path: cgroup, inode: string(facts["cgroupInode"]) },
+    };
+  });
+}
+
+function processIdentity(value: unknown): ProcessIdentity {
+  const facts = record(value);
+  const uniqueId = string(facts["uniqueId"]);
+  return {
+    pid: whole(facts["pid"]),
+    startTime: whole(facts["startTime"]),
+    uniqueId: uniqueId === "0" ? null : uniqueId,
+  };
 }
 
 /** `swept.json` */

@@ -161,6 +161,8 @@ export class Metrics implements AsyncDisposable {
       case "permission":
       case "turn":
       case "attach":
+      case "anchor-silent":
+      case "anchor-answers":
       case "command":
         return;
     }

@@ -96,6 +96,13 @@ export type NewRunEvent = EventFacts &
         readonly type: "turn";
         readonly data: { readonly turnId: string; readonly outcome: string | null; readonly actor: string };
       }
+    /** Its anchor did not answer for so long; `continued`: it was sent SIGCONT. `by`: an instance, or its launcher. */
+    | {
+        readonly type: "anchor-silent";
+        readonly data: { readonly silentMs: number; readonly continued: boolean; readonly by: string };
+      }
+    /** It answers again, so long after SIGCONT. */
+    | { readonly type: "anchor-answers"; readonly data: { readonly silentMs: number } }
     /** Its supervisor lost the connection and has it again. */
     | {
         readonly type: "attach";

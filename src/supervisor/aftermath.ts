@@ -5,13 +5,20 @@ import type {
   MachineIdentity,
   RunAddress,
   RunRemains,
+  Survivor,
   Swept,
 } from "../anchor/host.js";
 import { type Seen, seenAs } from "../anchor/seen.js";
 import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
 import type { Emptiness, KillMode, ProcessIdentity, Residue, RunBoundary } from "../store/run-record.js";
-import type { Context } from "./context.js";
+import type { Clock } from "./clock.js";
+
+/** What of a host is needed to find out what became of a run, and to end what is left of it. */
+export type Reaper = Pick<
+  AnchorHost,
+  "machine" | "anchorPath" | "remains" | "inspect" | "inspectBoundaries" | "markedBy" | "reap"
+>;
 
 /** What is recorded of a run whose anchor does not answer: enough to verify what is left of it. */
 export interface Traces {
@@ -23,6 +30,8 @@ export interface Traces {
   readonly root: ProcessIdentity | null;
   readonly boundary: RunBoundary | null;
   readonly graceMs: number;
+  /** The file its anchor was started from. */
+  readonly anchorPath: string;
 }
 
 export type Aftermath =
@@ -44,9 +53,11 @@ export interface Verdict {
   readonly killed: number;
   readonly killMode: KillMode;
   readonly residue: readonly Residue[];
-  readonly survivors: number;
+  readonly alive: readonly Survivor[];
   /** One clause: what was done about it here. */
   readonly note: string | null;
+  /** Its anchor serves other runs, and was left alone: without a cgroup nobody can prove that this one is empty. */
+  readonly shared?: boolean;
 }
 
 /**
@@ -54,7 +65,7 @@ export interface Verdict {
  * a dead anchor, so its word is waited for; without it, only what matches the recorded identity is signalled.
  */
 export async function aftermath(
-  { host, clock }: Pick<Context, "host" | "clock">,
+  { host, clock }: { readonly host: Reaper; readonly clock: Clock },
   traces: Traces,
   givenUp: () => boolean,
 ): Promise<Aftermath> {
@@ -88,7 +99,7 @@ export const NOTHING_DONE: Verdict = {
   killed: 0,
   killMode: "none",
   residue: [],
-  survivors: 0,
+  alive: [],
   note: null,
 };
 
@@ -100,7 +111,7 @@ export function sweptAway({ killed, killMode, emptiness }: Swept): Verdict {
 const CGROUP_EMPTY: Verdict = { ...NOTHING_DONE, emptiness: "proven", note: "its cgroup is empty" };
 
 /** End what live evidence proves to be of this run: its first process with all below it, and whoever is in its cgroup. */
-export async function endVerified(host: AnchorHost, traces: Traces): Promise<Verdict> {
+export async function endVerified(host: Reaper, traces: Traces): Promise<Verdict> {
   const { root, leaseId, graceMs } = traces;
   const cgroup = cgroupOf(traces);
   const sight = await lookAt(host, traces, root);
@@ -131,11 +142,11 @@ export async function endVerified(host: AnchorHost, traces: Traces): Promise<Ver
       : unproven(`nothing was signalled: ${reaped.why}`);
   const { killed, killMode, residue, survivors, emptiness } = reaped;
   const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
-  return { emptiness, by: "reap", killed, killMode, residue, survivors: survivors.length, note };
+  return { emptiness, by: "reap", killed, killMode, residue, alive: survivors, note };
 }
 
 /** Of another boot, container or machine nothing is looked at, let alone signalled. Null: it lived here. */
-function unverifiable(here: MachineIdentity, there: MachineIdentity): Verdict | null {
+export function unverifiable(here: MachineIdentity, there: MachineIdentity): Verdict | null {
   if (here.hostId !== there.hostId) return unproven("it ran on another machine, so nothing was signalled");
   if (here.bootId !== there.bootId) {
     const note = "the machine was restarted, which ended all of its processes";
@@ -157,7 +168,7 @@ export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }
 
 /** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. Null: not proven empty. */
 async function howEmpty(
-  host: AnchorHost,
+  host: Reaper,
   cgroup: Boundary | null,
   leaseId: string,
 ): Promise<"empty" | "gone" | null> {
@@ -168,11 +179,7 @@ async function howEmpty(
   return leaseId === "" || (await host.markedBy([leaseId])).size === 0 ? seen : null;
 }
 
-async function lookAt(
-  host: AnchorHost,
-  { machine }: Traces,
-  identity: ProcessIdentity | null,
-): Promise<Seen> {
+async function lookAt(host: Reaper, { machine }: Traces, identity: ProcessIdentity | null): Promise<Seen> {
   if (identity === null) return "gone";
   const [evidence] = await host.inspect([identity], { brief: true });
   return seenAs(identity, machine, evidence, host.machine);

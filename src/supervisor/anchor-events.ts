@@ -1,12 +1,12 @@
-import { leftText } from "../anchor/seen.js";
-import type { AnchorEvent, AnchorLink, Survivor } from "../anchor/host.js";
+import type { AnchorEvent, AnchorLink } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../errors.js";
+import { heard } from "./anchor-hearing.js";
 import { heardKind } from "./adopt-run.js";
-import { noteStop } from "./cancel.js";
+import { noteStop, noteSurvivors } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
 import { letGo } from "./let-go.js";
-import { eventFacts, isOver, type LiveRun } from "./live-run.js";
+import { isOver, type LiveRun } from "./live-run.js";
 import { unanswered } from "./members.js";
 import { noteLost, noteWithheld } from "./output.js";
 import { regain } from "./regain.js";
@@ -16,6 +16,7 @@ import { noteStarted } from "./started.js";
 /** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {
   if (isOver(live) || live.link !== link) return;
+  if (event.type !== "closed") heard(live);
   switch (event.type) {
     case "started":
       return noteStarted(live);
@@ -44,7 +45,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return noteStop(live, event.stop);
     case "survivors":
       live.state = step(live.state, event);
-      return noteSurvivors(live, event.survivors);
+      return noteSurvivors(live, event.survivors, "its anchor stays and goes on trying");
     case "exited":
       unanswered(live);
       return concludeExit(live, event.exit, "anchor");
@@ -65,7 +66,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       live.adopting?.resolve();
       live.signalling?.reject(new NotSteering(live.facts.runId, "its anchor does not answer now"));
       unanswered(live);
-      if (!live.regaining) live.context.track(live.facts.runId, regain(live));
+      if (!live.regaining && !live.hearing.busy) live.context.track(live.facts.runId, regain(live));
       return;
   }
 }
@@ -77,19 +78,6 @@ function noteExitingSoon(live: LiveRun): void {
   live.exitingNote = clock.after(defaults.exitingNoteMs, () => {
     live.journal.note({ to: "exiting", at: clock.wall() });
   });
-}
-
-/** Known to resist: said once in the record and once aloud; the anchor goes on trying. */
-function noteSurvivors(live: LiveRun, survivors: readonly Survivor[]): void {
-  if (live.survivorsNoted || survivors.length === 0) return;
-  live.survivorsNoted = true;
-  const at = live.context.clock.wall();
-  const data = { mode: "pid", residue: 0, ended: 0, survivors: survivors.length } as const;
-  live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
-  const { runId } = live.facts;
-  const names = survivors.map(leftText).join(", ");
-  const message = `run ${runId}: still there after KILL: ${names}; its anchor stays and goes on trying`;
-  live.context.report({ runId, message, cause: survivors });
 }
 
 function onRefused(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {

@@ -1,5 +1,8 @@
-import type { AnchorLink, FirstStop, StopRequest } from "../anchor/host.js";
+import type { AnchorLink, FirstStop, StopRequest, Survivor } from "../anchor/host.js";
+import { leftText } from "../anchor/seen.js";
+import { defaults } from "../defaults.js";
 import { BadInput, LeaseLost } from "../errors.js";
+import { expectAnswer } from "./anchor-hearing.js";
 import type { CancelOptions } from "./api.js";
 import { deferred } from "./deferred.js";
 import { newRequestId } from "./ids.js";
@@ -28,7 +31,8 @@ export async function cancel(live: LiveRun, options: CancelOptions = {}): Promis
   if (!live.deadlines.cancel(stop)) sendStop(live, stop);
   if (live.owed.length === 0) return;
   live.owedHanded ??= deferred<void>();
-  await live.owedHanded.promise;
+  // One that cannot be reached for so long is ended without its anchor, or nobody can: the stop stays owed.
+  await live.context.clock.pause(defaults.stopBoundMs, live.owedHanded.promise);
   // Robbed with the stop still in hand: nobody has heard of it.
   if (live.letGo instanceof LeaseLost) throw live.letGo;
 }
@@ -40,6 +44,7 @@ export function sendStop(live: LiveRun, stop: StopRequest): void {
   live.asked ??= stop;
   if (live.link === null) live.owed.push(stop);
   else live.link.stop(stop);
+  expectAnswer(live);
 }
 
 /** A stop that was on its way when the connection broke: the anchor does not know of it. */
@@ -49,7 +54,10 @@ export function repeatLost({ asked, owed }: LiveRun, link: AnchorLink): void {
 
 /** There is a connection (again): what was asked meanwhile is asked now, in order. */
 export function handOverOwed(live: LiveRun): void {
-  if (live.link !== null) for (const stop of live.owed) live.link.stop(stop);
+  if (live.link !== null && live.owed.length > 0) {
+    for (const stop of live.owed) live.link.stop(stop);
+    expectAnswer(live);
+  }
   live.owed = [];
   live.owedHanded?.resolve();
   live.owedHanded = null;
@@ -63,4 +71,17 @@ export function noteStop(live: LiveRun, { reason, actor, requestId }: FirstStop)
   live.journal.note({ to: "exiting", at }, [
     { ...eventFacts(live, at), type: "cancel", data: { reason, actor, requestId } },
   ]);
+}
+
+/** Known to resist: said once in the record and once aloud. */
+export function noteSurvivors(live: LiveRun, survivors: readonly Survivor[], next: string): void {
+  if (live.survivorsNoted || survivors.length === 0) return;
+  live.survivorsNoted = true;
+  const at = live.context.clock.wall();
+  const data = { mode: "pid", residue: 0, ended: 0, survivors: survivors.length } as const;
+  live.journal.note(null, [{ ...eventFacts(live, at), type: "cleanup", data }]);
+  const { runId } = live.facts;
+  const names = survivors.map(leftText).join(", ");
+  const message = `run ${runId}: still there after KILL: ${names}; ${next}`;
+  live.context.report({ runId, message, cause: survivors });
 }

@@ -23,7 +23,10 @@ export async function awaitEnds(context: Context): Promise<void> {
 async function awaitEnd(live: LiveRun): Promise<void> {
   const { graceMs, killReportMs, drainMs } = live.facts.policy;
   const ended = live.ended.promise;
-  await live.context.clock.pause(graceMs + killReportMs + drainMs + defaults.closeSlackMs, ended);
+  const orderly = graceMs + killReportMs + drainMs + defaults.closeSlackMs;
+  // One whose anchor does not answer is asked, continued, and ended without it.
+  const silent = defaults.anchorAnswerMs + defaults.anchorContinueMs;
+  await live.context.clock.pause(orderly + silent, ended);
   if (!live.context.live.has(live.facts.runId)) return;
   const { runId } = live.facts;
   const message = `run ${runId} ${whyLeft(live)}; it is left to its anchor, which goes on ending it`;

@@ -1,6 +1,7 @@
 import type { AnchorHost } from "../anchor/host.js";
 import type { Ledger } from "../store/ledger/ledger.js";
 import type { RunStore } from "../store/store.js";
+import type { AnchorWatch } from "./anchor-watch.js";
 import type { Problem } from "./api.js";
 import type { Clock } from "./clock.js";
 import type { Incarnation } from "./incarnation.js";
@@ -33,6 +34,7 @@ export interface Context {
   readonly incarnation: Incarnation;
   /** Tells this process from others of the same instance. */
   readonly process: string;
+  readonly anchors: AnchorWatch;
   readonly gate: StoreGate;
   /** Runs whose end is not committed yet. */
   readonly live: Map<string, LiveRun>;

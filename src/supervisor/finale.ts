@@ -1,4 +1,4 @@
-import type { SpawnFailure } from "../anchor/host.js";
+import type { RunRemains, SpawnFailure } from "../anchor/host.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { KillMode, OnEscape, Residue } from "../store/run-record.js";
 import type { Aftermath } from "./aftermath.js";
@@ -63,8 +63,8 @@ type Lost = Extract<Aftermath, { kind: "lost" }>;
 
 /** Its anchor is gone, and nobody saw the end. */
 export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
-  const exit = { ...outcomeOfRemains(after.remains), ...(escaped(after, onEscape) ? ESCAPE : {}) };
-  const { emptiness, by, killed, killMode, residue, survivors, note } = after;
+  const exit = { ...outcomeOfRemains(enforced(after)), ...(escaped(after, onEscape) ? ESCAPE : {}) };
+  const { emptiness, by, killed, killMode, residue, alive, note } = after;
   return {
     type: "lost",
     ending: {
@@ -77,9 +77,16 @@ export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
     mode: killMode,
     cleaned: killed,
     ended: killed,
-    survivors,
+    survivors: alive.length,
     processes: 0,
   };
+}
+
+/** Ended without its anchor for a stop's reason: only where somebody has done that and can say what became of it. */
+function enforced({ remains, emptiness, shared = false }: Lost): RunRemains | null {
+  if (remains === null || remains.firstStop?.withoutAnchor !== true) return remains;
+  if (emptiness === "proven" || remains.swept !== null || shared) return remains;
+  return { ...remains, firstStop: { ...remains.firstStop, withoutAnchor: false } };
 }
 
 const ESCAPE = { reason: "ownership-escape" } as const;

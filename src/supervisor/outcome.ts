@@ -28,13 +28,15 @@ export function outcomeOfRemains(remains: RunRemains | null, attempt: Attempt | 
   if (remains === null)
     return { reason: "lost", actor: "", ...status(null), source: "none", detail: null, ...NO_CAUSE };
   if (remains.exit !== null) return outcomeOf(remains.exit, "exit-file", attempt);
+  const { firstStop } = remains;
+  const enforced = firstStop?.withoutAnchor === true ? endReason(firstStop.reason) : null;
   return {
-    reason: "lost",
+    reason: enforced ?? "lost",
     // The anchor may have died of the stop it was asked for; who asked is then worth knowing.
-    actor: remains.firstStop?.actor ?? "",
+    actor: firstStop?.actor ?? "",
     ...status(remains.leader),
     source: remains.leader === null ? "none" : "leader-file",
-    detail: lostDetail(remains),
+    detail: enforced === null ? lostDetail(remains) : enforcedDetail(remains),
     ...NO_CAUSE,
   };
 }
@@ -56,6 +58,15 @@ function detailOf(exit: AnchorExit, reason: EndReason | null, attempt: Attempt |
     return `the anchor gave a reason this version does not know: ${JSON.stringify(exit.reason)}`;
   if (!exit.executed) return "it was stopped before the command ran one instruction";
   return null;
+}
+
+/** A stop was due and its anchor did not answer: it was ended without it, for the stop's reason. */
+function enforcedDetail({ swept }: RunRemains): string {
+  const silent = "its anchor did not answer, so the run was ended without it";
+  if (swept === null) return silent;
+  const { killed, emptiness } = swept;
+  const ended = killed === 1 ? "1 process was killed" : `${killed} processes were killed`;
+  return `${silent}; ${ended}${emptiness === "proven" ? "" : ", and whether others live is not known"}`;
 }
 
 function lostDetail({ swept, firstStop }: RunRemains): string {

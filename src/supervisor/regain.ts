@@ -1,6 +1,8 @@
 import type { AnchorLink } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { LeaseLost } from "../errors.js";
+import { heard } from "./anchor-hearing.js";
+import { attendSilence } from "./anchor-silence.js";
 import { adopt } from "./adopt.js";
 import { aftermath } from "./aftermath.js";
 import { concludeAftermath } from "./conclude.js";
@@ -19,7 +21,7 @@ export async function regain(live: LiveRun): Promise<void> {
   try {
     for (let tries = 0; !isOver(live); tries++) {
       try {
-        if (await attempt(live)) return;
+        if (await attempt(live, tries)) return;
       } catch (error) {
         const { runId } = live.facts;
         live.context.report({
@@ -36,7 +38,7 @@ export async function regain(live: LiveRun): Promise<void> {
 }
 
 /** True: connected again, or over. */
-async function attempt(live: LiveRun): Promise<boolean> {
+async function attempt(live: LiveRun, tries: number): Promise<boolean> {
   const { context, facts, journal } = live;
   const { runId } = facts;
   // An observer of the attempt before has done its service.
@@ -62,6 +64,7 @@ async function attempt(live: LiveRun): Promise<boolean> {
         return true;
       }
       journal.renew(found.lease);
+      heard(live);
       adopt(live, found.link, true);
       refuseGate(live, found.link);
       return !connectionLost(live);
@@ -83,11 +86,14 @@ async function attempt(live: LiveRun): Promise<boolean> {
       return true;
     case "unreachable":
       if (found.lease !== null) journal.renew(found.lease);
-      return false;
+      await attendSilence(live);
+      return isOver(live);
     case "silent": {
       if (found.lease !== null) journal.renew(found.lease);
       const after = await aftermath(context, live.traces, () => isOver(live));
-      return concludeAftermath(live, after);
+      // It makes its socket anew, if it runs.
+      if (after.kind === "anchor-alive" && tries >= defaults.reattachTries) await attendSilence(live);
+      return concludeAftermath(live, after) || isOver(live);
     }
   }
 }

@@ -35,7 +35,7 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
   );
   const { hostId, bootId, pidNamespace, timeNamespace } = record;
   const machine = { hostId, bootId, pidNamespace, timeNamespace };
-  live.traces = { ...live.traces, root, anchor, boundary, machine };
+  live.traces = { ...live.traces, root, anchor, boundary, machine, anchorPath: record.anchorPath };
   live.tier = record.tier;
   if (root !== null) live.state = step(live.state, { type: "gated", root });
   live.startedAt =

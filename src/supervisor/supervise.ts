@@ -5,6 +5,7 @@ import { Activity } from "./activity.js";
 import { onAnchorEvent } from "./anchor-events.js";
 import { sendStop } from "./cancel.js";
 import type { Context } from "./context.js";
+import { newHearing } from "./anchor-hearing.js";
 import { Deadlines } from "./deadlines.js";
 import { deferred } from "./deferred.js";
 import { Journal } from "./journal.js";
@@ -66,7 +67,9 @@ export function supervise(
       root: null,
       boundary: null,
       graceMs: facts.policy.graceMs,
+      anchorPath: context.host.anchorPath,
     },
+    hearing: newHearing(context.clock.now()),
     firstStop: null,
     failure: null,
     asked: null,
@@ -89,6 +92,7 @@ export function supervise(
   };
   context.live.set(runId, live);
   context.leases.taken();
+  context.anchors.soon();
   return live;
 }
 

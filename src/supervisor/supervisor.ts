@@ -33,6 +33,7 @@ import type {
   Stopped,
   Supervisor,
 } from "./api.js";
+import { AnchorWatch } from "./anchor-watch.js";
 import { adoptProcess } from "./adopt-process.js";
 import { adoptRun } from "./adopt-run.js";
 import { systemClock, type Clock } from "./clock.js";
@@ -157,6 +158,7 @@ class ComposedSupervisor implements Supervisor {
       leases,
       incarnation,
       process: parts.incarnation ?? newIncarnation(),
+      anchors: new AnchorWatch(clock, () => live.values()),
       gate: new StoreGate(clock, () => {
         // Writing works again: the right to steer need not wait for the next renewal.
         if (leases.fenced) void leases.renew();
@@ -360,6 +362,7 @@ class ComposedSupervisor implements Supervisor {
     await Promise.allSettled([...this.#spawns, ...this.#work]);
     left += letGoOfAll(this.#context);
     this.#context.incarnation.stop();
+    this.#context.anchors.stop();
     await leases.stop();
     left += await this.#withOthers();
     await host[Symbol.asyncDispose]();

@@ -24,6 +24,8 @@ export interface Target {
   readonly supervisor: boolean;
   readonly anchor: boolean;
   readonly launcher: boolean;
+  /** Its anchors are stopped (SIGSTOP) instead of killed. */
+  readonly stopped?: true;
 }
 const supervisorOnly: Target = {
   name: "the supervisor",
@@ -44,6 +46,21 @@ const targets: readonly Target[] = [
     launcher: true,
   },
 ];
+/** Nobody is killed but the supervisor, if that: a stopped anchor is continued, by the supervisor or by the launcher. */
+const stoppedTargets: readonly Target[] = [
+  { ...supervisorOnly, name: "no process, the anchors stopped", supervisor: false, stopped: true },
+  { ...supervisorOnly, name: "the supervisor, the anchors stopped", stopped: true },
+];
+/** Until a stopped anchor is noticed and continued: by the launcher after ten seconds, in looks two seconds apart. */
+const noticedMs = 14_000;
+
+function hasAnswered(step: Phase["steps"][number]): boolean {
+  return step !== "inserted" && step !== "asked";
+}
+
+function slackOf({ stopped }: Target): number {
+  return stopped === true ? slackMs + noticedMs : slackMs;
+}
 
 /** Who stands at the step, with which runs. Their anchors and their launcher are those of who started them. */
 interface Standing {
@@ -140,7 +157,8 @@ const phases: readonly Phase[] = [
       return standing;
     },
     mixed: true,
-    reasons: ["owner-lost", "lost"],
+    // The last by a supervisor that goes on with anchors that were stopped.
+    reasons: ["owner-lost", "lost", "manual-cancel"],
   },
   {
     name: "terminate",
@@ -199,16 +217,17 @@ const counts = { kills: 0, runs: 0, survivors: 0, stuck: 0, ends: {} as Record<s
 
 async function strike(house: House, target: Target, { keeper }: Standing): Promise<void> {
   const anchors = house.anchors(ORIGIN);
+  if (target.stopped === true) for (const one of anchors) signal(one, "SIGSTOP");
   if (target.launcher) await house.silence(ORIGIN);
   else if (target.anchor) for (const one of anchors) signal(one, "SIGKILL");
   if (target.anchor) await until("they are gone", () => !anchors.some(isAlive));
   if (target.supervisor) await keeper.kill();
-  else await goOn(house, keeper);
+  else await goOn(house, keeper, slackOf(target));
   counts.kills++;
 }
 
 /** Who lost its anchor settles that by itself; what could be started all the same is ended. */
-async function goOn(house: House, keeper: Keeper): Promise<void> {
+async function goOn(house: House, keeper: Keeper, withinMs: number): Promise<void> {
   keeper.goOn();
   await until(
     "it has settled its runs",
@@ -220,16 +239,16 @@ async function goOn(house: House, keeper: Keeper): Promise<void> {
         keeper.cancel(String(run_id));
       return house.openRuns(keeper.instanceId) === 0;
     },
-    slackMs,
+    withinMs,
   );
   await keeper.kill();
 }
 
 /** Zero survivors, zero strangers, zero stuck, one end each. */
-async function settle(house: House, { reasons }: Phase, { runIds }: Standing): Promise<void> {
+async function settle(house: House, { reasons }: Phase, { runIds }: Standing, target: Target): Promise<void> {
   house.expireLeases();
   const { supervisor } = await house.gateway();
-  await endAll(house, supervisor);
+  await endAll(house, supervisor, slackOf(target));
   counts.stuck += house.openRuns();
   expect(house.openRuns(), "stuck").toBe(0);
   counts.survivors += house.crowd.others().length;
@@ -255,8 +274,8 @@ async function settle(house: House, { reasons }: Phase, { runIds }: Standing): P
 }
 
 /** What is taken over alive is ended; what was just ending by itself is found at the next look. */
-async function endAll(house: House, supervisor: Supervisor): Promise<void> {
-  const deadline = performance.now() + slackMs;
+async function endAll(house: House, supervisor: Supervisor, withinMs: number): Promise<void> {
+  const deadline = performance.now() + withinMs;
   while (house.openRuns() > 0 && performance.now() < deadline) {
     for (const { runId } of await supervisor.listRuns({ states: ["starting", "running"] }))
       await supervisor.run(runId)?.cancel();
@@ -266,9 +285,9 @@ async function endAll(house: House, supervisor: Supervisor): Promise<void> {
 }
 
 /** Those whose policy says so are gone although nobody has come. */
-async function endedAlone(house: House): Promise<void> {
+async function endedAlone(house: House, target: Target): Promise<void> {
   const others = 5 * Math.floor(RUNS / 2);
-  const withinMs = ownerLossMs + graceMs + slackMs;
+  const withinMs = ownerLossMs + graceMs + slackOf(target);
   await until("they have ended alone", () => house.crowd.others().length <= others, withinMs);
 }
 
@@ -281,8 +300,8 @@ async function play(
   await using house = await House.open(target.tier, records);
   const standing = await phase.bring(house, step);
   await strike(house, target, standing);
-  if (phase.mixed === true && !target.launcher) await endedAlone(house);
-  await settle(house, phase, standing);
+  if (phase.mixed === true && !target.launcher) await endedAlone(house, target);
+  await settle(house, phase, standing, target);
 }
 
 /** Each killed at each step, with records of its own every time. */
@@ -302,6 +321,11 @@ export function crashMatrix(
         for (const step of phase.steps)
           // There is no anchor yet.
           if (!target.anchor || step !== "inserted") plays(phase, step, target);
+    for (const target of stoppedTargets.filter(wanted))
+      for (const phase of phases)
+        // The first step at which anchors have answered, and the last: each takes as long as it takes to notice.
+        for (const step of new Set([phase.steps.find(hasAnswered), phase.steps.at(-1)]))
+          if (step !== undefined) plays(phase, step, target);
     for (const step of sweep.steps) plays(sweep, step, { ...supervisorOnly, tier: tiers.cgroup });
 
     afterAll(() => {

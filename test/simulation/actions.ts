@@ -22,7 +22,7 @@ const ACTS = {
   killAnchor: { weight: 2.5, act: anchors.killAnchor },
   killLauncher: { weight: 1.5, act: anchors.killLauncher },
   usurp: { weight: 1, act: anchors.usurp },
-  stopAnchor: { weight: 0.7, act: anchors.stopAnchor },
+  stopAnchor: { weight: 1.2, act: anchors.stopAnchor },
   continueAnchor: { weight: 1.5, act: anchors.continueAnchor },
   breakConnection: { weight: 4, act: anchors.breakConnection },
   exit: { weight: 4, act: processes.exit },

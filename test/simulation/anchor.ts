@@ -28,7 +28,11 @@ export class Anchor implements Listener {
   firstStop: FirstStop | null = null;
   /** Stopped by somebody: it answers nobody. */
   held = false;
+  /** Held by a debugger: SIGCONT does not help. */
+  traced = false;
   launcherLost = false;
+  /** Its launcher begins to notice. */
+  onHalt: () => void = () => undefined;
   #gateClosed = false;
   #leader: LeaderStatus | null = null;
   #leaderDone = false;
@@ -134,6 +138,10 @@ export class Anchor implements Listener {
       if (this.firstStop !== null) connection.tell({ type: "stopping", stop: this.firstStop });
       return this.advance();
     }
+    if (command.type === "status") {
+      connection.tell({ type: "status", welcome: welcomeOf(this.#facts) });
+      return;
+    }
     if (connection !== this.owner && this.#world.flaws.anyEpoch !== true)
       return connection.tell({ type: "refused", code: "not-owner", message: "", epoch: this.highestEpoch });
     this.#world.watch.steered(this, connection.epoch, command.type);
@@ -159,6 +167,50 @@ export class Anchor implements Listener {
     this.#world.note(() => `anchor of ${this.#alias}: stop, ${reason}`);
     this.#world.watch.stopped(this, reason);
     for (const each of this.connections) each.tell({ type: "stopping", stop: this.firstStop });
+  }
+
+  /** SIGSTOP, or (`traced`) a debugger. */
+  halt(traced: boolean): void {
+    this.held = true;
+    this.traced ||= traced;
+    this.#world.note(() => `anchor of ${this.#alias} is ${traced ? "held by a debugger" : "stopped"}`);
+    this.onHalt();
+  }
+
+  /** Whatever held it lets go. */
+  release(): void {
+    this.traced = false;
+    this.held = false;
+  }
+
+  /** SIGCONT. */
+  continue(): void {
+    if (!this.held || this.traced) return;
+    this.#world.note(() => `anchor of ${this.#alias} is continued`);
+    this.held = false;
+  }
+
+  /** Some end of it may be due within a while. */
+  mayEnd(): boolean {
+    return this.due(true) !== null;
+  }
+
+  /** When and why its run is to end, by what it knew when it last ran. Null: it is not to. */
+  due(ownerGone: boolean): { readonly at: number; readonly reason: string } | null {
+    const { kind, ownerLossMs } = this.spec.policy;
+    if (this.firstStop !== null) return { at: 0, reason: this.firstStop.reason };
+    const at = this.deadline();
+    if (at !== null) {
+      const { overallMs } = this.spec.policy;
+      const isOverall = overallMs !== null && at === this.#executedAt + overallMs;
+      return { at, reason: isOverall ? "overall-timeout" : "no-output-timeout" };
+    }
+    if (kind === "service" || !this.executed || this.#leaderDone || !ownerGone) return null;
+    // Somebody who looks every two seconds knows when it was lost; here it is enough that it was.
+    return {
+      at: (this.owner === null ? this.#ownerLostAt : this.place.machine.monotonic) + ownerLossMs,
+      reason: "owner-lost",
+    };
   }
 
   /** The command says something. */
@@ -243,7 +295,7 @@ export class Anchor implements Listener {
     if (at < Infinity) this.#cancelAlarm = this.#world.scheduler.after(this, at - now, () => this.advance());
   }
 
-  #obey(connection: Connection, command: Exclude<Command, { type: "stop" }>): void {
+  #obey(connection: Connection, command: Exclude<Command, { type: "stop" | "status" }>): void {
     switch (command.type) {
       case "go":
         return this.#go(connection);

@@ -4,7 +4,7 @@ import { listingWorks } from "./acts/surroundings.js";
 import type { Cast } from "./cast.js";
 import { doubled, hiddenByStrangers, unsettled } from "./checks/all-settled.js";
 import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
-import { cancelArrives, stopEmptiesTheTree } from "./checks/stopping-works.js";
+import { cancelArrives, stopEmptiesTheTree, stopNeedsNoAnchor } from "./checks/stopping-works.js";
 import type { Stage } from "./stage.js";
 
 /** Above a lease, a deadline, an owner loss and the pauses between two tries, one after the other. */
@@ -12,6 +12,8 @@ const PATIENCE_MS = 150_000;
 const LOOK_EVERY_MS = 6_000;
 /** Above the longest pause between two tries to connect, with grace and kill. */
 const STOP_MS = 16_000;
+/** Above asking, SIGCONT, grace and kill, after the longest pause between two tries to connect. */
+const SILENT_STOP_MS = 40_000;
 
 /** Faults end, everybody comes back, time passes: then everything must be settled. */
 export async function calm(stage: Stage): Promise<void> {
@@ -21,7 +23,8 @@ export async function calm(stage: Stage): Promise<void> {
   listingWorks(stage);
   wakes(stage);
   for (const process of cast.alive) if (process.held) stage.wake(process);
-  for (const anchor of cast.anchors) anchor.held = false;
+  if (random.chance(0.8)) await stopWithoutAnchors(stage);
+  for (const anchor of cast.anchors) anchor.release();
   if (world.storeTrouble !== null) await stopWithoutStore(stage);
   world.storeTrouble = null;
   comeBack(cast);
@@ -67,6 +70,39 @@ async function loseAbsentMachines(cast: Cast): Promise<void> {
   watch.raise();
   for (const seat of cast.down) cast.boot(seat);
   await settle(cast);
+}
+
+/** Anchors stay stopped: what was asked to stop ends without them. Nobody may be killed for silence alone. */
+async function stopWithoutAnchors(stage: Stage): Promise<void> {
+  const { cast, world } = stage;
+  const silent = cast.anchors.filter((anchor) => anchor.held);
+  if (silent.length === 0) return;
+  world.storeTrouble = null;
+  const left = new Map(silent.map((anchor) => [anchor, anchor.mayEnd()] as const));
+  world.note(() => `${silent.length} anchors stay stopped`);
+  for (const { runId } of silent) if (world.random.chance(0.7)) cancelHeld(stage, runId);
+  await world.scheduler.pass(SILENT_STOP_MS);
+  for (const each of stage.asked)
+    world.watch.blame(each.runId, stopNeedsNoAnchor(each, world.watch.truth(each.runId)));
+  for (const [anchor, mayEnd] of left)
+    if (
+      anchor.gone &&
+      !mayEnd &&
+      !world.watch.truth(anchor.runId).ended &&
+      !stage.asked.some(({ runId }) => runId === anchor.runId)
+    )
+      world.watch.blame(anchor.runId, "its anchor was killed although no end of it was due");
+  world.watch.raise();
+}
+
+function cancelHeld({ cast, asked }: Stage, runId: string): void {
+  const process = cast.awake.find(({ supervisor }) => supervisor.run(runId) !== null);
+  if (process === undefined) return;
+  asked.push({ process, runId });
+  void process.supervisor
+    .run(runId)
+    ?.cancel({ actor: "test" })
+    .catch(() => undefined);
 }
 
 async function stopWithoutStore({ cast, asked }: Stage): Promise<void> {

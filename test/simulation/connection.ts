@@ -13,6 +13,7 @@ export type Command =
   | { readonly type: "stop"; readonly stop: StopRequest }
   | { readonly type: "write"; readonly offset: number; readonly length: number }
   | { readonly type: "policy"; readonly change: Partial<AnchorPolicy> }
+  | { readonly type: "status" }
   | { readonly type: "go" | "closeStdin" | "resize" | "ack" | "heartbeat" | "abandon" };
 
 /** What a connection needs of the anchor at its other end. */
@@ -147,8 +148,9 @@ class Link implements AnchorLink {
 
   members(): void {}
 
-  /** Nobody asks: no run of a simulation becomes a service. */
-  status(): void {}
+  status(): void {
+    this.#connection.send({ type: "status" });
+  }
 
   abandon(): void {
     this.#connection.send({ type: "abandon" });

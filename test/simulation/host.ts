@@ -3,6 +3,8 @@ import type {
   AnchorLink,
   Boundary,
   BoundaryEvidence,
+  FirstStop,
+  KnownAnchor,
   LocalInstance,
   OutputSlice,
   PortEvidence,
@@ -10,12 +12,14 @@ import type {
   ReapRequest,
   ReapResult,
   RunAddress,
+  RunIdentities,
   RunRemains,
   StartSpec,
+  Swept,
 } from "../../src/anchor/host.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import type { ProcessIdentity } from "../../src/store/run-record.js";
-import { evidenceOf } from "./inspect.js";
+import { evidenceOf, isSame } from "./inspect.js";
 import { Launcher } from "./launcher.js";
 import type { Machine, Place } from "./machine.js";
 import { reap } from "./reap.js";
@@ -147,6 +151,45 @@ export class SimulatedHost implements AnchorHost {
         return this.#answer(() => reject(new Error("process listing unavailable")));
       const runId = this.#world.watch.runOfLease(request);
       reap(this.#world, this.#place, runId, request, (result) => this.#answer(() => resolve(result)));
+    });
+  }
+
+  identities(run: RunAddress): Promise<RunIdentities | null> {
+    return this.#ask(() => {
+      const anchor = this.#directory.run(run)?.anchor ?? null;
+      if (anchor === null) return null;
+      const { process, root, cgroup } = anchor;
+      return { anchor: process.identity, root: root.identity, cgroup };
+    });
+  }
+
+  continueAnchor({ identity }: KnownAnchor): Promise<string | null> {
+    return this.#ask(() => {
+      const found = this.#place.processes.get(identity.pid);
+      if (found?.what !== "anchor" || !isSame(found, identity)) return "the anchor is gone";
+      for (const { anchor } of this.#world.watch.runs.values())
+        if (anchor?.process === found) anchor.continue();
+      return null;
+    });
+  }
+
+  takeSilence(): Promise<null> {
+    return this.#ask(() => null);
+  }
+
+  recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
+    return this.#ask(() => {
+      const directory = this.#directory.run(run);
+      const { reason, actor, requestId } = directory?.firstStop ?? stop;
+      if (directory !== null) directory.firstStop = { reason, actor, requestId, withoutAnchor: true };
+      return { reason, actor, requestId };
+    });
+  }
+
+  recordSwept(run: RunAddress, swept: Swept): Promise<void> {
+    return this.#ask(() => {
+      const directory = this.#directory.run(run);
+      if (directory !== null) directory.swept = swept;
     });
   }
 

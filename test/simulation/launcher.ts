@@ -6,6 +6,11 @@ import { die, signal } from "./signal.js";
 import { RunDirectory, type Instance } from "./state-directory.js";
 import type { World } from "./world.js";
 
+/** As in the real one. */
+const SILENT_MS = 10_000;
+const WATCH_MS = 2_000;
+const HELD_SLACK_MS = 30_000;
+
 /** Parent of all anchors of an instance: it kills what a dead one left, and leaves when nobody needs it. */
 export class Launcher implements Actor {
   readonly place: Place;
@@ -52,12 +57,35 @@ export class Launcher implements Actor {
     const { instanceId } = this.#instance;
     const anchor = new Anchor(this.#world, directory, this.place, this.process, spec, instanceId);
     this.#anchors.add(anchor);
+    anchor.onHalt = () => this.#watch(anchor, null);
     const gone = anchor.process.onDeath;
     anchor.process.onDeath = (by) => {
       gone(by);
       this.#world.scheduler.post(this, () => this.#anchorEnded(anchor, by));
     };
     return anchor;
+  }
+
+  /** An anchor that does not run is continued; one whose run should have ended is killed. A supervisor that lives does it first. */
+  #watch(anchor: Anchor, continuedAt: number | null): void {
+    this.#world.scheduler.after(this, continuedAt === null ? SILENT_MS : WATCH_MS, () => {
+      if (anchor.gone || !anchor.held) return;
+      const { monotonic } = this.place.machine;
+      const slack = this.#holders.size > 0 ? HELD_SLACK_MS : 0;
+      const due = anchor.due(anchor.owner === null || anchor.owner.by.gone);
+      if (this.#world.flaws.launcherImpatient === true) return die(this.#world, anchor.process, 9);
+      if (due === null || continuedAt === null || monotonic < due.at + WATCH_MS + slack) {
+        if (continuedAt === null && slack === 0) anchor.continue();
+        return this.#watch(anchor, continuedAt ?? monotonic);
+      }
+      const { directory } = anchor;
+      const stop = directory.firstStop ?? { reason: due.reason, actor: "launcher", requestId: "" };
+      directory.firstStop = { ...stop, withoutAnchor: true };
+      for (const each of anchor.members())
+        signal(this.#world, { who: "launcher", runId: anchor.runId, place: this.place }, each, "KILL");
+      if (anchor.members().length === 0) die(this.#world, anchor.process, 9);
+      else this.#watch(anchor, continuedAt);
+    });
   }
 
   #anchorEnded(anchor: Anchor, by: number | null): void {

@@ -55,6 +55,16 @@ const bugs: readonly Planted[] = [
     flaws: { anchorHopes: true },
     seen: /proven/,
   },
+  {
+    what: "a stop that waits for a stopped anchor",
+    flaws: { reapSparesSilent: true },
+    seen: /below a stopped anchor|its deadline passed|is still there|goes on under another/,
+  },
+  {
+    what: "a launcher that kills an anchor for its silence",
+    flaws: { launcherImpatient: true },
+    seen: /although no end of it was due|unproven without need/,
+  },
   { what: "deadlines on the wall clock", flaws: { wallClock: true }, seen: /timeout of|anchor is gone/ },
 ];
 

@@ -2,10 +2,19 @@ import type { ReapRequest, ReapResult } from "../../src/anchor/host.js";
 import { isSame } from "./inspect.js";
 import type { Cgroup, Place, Process } from "./machine.js";
 import type { Actor } from "./scheduler.js";
-import { signal } from "./signal.js";
+import { die, signal } from "./signal.js";
 import type { World } from "./world.js";
 
 const KILL_ROUNDS = 3;
+
+const NOTHING_REAPED = {
+  verified: false,
+  why: "no match",
+  killed: 0,
+  killMode: "none",
+  residue: [],
+  survivors: [],
+} as const;
 
 /** `anchor reap`: a process of its own, which outlives the supervisor that asked for it. */
 export function reap(
@@ -19,22 +28,18 @@ export function reap(
   const boot = place.machine.bootId;
   const cgroup = findCgroup(place, request);
   const root = verified(world, place, request, cgroup);
-  if (root === null && cgroup === null) {
+  const anchor = verifiedAnchor(place, request);
+  if (world.flaws.reapSparesSilent === true && request.anchor !== undefined)
+    return done({ ...NOTHING_REAPED, emptiness: "unproven" });
+  if (root === null && cgroup === null && anchor === null) {
     const emptiness = world.flaws.reapHopes === true ? "proven" : "unproven";
-    return done({
-      verified: false,
-      why: "no match",
-      killed: 0,
-      killMode: "none",
-      residue: [],
-      survivors: [],
-      emptiness,
-    });
+    return done({ ...NOTHING_REAPED, emptiness });
   }
   const by = { who: "reap", runId, place } as const;
   const known = new Set<Process>(root === null ? [] : [root]);
   // Behind handles: whoever was found is the same process for good.
   const collect = (): Process[] => {
+    if (anchor?.alive === true) for (const each of place.descendantsOf(anchor)) known.add(each);
     for (const each of [...known])
       if (each.alive) for (const child of place.descendantsOf(each)) known.add(child);
     if (cgroup?.exists === true) for (const each of place.membersOf(cgroup)) known.add(each);
@@ -42,8 +47,11 @@ export function reap(
   };
   const finish = (): void => {
     const left = collect();
-    const proven = cgroup !== null && left.length === 0 && place.membersOf(cgroup).length === 0;
-    if (proven) place.machine.removeCgroup(cgroup);
+    // Below a subreaper that lives, or in the cgroup: nobody can be anywhere else.
+    const all = anchor?.alive === true || cgroup !== null;
+    const proven = all && left.length === 0 && (cgroup === null || place.membersOf(cgroup).length === 0);
+    if (proven && cgroup !== null) place.machine.removeCgroup(cgroup);
+    if (proven && anchor !== null) die(world, anchor, 9);
     done({
       verified: true,
       why: "",
@@ -61,6 +69,7 @@ export function reap(
         return { pid, startTime, kind: "unkillable", command: what };
       }),
       emptiness: proven || world.flaws.reapHopes === true ? "proven" : "unproven",
+      anchor: anchor === null ? null : proven ? "killed" : "kept",
     });
   };
   const kill = (round: number): void => {
@@ -78,6 +87,12 @@ function findCgroup(place: Place, { cgroup }: ReapRequest): Cgroup | null {
   return (
     place.machine.cgroups.find(({ path, inode }) => path === cgroup.path && inode === cgroup.inode) ?? null
   );
+}
+
+function verifiedAnchor(place: Place, { anchor = null }: ReapRequest): Process | null {
+  const found = anchor === null ? undefined : place.processes.get(anchor.identity.pid);
+  // The program it runs is the second fact where there are no unique ids.
+  return found?.what === "anchor" && anchor !== null && isSame(found, anchor.identity) ? found : null;
 }
 
 /** A start time collides within a tick: without a unique id, the cgroup or the marker must match too. */

@@ -1,4 +1,4 @@
-import type { AnchorExit, FirstStop, LeaderStatus, RunRemains, Swept } from "../../src/anchor/host.js";
+import type { AnchorExit, LeaderStatus, RecordedStop, RunRemains, Swept } from "../../src/anchor/host.js";
 import type { Anchor } from "./anchor.js";
 import type { Launcher } from "./launcher.js";
 
@@ -8,7 +8,7 @@ export class RunDirectory {
   anchor: Anchor | null = null;
   exit: AnchorExit | null = null;
   leader: LeaderStatus | null = null;
-  firstStop: FirstStop | null = null;
+  firstStop: RecordedStop | null = null;
   swept: Swept | null = null;
 
   constructor(runId: string) {

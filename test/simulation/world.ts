@@ -15,6 +15,10 @@ export interface Flaws extends DatabaseFlaws {
   readonly reapByNumber?: boolean;
   /** Says that the tree is empty without having looked. */
   readonly reapHopes?: boolean;
+  /** Ends nothing below an anchor that does not answer. */
+  readonly reapSparesSilent?: boolean;
+  /** Silence of an anchor is reason enough to kill it. */
+  readonly launcherImpatient?: boolean;
   /** A lock that is held looks free. */
   readonly blindToLocks?: boolean;
   /** A process does not see that another holds its instance's lock. */

@@ -10,6 +10,7 @@ const traces: Traces = {
   root: { pid: 77, startTime: 1, uniqueId: "7" },
   boundary: { cgroup: "/cgroup/run_a", cgroupInode: "9", note: null },
   graceMs: 0,
+  anchorPath: "/nowhere/anchor",
 };
 
 for (const [seen, taken] of [

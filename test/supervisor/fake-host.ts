@@ -3,6 +3,10 @@ import type {
   AnchorEvent,
   AnchorExit,
   AnchorHost,
+  FirstStop,
+  KnownAnchor,
+  RunIdentities,
+  Swept,
   AnchorLink,
   Boundary,
   BoundaryEvidence,
@@ -349,6 +353,35 @@ export class FakeHost implements AnchorHost {
   async reap(request: ReapRequest): Promise<ReapResult> {
     this.reaped.push(request);
     return this.reapResult;
+  }
+
+  async identities({ runId }: RunAddress): Promise<RunIdentities | null> {
+    const anchor = this.anchors.get(runId);
+    return anchor === undefined
+      ? null
+      : { anchor: anchor.welcome.anchor, root: anchor.welcome.root, cgroup: null };
+  }
+
+  /** Anchors that were sent SIGCONT. */
+  readonly continued: KnownAnchor[] = [];
+  async continueAnchor(anchor: KnownAnchor): Promise<string | null> {
+    this.continued.push(anchor);
+    return null;
+  }
+
+  async takeSilence(): Promise<null> {
+    return null;
+  }
+
+  async recordStop({ runId }: RunAddress, stop: FirstStop): Promise<FirstStop> {
+    const remains = this.left.get(runId) ?? NO_REMAINS;
+    const { reason, actor, requestId } = remains.firstStop ?? stop;
+    this.left.set(runId, { ...remains, firstStop: { reason, actor, requestId, withoutAnchor: true } });
+    return { reason, actor, requestId };
+  }
+
+  async recordSwept({ runId }: RunAddress, swept: Swept): Promise<void> {
+    this.left.set(runId, { ...(this.left.get(runId) ?? NO_REMAINS), swept });
   }
 
   async discard({ runId }: RunAddress): Promise<void> {

@@ -1,3 +1,6 @@
+import type { RunAddress } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { atMost } from "../../supervisor/at-most.js";
 import { OPEN_STATES } from "../../store/run-record.js";
 import { observeStateId } from "../../store/state-id.js";
 import { readFile } from "node:fs/promises";
@@ -15,7 +18,12 @@ import { bad, ok, warn, type Check } from "./check.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
 export async function checkRuns(observatory: Observatory): Promise<Check[]> {
-  return [await instances(observatory), await anchors(observatory), await gateway(observatory)];
+  return [
+    await instances(observatory),
+    await anchors(observatory),
+    await silentAnchors(observatory),
+    await gateway(observatory),
+  ];
 }
 
 async function gateway({ host, directory }: Observatory): Promise<Check> {
@@ -87,6 +95,37 @@ async function anchors({ host, directory }: Observatory): Promise<Check> {
 export async function checkUnowned(): Promise<Check[]> {
   const found = await unownedRuns();
   return found.map((run) => warn("unowned", unownedLine(run), run.whyNot ?? END_UNOWNED));
+}
+
+/** By the run directories, so that it needs no store. */
+async function silentAnchors({ host }: Observatory): Promise<Check> {
+  const name = "anchors";
+  const runs: RunAddress[] = [];
+  for (const { instanceId } of await host.instances())
+    for (const runId of await host.runIds(instanceId).catch(() => [])) runs.push({ instanceId, runId });
+  const asked = await atMost(
+    defaults.recoverAtOnce,
+    runs.map((run) => async () => ({ run, answers: await answers(host, run) })),
+  );
+  const silent = asked.filter((each) => each.answers === false).map(({ run }) => run.runId);
+  const answering = asked.filter((each) => each.answers === true).length;
+  if (silent.length === 0) return ok(name, answering === 0 ? "none is running" : `${answering} answer`);
+  return warn(
+    name,
+    `${silent.length} of ${answering + silent.length} do not answer (stopped, or held by a debugger): ${silent.join(", ")}`,
+    "a gateway continues them; holdfast runs cancel <run> ends a run without its anchor",
+  );
+}
+
+/** Null: it has ended, or nobody listens. */
+async function answers(host: Observatory["host"], run: RunAddress): Promise<boolean | null> {
+  try {
+    const link = await host.attach(run, 0, defaults.anchorContinueMs);
+    link?.close();
+    return link === null ? null : true;
+  } catch {
+    return false;
+  }
 }
 
 /** Leases and deadlines need no wall clock of this host; what people read does. */

@@ -30,6 +30,13 @@ export function eventText(event: RunEvent): string {
       return `${event.data.verdict} by ${event.data.actor}: ${event.data.title} (${event.data.kind})`;
     case "turn":
       return `${event.data.turnId} ${event.data.outcome ?? "began"}, by ${event.data.actor}`;
+    case "anchor-silent": {
+      const { silentMs, continued, by } = event.data;
+      const did = continued ? "it was sent SIGCONT" : "it could not be continued";
+      return `its anchor did not answer for ${(silentMs / 1000).toFixed(1)} s; ${did} by ${by}`;
+    }
+    case "anchor-answers":
+      return `its anchor answers again, ${(event.data.silentMs / 1000).toFixed(1)} s after SIGCONT`;
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
     case "reconcile":

@@ -5,17 +5,18 @@ import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
+import { launcherSilence } from "../anchor-silence.js";
 import { endVerified, NOTHING_DONE, sweptAway, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";
 import { finalEvents, lostFinale, type Finale } from "../finale.js";
 import type { Context } from "../context.js";
 import { letGo } from "../let-go.js";
-import type { LiveRun } from "../live-run.js";
+import { eventFacts, type LiveRun } from "../live-run.js";
 import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
 import { resume } from "../resume.js";
 import { claim, takeUp, type TakenUp, type Wanted } from "../take-up.js";
-import type { Action, Claim, Decision } from "./decide.js";
+import type { Claim, Decision } from "./decide.js";
 import { compareImported } from "./imported.js";
 import { addressOf } from "./look.js";
 
@@ -112,10 +113,11 @@ async function goOn(
       return { live: attached(context, record, found, action === "terminate"), left: null };
     case "silent":
     case "unreachable": {
-      const lease = found.lease ?? (await claimOwn(context, wanted, action));
-      if (lease === null) return left("its anchor lives but does not answer now; the next look tells");
+      const lease = found.lease ?? (await claimSilent(context, wanted));
+      if (lease === null) return left("its anchor lives but does not answer, and another supervisor took it");
       const live = resume(context, record, lease, null);
-      // Owed until its anchor answers.
+      await noteSilence(context, live);
+      // Owed until its anchor answers, or carried out without it.
       if (action === "terminate") stopOrphan(live);
       context.track(record.runId, regain(live));
       return { live, left: null };
@@ -131,9 +133,8 @@ async function goOn(
   }
 }
 
-/** It lives but does not answer (it makes a lost socket anew): what is ours is waited for, of others' the next look will tell. */
-async function claimOwn(context: Context, wanted: Wanted, action: Action): Promise<Lease | null> {
-  if (action !== "continue") return null;
+/** It lives but does not answer: its socket is lost, or it is stopped. It is watched from here on, and its stop carried out. */
+async function claimSilent(context: Context, wanted: Wanted): Promise<Lease | null> {
   const claimed = await claim(context, wanted);
   return claimed.kind === "held" ? claimed.lease : null;
 }
@@ -146,6 +147,7 @@ function attached(
 ): LiveRun {
   const live = resume(context, record, lease, link.welcome);
   adopt(live, link, true);
+  context.track(record.runId, noteSilence(context, live));
   noteIdentities(live, record, link);
   refuseGate(live, link);
   if (stop) stopOrphan(live);
@@ -158,6 +160,12 @@ function noteIdentities({ journal }: LiveRun, record: RunRecord, { welcome }: An
   const { anchor, root, boundary } = welcome;
   const { tier } = boundary;
   journal.note({ to: "gated", anchor, root, processGroupId: root.pid, boundary: boundaryOf(boundary), tier });
+}
+
+async function noteSilence({ host }: Context, live: LiveRun): Promise<void> {
+  const { rootPid, descendants } = eventFacts(live, 0);
+  const events = await launcherSilence(host, live.facts.address, { rootPid, descendants });
+  if (events.length > 0) live.journal.note(null, events);
 }
 
 function stopOrphan(live: LiveRun): void {
@@ -187,6 +195,7 @@ async function endOnRecord(
     { to: "exited", at, ...finale.ending },
     [
       ...wanted.events(epoch),
+      ...(await launcherSilence(context.host, wanted.run, { rootPid: root?.pid ?? null, descendants: 0 })),
       ...finalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, finale),
     ],
   );
@@ -228,6 +237,7 @@ async function conclude(
     context.track(record.runId, regain(live));
     return { live, left: null };
   }
+  await noteSilence(context, live);
   const ending = end(context, record, live, decision);
   context.track(record.runId, ending);
   // One whose processes are given a long grace must not keep the others waiting.

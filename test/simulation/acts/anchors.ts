@@ -31,12 +31,12 @@ export function usurp(stage: Stage): void {
 
 export function stopAnchor(stage: Stage): void {
   const anchor = stage.random.maybePick(stage.cast.anchors);
-  if (anchor !== null) anchor.held = true;
+  anchor?.halt(stage.random.chance(0.6));
 }
 
 export function continueAnchor(stage: Stage): void {
   const anchor = stage.random.maybePick(stage.cast.anchors.filter(({ held }) => held));
-  if (anchor !== null) anchor.held = false;
+  anchor?.release();
 }
 
 export function breakConnection(stage: Stage): void {

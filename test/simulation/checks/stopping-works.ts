@@ -14,6 +14,19 @@ export function stopEmptiesTheTree(anchor: Anchor, truth: RunTruth): string | nu
   return `${left.length} of its processes live ${since} ms after it was stopped`;
 }
 
+/** Invariant 7: a cancel ends the tree although its anchor is stopped. */
+export function stopNeedsNoAnchor(
+  { process, runId }: Held,
+  { anchor, forgotten, wasStuck }: RunTruth,
+): string | null {
+  if (forgotten || wasStuck || process.gone || process.held || anchor === null || !anchor.held) return null;
+  if (process.supervisor.run(runId) === null) return null;
+  const left = anchor.members();
+  return left.length === 0
+    ? null
+    : `it was cancelled, and ${left.length} of its processes live below a stopped anchor`;
+}
+
 /** Invariant 7: a cancel reaches the anchor although the store refuses everything. */
 export function cancelArrives(
   { process, runId }: Held,

@@ -1,0 +1,33 @@
+/*
+ * What an anchor tells its launcher through memory that both share: that it runs, and when each of its runs is to end. The
+ * launcher reads it when the anchor does not run: an anchor may be stopped between any two instructions.
+ */
+#ifndef PULSE_H
+#define PULSE_H
+
+#include <stdbool.h>
+
+#include "os.h"
+
+#define RUNS_MAX 8
+
+/* Times are `os_now_ms`; 0: none. */
+struct pulse_run {
+  char id[64]; /* empty: none */
+  struct identity root, owner;
+  bool owned; /* its owner is connected; `owner.pid` is 0 where that cannot be identified */
+  uint64_t grace, stop_at, overall_at, no_output_at;
+  uint64_t owner_loss; /* how long it may live without an owner; 0: it is a service */
+  uint64_t owner_lost_at;
+  char reason[32], actor[256], request[128]; /* of the stop */
+};
+
+struct pulse {
+  uint64_t beat; /* at least every five seconds */
+  struct pulse_run runs[RUNS_MAX];
+};
+
+/* Of this anchor; NULL: nobody shares it. */
+extern struct pulse *own_pulse;
+
+#endif

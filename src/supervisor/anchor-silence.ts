@@ -1,0 +1,138 @@
+import type { AnchorHost, RunAddress } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import type { NewRunEvent } from "../store/run-event.js";
+import { noteStop, noteSurvivors } from "./cancel.js";
+import { concludeExit } from "./conclude.js";
+import { lostFinale } from "./finale.js";
+import { finalize } from "./finalize.js";
+import { eventFacts, isOver, type EventFacts, type LiveRun } from "./live-run.js";
+import { step } from "./run-state.js";
+import { endWithoutAnchor, silentAnchor, whatWasEnded } from "./stop-directly.js";
+
+/**
+ * Its anchor does not answer. Silence alone gets an event and SIGCONT. When a stop was asked for and SIGCONT has not
+ * helped, the run is ended without its anchor.
+ */
+export async function attendSilence(live: LiveRun): Promise<void> {
+  const { hearing, context } = live;
+  if (hearing.busy || isOver(live)) return;
+  hearing.busy = true;
+  try {
+    const now = context.clock.now();
+    const { continuedAt, stopAt } = hearing;
+    const again = continuedAt !== null && stopAt !== null && stopAt > continuedAt;
+    if (continuedAt === null || again) {
+      if (stopAt !== null) hearing.silences++;
+      await rouse(live, continuedAt ?? now);
+      // Stopped again and again, it would never get to the end.
+      if (hearing.silences <= SILENCES_FORGIVEN) return;
+    } else if (stopAt === null) {
+      if (now - continuedAt >= CONTINUE_AGAIN_MS) await continueAnchor(live);
+      return;
+    } else if (now - continuedAt < defaults.anchorContinueMs) return;
+    await end(live);
+  } finally {
+    hearing.busy = false;
+    // Asked anew, with time to answer: SIGCONT needs less of it than a loaded machine.
+    if (hearing.continuedAt !== null && live.asked !== null)
+      hearing.askedAt = context.clock.now() - defaults.anchorAnswerMs + defaults.anchorContinueMs;
+    else if (hearing.continuedAt !== null) hearing.askedAt = context.clock.now();
+    live.link?.status();
+    context.anchors.soon();
+  }
+}
+
+async function rouse(live: LiveRun, since: number): Promise<void> {
+  const { hearing, context, facts } = live;
+  const { clock } = context;
+  const unsent = await continueAnchor(live);
+  hearing.continuedAt = clock.now();
+  const silentMs = Math.round(clock.now() - Math.min(since, hearing.heardAt));
+  if (clock.now() - hearing.notedAt < NOTE_AGAIN_MS) return;
+  hearing.notedAt = clock.now();
+  const data = { silentMs, continued: unsent === null, by: context.instanceId };
+  live.journal.note(null, [{ ...eventFacts(live, clock.wall()), type: "anchor-silent", data }]);
+  const did = unsent === null ? "it was sent SIGCONT" : `it could not be continued: ${unsent}`;
+  const message = `run ${facts.runId}: its anchor does not answer (stopped, held by a debugger, or starved); ${did}`;
+  context.report({ runId: facts.runId, message, cause: null });
+}
+
+/** What its launcher noted while no supervisor was there. */
+export async function launcherSilence(
+  host: Pick<AnchorHost, "takeSilence">,
+  run: RunAddress,
+  facts: Pick<EventFacts, "rootPid" | "descendants">,
+): Promise<NewRunEvent[]> {
+  const noted = await host.takeSilence(run).catch(() => null);
+  if (noted === null) return [];
+  const { at, silentMs, continued } = noted;
+  const data = { silentMs, continued, by: "launcher" };
+  return [{ runId: run.runId, ...facts, at, type: "anchor-silent", data }];
+}
+
+async function continueAnchor(live: LiveRun): Promise<string | null> {
+  const { context, traces, hearing } = live;
+  const anchor = silentAnchor(context.host, traces);
+  const unsent =
+    anchor === null
+      ? "it is not on record, or lives elsewhere"
+      : await context.host.continueAnchor(anchor).catch(String);
+  if (hearing.continuedAt !== null) hearing.continuedAt = context.clock.now();
+  return unsent;
+}
+
+/** A stop is due, and its anchor does not answer. */
+async function end(live: LiveRun): Promise<void> {
+  const { context, traces, facts, asked } = live;
+  if (asked === null || isOver(live)) return;
+  // Who has survived a KILL has had its grace.
+  const graceMs = live.survivorsNoted ? 0 : Math.min(asked.graceMs ?? facts.policy.graceMs, GRACE_MOST_MS);
+  const ended = await endWithoutAnchor(context.host, traces, asked, graceMs);
+  if (isOver(live)) return;
+  const remains = await context.host.remains(facts.address);
+  // It woke up and did it itself.
+  if (remains.exit !== null) return concludeExit(live, remains.exit, "exit-file");
+  if (ended === null || !ended.reaped.verified) return reportNothingDone(live, ended?.reaped.why ?? null);
+  const { reaped, stop, others } = ended;
+  live.firstStop ??= stop;
+  live.state = step(live.state, { type: "stop", stop });
+  noteStop(live, stop);
+  if (reaped.survivors.length > 0) {
+    live.state = step(live.state, { type: "survivors", survivors: reaped.survivors });
+    return noteSurvivors(live, reaped.survivors, "its anchor does not answer; killing them is tried again");
+  }
+  // Neither its anchor nor a cgroup could speak for it: what became of it is found out as for any other dead anchor.
+  if (reaped.emptiness === "unproven" && others.length === 0) return;
+  const { killed, killMode, residue, emptiness } = reaped;
+  const after = {
+    kind: "lost",
+    remains: { ...remains, swept: null, firstStop: { ...stop, withoutAnchor: true } },
+    by: "reap",
+    note: whatWasEnded(ended),
+    shared: others.length > 0,
+    alive: [],
+    killed,
+    killMode,
+    residue,
+    emptiness,
+  } as const;
+  finalize(live, lostFinale(after, facts.policy.onEscape));
+}
+
+function reportNothingDone({ facts: { runId }, context, hearing }: LiveRun, why: string | null): void {
+  const now = context.clock.now();
+  if (now - hearing.notedAt < NOTE_AGAIN_MS && hearing.silences > 1) return;
+  hearing.notedAt = now;
+  const reason = why ?? "no process of it is on record here";
+  const message = `run ${runId}: its anchor does not answer, and it could not be ended without it: ${reason}. Nothing was signalled; trying again`;
+  context.report({ runId, message, cause: null });
+}
+
+/** SIGCONT is repeated to one that is silent without a stop: whoever stopped it may have let go. */
+const CONTINUE_AGAIN_MS = 30_000;
+/** Events and messages about one anchor: a command that stops its anchor again and again must not fill the store. */
+const NOTE_AGAIN_MS = 60_000;
+/** After a stop: twice it is continued and heard, the third time it is ended. */
+const SILENCES_FORGIVEN = 2;
+/** Of a longer grace, what leaves room within the bound of a stop. */
+const GRACE_MOST_MS = defaults.stopBoundMs / 2;

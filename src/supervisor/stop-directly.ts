@@ -1,0 +1,386 @@
+import type {
+  AnchorExit,
+  AnchorHost,
+  AnchorLink,
+  FirstStop,
+  KnownAnchor,
+  ReapResult,
+  RunAddress,
+  RunIdentities,
+  StopRequest,
+  Survivor,
+} from "../anchor/host.js";
+import { PROTOCOL } from "../anchor/protocol.js";
+import { defaults } from "../defaults.js";
+import { isSameMachine } from "../store/machine.js";
+import type { RunRecord } from "../store/run-record.js";
+import { aftermath, cgroupOf, type Aftermath, type Reaper, type Traces } from "./aftermath.js";
+import type { Clock } from "./clock.js";
+import { newRequestId } from "./ids.js";
+
+/** What a stop needs of a host. An observer has all of it. */
+export type Stopper = Reaper &
+  Pick<
+    AnchorHost,
+    "anchorPath" | "attach" | "runIds" | "identities" | "continueAnchor" | "recordStop" | "recordSwept"
+  >;
+
+export interface StopParts {
+  readonly host: Stopper;
+  readonly clock: Clock;
+}
+
+/** `record` is null when the store cannot be read: the identities then come from the run's directory. */
+export interface StopTarget {
+  readonly run: RunAddress;
+  readonly record: RunRecord | null;
+}
+
+export type DirectOutcome =
+  /** Proven empty; the detail says how. */
+  | { readonly outcome: "gone"; readonly detail: string }
+  | { readonly outcome: "ended-before"; readonly detail: string }
+  | { readonly outcome: "survivors"; readonly survivors: readonly Survivor[]; readonly detail: string }
+  /** Whether anything is left is not known; the detail says what was done and what was not. */
+  | { readonly outcome: "unknown"; readonly detail: string };
+
+export interface StopOptions {
+  /** From the call to the answer, the run's grace included. */
+  readonly boundMs?: number;
+  /** Called once, as soon as something was told to stop: what follows may take a while. */
+  readonly told?: () => void;
+}
+
+/**
+ * Stop a run without its supervisor and see it through. The order: its anchor; SIGCONT when the anchor does not answer;
+ * the run's cgroup and verified processes when it still does not. The anchor itself is killed last, and only when it
+ * serves no other run. Needs neither store nor lease.
+ */
+export async function stopDirectly(
+  parts: StopParts,
+  target: StopTarget,
+  stop: StopRequest,
+  { boundMs = defaults.stopBoundMs, told = () => {} }: StopOptions = {},
+): Promise<DirectOutcome> {
+  const { host, clock } = parts;
+  const until = clock.now() + boundMs;
+  let heard = false;
+  const tell = (): void => {
+    if (!heard) told();
+    heard = true;
+  };
+  const patience = { until, answerMs: defaults.anchorAnswerMs, tell };
+  let answer = await throughAnchor(parts, target.run, stop, patience);
+  const traces = await tracesOf(host, target, graceWithin(target, stop, left(clock, until)));
+  if (answer.kind === "no-anchor") {
+    const after = await aftermath(parts, traces, () => target.record?.state === "exited");
+    if (after.kind !== "anchor-alive") return aftermathOutcome(after, target);
+  }
+  if (answer.kind === "no-anchor" || answer.kind === "silent")
+    answer = await afterContinuing(parts, traces, stop, { ...patience, answerMs: defaults.anchorContinueMs });
+  switch (answer.kind) {
+    case "ended":
+      return endedBy(answer.exit);
+    case "survivors":
+      return {
+        outcome: "survivors",
+        survivors: answer.survivors,
+        detail: "its anchor stays and goes on trying; `holdfast runs abandon` gives up on them",
+      };
+    case "late":
+      return lateOutcome(answer.alive, boundMs);
+    case "no-anchor":
+    case "silent": {
+      const { exit } = await host.remains(target.run);
+      if (exit !== null) return endedBy(exit);
+      tell();
+      const graceMs = graceWithin(target, stop, left(clock, until));
+      return outcomeWithoutAnchor(await endWithoutAnchor(host, traces, stop, graceMs));
+    }
+  }
+}
+
+/* ---- through the anchor ---- */
+
+type Through =
+  | { readonly kind: "ended"; readonly exit: AnchorExit }
+  | { readonly kind: "survivors"; readonly survivors: readonly Survivor[] }
+  /** The time is up, and the anchor answers: it is at work. Null: it did not say who lives. */
+  | { readonly kind: "late"; readonly alive: readonly Survivor[] | null }
+  /** It listens, or did, and says nothing within the time it has. */
+  | { readonly kind: "silent" }
+  | { readonly kind: "no-anchor" };
+
+interface Patience {
+  readonly until: number;
+  readonly answerMs: number;
+  readonly tell: () => void;
+}
+
+async function throughAnchor(
+  { host, clock }: StopParts,
+  run: RunAddress,
+  stop: StopRequest,
+  { until, answerMs, tell }: Patience,
+): Promise<Through> {
+  let link: AnchorLink | null;
+  try {
+    link = await host.attach(run, 0, answerMs);
+  } catch {
+    // It refuses this key or protocol, or says nothing: either way it cannot be told to stop.
+    return { kind: "silent" };
+  }
+  if (link === null) return { kind: "no-anchor" };
+  try {
+    const told = awaitEnd(link, clock, until, answerMs);
+    link.stop(stop);
+    // A STOP to a run whose command has ended is not answered; this is.
+    link.status();
+    tell();
+    return await told;
+  } finally {
+    link.close();
+  }
+}
+
+/** Its anchor lives and says nothing, or its socket is gone: SIGCONT, and time to make the socket anew. */
+async function afterContinuing(
+  parts: StopParts,
+  traces: Traces,
+  stop: StopRequest,
+  patience: Patience,
+): Promise<Through> {
+  const { host, clock } = parts;
+  const anchor = silentAnchor(host, traces);
+  if (anchor === null || (await host.continueAnchor(anchor)) !== null) return { kind: "silent" };
+  for (let tries = 0; ; tries++) {
+    const answer = await throughAnchor(parts, traces.run, stop, patience);
+    if (answer.kind !== "no-anchor" || tries >= defaults.reattachTries) return answer;
+    if ((await host.remains(traces.run)).exit !== null) return answer;
+    await clock.pause(defaults.reattachPauseMs * 2 ** tries);
+  }
+}
+
+function awaitEnd(link: AnchorLink, clock: Clock, until: number, answerMs: number): Promise<Through> {
+  return new Promise((resolve) => {
+    const requestId = newRequestId();
+    let heardAt = clock.now();
+    let asked = true;
+    let over = false;
+    const settle = (answer: Through): void => {
+      over = true;
+      resolve(answer);
+    };
+    link.listen((event) => {
+      heardAt = clock.now();
+      asked = false;
+      if (event.type === "exited") settle({ kind: "ended", exit: event.exit });
+      if (event.type === "survivors" && event.survivors.length > 0)
+        settle({ kind: "survivors", survivors: event.survivors });
+      if (event.type === "members" && event.requestId === requestId)
+        settle({
+          kind: "late",
+          alive: event.processes.map(({ identity, command }) => stillAlive(identity, command)),
+        });
+      if (event.type === "closed") settle({ kind: "no-anchor" });
+    });
+    let last = false;
+    const look = (): void => {
+      if (over) return;
+      const now = clock.now();
+      if (now - heardAt >= answerMs) return settle({ kind: "silent" });
+      if (now >= until && (last || link.welcome.protocol < PROTOCOL))
+        return settle({ kind: "late", alive: null });
+      if (now >= until) {
+        last = true;
+        link.members(requestId);
+      } else if (!asked && now - heardAt >= answerMs / 2) {
+        asked = true;
+        link.status();
+      }
+      clock.after(last ? defaults.anchorContinueMs : Math.min(answerMs / 4, until - now), look, {
+        keepAlive: true,
+      });
+    };
+    look();
+  });
+}
+
+function stillAlive({ pid, startTime }: { pid: number; startTime: number }, command: string): Survivor {
+  return { pid, startTime, kind: "stopping", command };
+}
+
+function endedBy({ reason, actor, emptiness, residue }: AnchorExit): DirectOutcome {
+  const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;
+  if (emptiness === "proven") return { outcome: "gone", detail: `${detail}, proven empty` };
+  return { outcome: "survivors", survivors: residue, detail: `${detail}: it was abandoned meanwhile` };
+}
+
+function lateOutcome(alive: readonly Survivor[] | null, boundMs: number): DirectOutcome {
+  const told = `its anchor was told to stop it and is at work; after ${boundMs / 1000} s`;
+  if (alive === null || alive.length === 0)
+    return { outcome: "unknown", detail: `${told} it has not said that the run is gone` };
+  return {
+    outcome: "survivors",
+    survivors: alive,
+    detail: `${told} these still have time to leave by themselves, and are killed when their grace is over`,
+  };
+}
+
+/* ---- without the anchor ---- */
+
+/** How a run was ended without its anchor. */
+export interface EndedWithoutAnchor {
+  readonly reaped: ReapResult;
+  /** Why it ended: an earlier stop that its anchor had accepted counts. */
+  readonly stop: FirstStop;
+  /** Other runs of the same anchor. It was not touched if there are any. */
+  readonly others: readonly string[];
+}
+
+/**
+ * End a run whose anchor does not answer although an end of the run is due. Null: no process of it is on record here, and
+ * nothing was signalled.
+ */
+export async function endWithoutAnchor(
+  host: Stopper,
+  traces: Traces,
+  stop: FirstStop,
+  graceMs: number,
+): Promise<EndedWithoutAnchor | null> {
+  const { run, root, leaseId } = traces;
+  const anchor = silentAnchor(host, traces);
+  if (anchor === null) return null;
+  const others = await othersOf(host, run, anchor);
+  // First: should this process die on the way, whoever records the end knows its reason. A full disk must not prevent the end.
+  const counts = await host.recordStop(run, stop).catch(() => stop);
+  const reaped = await host.reap({
+    root,
+    cgroup: cgroupOf(traces),
+    leaseId: leaseId === "" ? null : leaseId,
+    graceMs,
+    ...(others.length === 0
+      ? { anchor }
+      : { spared: others.flatMap((other) => (other.root === null ? [] : [other.root])) }),
+  });
+  // With neither a live anchor nor a cgroup to prove it, what became of the run is for whoever records its end to find out.
+  const isDone = reaped.emptiness === "proven" || (reaped.verified && others.length > 0);
+  if (isDone && reaped.survivors.length === 0)
+    await host.recordSwept(run, { anchorSignal: null, ...reaped }).catch(() => undefined);
+  return { reaped, stop: counts, others: others.map(({ runId }) => runId) };
+}
+
+/** The anchor with what verifies it before it is signalled. Null: it is not on record, or its number means nothing here. */
+export function silentAnchor(
+  { machine }: Pick<AnchorHost, "machine">,
+  traces: Pick<Traces, "anchor" | "anchorPath" | "machine">,
+): KnownAnchor | null {
+  const { anchor, anchorPath } = traces;
+  return anchor === null || !isSameMachine(machine, traces.machine)
+    ? null
+    : { identity: anchor, path: anchorPath };
+}
+
+/** What was done, for a record and for a person. */
+export function whatWasEnded({ reaped, others }: EndedWithoutAnchor): string {
+  const { killed, killMode, anchor } = reaped;
+  const how = killMode === "cgroup" ? "through its cgroup" : "by verified identity";
+  const ended = `${killed === 1 ? "1 process was" : `${killed} processes were`} ended ${how}`;
+  if (others.length > 0) return `${ended}; the anchor was left alone: it also serves ${others.join(", ")}`;
+  return anchor === "killed" ? `${ended}, then the anchor was killed` : ended;
+}
+
+function outcomeWithoutAnchor(ended: EndedWithoutAnchor | null): DirectOutcome {
+  const silent = "its anchor did not answer";
+  if (ended === null)
+    return {
+      outcome: "unknown",
+      detail: `${silent}, no process of it is on record here, and nothing was signalled`,
+    };
+  const { survivors, emptiness, verified, why } = ended.reaped;
+  if (!verified) return { outcome: "unknown", detail: `${silent}, and nothing was signalled: ${why}` };
+  const detail = `${silent}; ${whatWasEnded(ended)}`;
+  if (survivors.length > 0) return { outcome: "survivors", survivors, detail };
+  if (emptiness === "proven") return { outcome: "gone", detail: `${detail}; proven empty` };
+  return { outcome: "unknown", detail: `${detail}; whether others of it live is not known` };
+}
+
+interface OtherRun {
+  readonly runId: string;
+  readonly root: RunIdentities["root"];
+}
+
+/** From the run directories: a store may be locked, and an anchor that is stopped cannot be asked. */
+async function othersOf(
+  host: Stopper,
+  run: RunAddress,
+  { identity: { pid, startTime } }: KnownAnchor,
+): Promise<readonly OtherRun[]> {
+  const others: OtherRun[] = [];
+  for (const runId of await host.runIds(run.instanceId)) {
+    const other = { instanceId: run.instanceId, runId };
+    if (runId === run.runId) continue;
+    const known = await host.identities(other).catch(() => null);
+    if (known === null || known.anchor.pid !== pid || known.anchor.startTime !== startTime) continue;
+    const { exit, swept } = await host.remains(other);
+    if (exit === null && swept === null) others.push({ runId, root: known.root });
+  }
+  return others;
+}
+
+/** By the record, or by the run's directory where there is none. */
+async function tracesOf(host: Stopper, { run, record }: StopTarget, graceMs: number): Promise<Traces> {
+  const onRecord = record !== null && record.anchor !== null;
+  const known = onRecord
+    ? { anchor: record.anchor, root: record.root, cgroup: cgroupOf(record) }
+    : await host.identities(run).catch(() => null);
+  const cgroup = known?.cgroup ?? null;
+  const { hostId, bootId, pidNamespace, timeNamespace } = record ?? host.machine;
+  return {
+    run,
+    leaseId: record?.leaseId ?? "",
+    machine: { hostId, bootId, pidNamespace, timeNamespace },
+    anchor: known?.anchor ?? null,
+    root: known?.root ?? null,
+    boundary: cgroup === null ? null : { cgroup: cgroup.path, cgroupInode: cgroup.inode, note: null },
+    graceMs,
+    anchorPath: record?.anchorPath ?? host.anchorPath,
+  };
+}
+
+/* ---- an anchor that is dead ---- */
+
+function aftermathOutcome(
+  after: Exclude<Aftermath, { kind: "anchor-alive" }>,
+  { record }: StopTarget,
+): DirectOutcome {
+  switch (after.kind) {
+    case "exit":
+      return { outcome: "ended-before", detail: `it has ended: ${after.exit.reason}` };
+    case "never-executed":
+      return { outcome: "unknown", detail: "no process of it is on record, and nothing was signalled" };
+    case "given-up":
+      return { outcome: "ended-before", detail: `it had ended before: ${record?.exit?.reason ?? "lost"}` };
+    case "lost": {
+      const { emptiness, by, alive, note } = after;
+      const dead = "its anchor is dead";
+      const detail = note === null ? dead : `${dead}; ${note}`;
+      if (alive.length > 0) return { outcome: "survivors", survivors: alive, detail };
+      if (emptiness === "unproven") return { outcome: "unknown", detail };
+      const did = by === "launcher" ? `${dead}; its launcher ended what it left` : detail;
+      return { outcome: "gone", detail: `${did}; proven empty` };
+    }
+  }
+}
+
+/* ---- time ---- */
+
+function left(clock: Clock, until: number): number {
+  return Math.max(0, until - clock.now());
+}
+
+/** As much of the run's grace as the bound leaves, with time to kill and look afterwards. */
+function graceWithin({ record }: StopTarget, { graceMs }: StopRequest, leftMs: number): number {
+  const wanted = graceMs ?? record?.policy.graceMs ?? defaults.graceMs;
+  return Math.max(0, Math.min(wanted, leftMs - defaults.killReportMs));
+}

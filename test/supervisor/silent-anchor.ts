@@ -1,0 +1,54 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { builtPrograms, whyNoCompiler } from "../tree/native.js";
+import { until } from "../until.js";
+
+const programs = builtPrograms("hold");
+
+/** The ways in which an anchor can be kept from answering. SIGCONT helps against the first only. */
+export const SILENCES = ["SIGSTOP", "debugger"] as const;
+export type Silence = (typeof SILENCES)[number];
+
+/** Null: it can be done here. Otherwise the reason to skip. */
+export function whyNotSilenced(how: Silence): string | null {
+  return how === "debugger" ? whyNoCompiler : null;
+}
+
+/** Keep an anchor, by its number, from doing anything until it is let go or the test ends. Resolves with how to let go. */
+export async function silence(pid: number, how: Silence): Promise<() => Promise<void>> {
+  if (how === "SIGSTOP") {
+    process.kill(pid, "SIGSTOP");
+    await until("it is stopped", () => stateOf(pid) === "T");
+    return async () => void process.kill(pid, "SIGCONT");
+  }
+  const tracer = spawn(join(programs, "hold"), [String(pid)], { stdio: ["ignore", "pipe", "inherit"] });
+  const exited = once(tracer, "exit");
+  const release = async (): Promise<void> => {
+    tracer.kill("SIGKILL");
+    await exited;
+  };
+  onTestFinished(release);
+  const said = await Promise.race([once(tracer.stdout, "data").then(() => true), exited.then(() => false)]);
+  if (!said) throw new Error(`process ${pid} cannot be traced here`);
+  return release;
+}
+
+/** As /proc has it; null: gone. */
+export function stateOf(pid: number): string | null {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, "latin1")
+      .replace(/^.*\) /s, "")
+      .charAt(0);
+  } catch {
+    return null;
+  }
+}
+
+/** Neither running nor stopped: gone, or a zombie. */
+export function isDead(pid: number): boolean {
+  const state = stateOf(pid);
+  return state === null || state === "Z" || state === "X";
+}
