@@ -435,7 +435,7 @@ static bool is_root_of_another(pid_t pid) {
   struct identity now;
   for (int i = 0; i < RUNS_MAX; i++) {
     const struct pulse_run *other = &watched->pulse->runs[i];
-    if (i != watched_run && other->id[0] != 0 && other->root.pid == pid) return os_identity(pid, &now) && now.start == other->root.start;
+    if (i != watched_run && other->id[0] != 0 && other->root.pid == pid) return !os_identity(pid, &now) || os_same(&now, &other->root); /* one that cannot be told apart is spared */
   }
   return false;
 }
@@ -496,7 +496,7 @@ static const char *overdue(const struct pulse_run *run, struct enforced *end, ui
   struct identity owner;
   uint64_t due = UINT64_MAX, lost_at = run->owner_lost_at;
   const char *reason = NULL;
-  bool gone = run->owned && run->owner.pid != 0 && !(os_identity(run->owner.pid, &owner) && owner.start == run->owner.start);
+  bool gone = run->owned && run->owner.pid != 0 && !(os_identity(run->owner.pid, &owner) && os_same(&owner, &run->owner));
   if (!gone) end->owner_gone_at = 0;
   else if (end->owner_gone_at == 0) end->owner_gone_at = now;
   if (run->owned) lost_at = end->owner_gone_at;

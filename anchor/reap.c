@@ -53,7 +53,7 @@ static void keep_new(long found) {
 static bool is_spared(pid_t pid) {
   struct identity now;
   for (long i = 0; i < spared_count; i++)
-    if (spared[i].pid == pid) return os_identity(pid, &now) && now.start == spared[i].start;
+    if (spared[i].pid == pid) return !os_identity(pid, &now) || os_same(&now, &spared[i]); /* one that cannot be told apart is spared */
   return false;
 }
 
@@ -131,8 +131,9 @@ static const char *verify_anchor(const struct identity *id, const char *path, st
 
 /* Everything below a subreaper that still lives is dead, and so is the cgroup: nobody of the run can be anywhere else. */
 static bool empty_below_anchor(void) {
+  (void)os_look_failed();
   if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, 0) != 0) return false;
-  return os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
+  return !os_look_failed() && os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
 }
 
 /* "gone": it ended by itself meanwhile. */
@@ -213,6 +214,7 @@ static bool parse(int argc, char **argv, struct request *request) {
     else if (strcmp(argv[i], "--spare-pid") == 0 && spared_count < SPARED_MAX)
       good = number_within(value, INT32_MAX, &pid), spared[spared_count++].pid = (pid_t)pid;
     else if (strcmp(argv[i], "--spare-start") == 0 && last_spared() != NULL) good = number_within(value, UINT64_MAX, &last_spared()->start);
+    else if (strcmp(argv[i], "--spare-unique") == 0 && last_spared() != NULL) good = number_within(value, UINT64_MAX, &last_spared()->unique);
     else return false;
     if (!good) return false;
   }
@@ -245,7 +247,7 @@ int reap_mode(int argc, char **argv) {
   char why[256] = "";
   if (!parse(argc, argv, &request)) {
     fprintf(stderr, "anchor reap: --pid N --start N [--unique N] [--cgroup PATH --cgroup-inode N] [--lease ID] [--grace MS]\n"
-                    "             [--anchor-pid N --anchor-start N [--anchor-unique N] [--anchor-path PATH] | --spare-pid N --spare-start N ...]\n");
+                    "             [--anchor-pid N --anchor-start N [--anchor-unique N] [--anchor-path PATH] | --spare-pid N --spare-start N [--spare-unique N] ...]\n");
     return 2;
   }
   reap_boundary.cgroup = -1;

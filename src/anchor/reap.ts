@@ -36,8 +36,7 @@ function evidenceArgs({ root, cgroup, leaseId, graceMs, anchor = null, spared = 
   const args = ["--grace", String(mustBeWhole(Math.ceil(graceMs)))];
   if (root !== null) args.push(...identityArgs("", root));
   if (anchor !== null) args.push(...identityArgs("anchor-", anchor.identity), "--anchor-path", anchor.path);
-  for (const { pid, startTime } of spared)
-    args.push("--spare-pid", String(mustBePid(pid)), "--spare-start", String(mustBeWhole(startTime)));
+  for (const identity of spared) args.push(...identityArgs("spare-", identity));
   if (cgroup !== null) args.push("--cgroup", cgroup.path, "--cgroup-inode", mustBeDigits(cgroup.inode));
   if (leaseId !== null) args.push("--lease", leaseId);
   return args;
