@@ -163,6 +163,8 @@ describe.each(SILENCES)("an anchor silenced by %s", (how) => {
       exit: { reason: "shutdown" },
       emptiness: "proven",
     });
+    // A launcher waits for an anchor that a debugger has the death of, until it is silent for long enough.
+    await field.nothingLeft(20_000);
   });
 });
 

@@ -196,6 +196,11 @@ export class FakeLink implements AnchorLink {
 
   status(): void {
     this.sent.push("status");
+    // Of what it serves a test says itself when it is told; that it lives it says at once.
+    const welcome = { ...this.#anchor.welcome, kind: "task" as const };
+    queueMicrotask(() => {
+      if (!this.closed && this.#anchor.answers) this.emit({ type: "status", welcome });
+    });
   }
 
   heartbeat(): void {

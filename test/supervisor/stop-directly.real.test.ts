@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { findAnchor } from "../../src/anchor/find.js";
 import { observeNatively } from "../../src/anchor/native-host.js";
@@ -8,22 +7,17 @@ import type { RunRecord } from "../../src/store/run-record.js";
 import { systemClock } from "../../src/supervisor/clock.js";
 import { stopDirectly, type DirectOutcome } from "../../src/supervisor/stop-directly.js";
 import { until } from "../until.js";
-import { bystander, buildSupervisor, processesOf, startVictim, temporaryHome } from "./real-supervisor.js";
+import { Field } from "../cli/field.js";
+import { bystander, processesOf } from "./real-supervisor.js";
 import { isDead, silence, SILENCES, stateOf, whyNotSilenced, type Silence } from "./silent-anchor.js";
-import { openSqliteStoreForReading } from "../../src/store/sqlite/open-for-reading.js";
 
 const TREE = "setsid sleep 2801 & sleep 2802 & echo up; wait";
 const stop = { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: null };
 
 /** A run whose supervisor was killed, so that nobody but its anchor looks after it. */
-async function abandoned(script = TREE): Promise<{ home: string; record: RunRecord }> {
-  const home = await temporaryHome();
-  const victim = await startVictim(await buildSupervisor(), home, "in_victim", script);
-  await victim.kill();
-  await using store = await openSqliteStoreForReading(join(home, "store.sqlite"));
-  const record = await store?.getRun(victim.runId);
-  if (record === null || record === undefined) throw new Error("there is no record");
-  return { home, record };
+async function abandoned(field: Field, script = TREE): Promise<{ home: string; record: RunRecord }> {
+  const [runId = ""] = await field.leave([script]);
+  return { home: field.home, record: await field.record(runId) };
 }
 
 async function stopIt(home: string, record: RunRecord, known: RunRecord | null): Promise<DirectOutcome> {
@@ -51,12 +45,15 @@ describe.each(SILENCES)("an anchor silenced by %s", (how) => {
     const whyNot = whyNotSilenced(how);
     if (whyNot !== null) return expect(whyNot).toMatch(/compiler/);
     bystander("sleep", "2802");
-    const { home, record } = await abandoned();
+    await using field = await Field.open();
+    const { home, record } = await abandoned(field);
     await silence(anchorPid(record), how);
     const outcome = await stopIt(home, record, which === "with" ? record : null);
     expect(outcome).toMatchObject({ outcome: "gone", detail: expect.stringMatching(DETAILS[how]) });
     expect(await processesOf(record.runId)).toEqual([]);
     await until("its anchor is dead", () => isDead(anchorPid(record)));
+    // A launcher waits for an anchor that a debugger has the death of, until it is silent for long enough.
+    await field.nothingLeft(20_000);
   });
 });
 
@@ -64,7 +61,8 @@ test("a process that only has the number of the anchor on record is not continue
   const stranger = bystander("sleep", "2802");
   process.kill(stranger.pid ?? 0, "SIGSTOP");
   await until("it is stopped", () => stateOf(stranger.pid ?? 0) === "T");
-  const { home, record } = await abandoned("echo up; sleep 2801");
+  await using field = await Field.open();
+  const { home, record } = await abandoned(field, "echo up; sleep 2801");
   const identity = { pid: stranger.pid ?? 0, startTime: record.anchor?.startTime ?? 0, uniqueId: "1" };
   await silence(anchorPid(record), "SIGSTOP");
   const outcome = await stopIt(home, record, { ...record, anchor: identity });
