@@ -22,6 +22,7 @@
 /* What ADOPT says, copied: the look for the process may tell of a death, and drop the connection that the frame is in. */
 struct request {
   char id[sizeof((struct served *)0)->id], key[sizeof((struct served *)0)->key];
+  char scope[SCOPE_SIZE];
   bool complete;
   uint64_t grace;
   struct identity root;
@@ -140,6 +141,7 @@ static bool adopt(struct served *parent, struct served *slot, const struct reque
   if ((run.known = reserve(KNOWN_SIZE)) == NULL) return false;
   memcpy(run.id, request->id, sizeof run.id);
   memcpy(run.key, request->key, sizeof run.key);
+  memcpy(run.scope, request->scope, sizeof run.scope);
   describe(parent, request, root);
   bool bounded = parent->boundary.cgroup >= 0;
   if (bounded) os_boundary_open(&run.boundary, cgroups_of_runs, run.id, "");
@@ -177,6 +179,7 @@ static struct request read_request(const struct frame *frame) {
   frame_number(frame, T_ROOT_START, &request.root.start);
   frame_number(frame, T_ROOT_UNIQUE, &request.root.unique);
   frame_time(frame, T_GRACE_MS, &request.grace);
+  if (!frame_text(frame, T_SCOPE, request.scope, sizeof request.scope)) request.scope[0] = 0;
   request.complete = frame_text(frame, T_RUN_ID, request.id, sizeof request.id) && frame_text(frame, T_KEY, request.key, sizeof request.key) &&
                      strlen(request.key) >= 32 && strchr(request.id, '/') == NULL && request.id[0] != '.' && request.id[0] != 0;
   return request;

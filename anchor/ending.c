@@ -564,8 +564,8 @@ static void finish(uint64_t now) {
     if (run.leader_zombie && saved) (void)waitpid(run.child.id.pid, NULL, __WALL);
     tell_all(F_EXITED, put_json, text);
     run.told_end = true;
-  } else if (!run.told_end) {
-    /* Full disk, no owner: whoever asked for the stop is not kept waiting. The owner to come is told again. */
+  } else {
+    /* Full disk: whoever asked for the stop is not kept waiting, also one that came after the owner was told. The owner to come is told again. */
     tell_all(F_EXITED, put_json, text);
   }
   if (!saved && !gone(run.instance_directory) && !(run.told_end && gone(run.directory))) {

@@ -48,9 +48,8 @@ static void put_ports(struct json *json, struct member *member) {
   json_raw(json, "]");
 }
 
-static void put_descendants(struct json *json, const struct member *root) {
-  long count = os_descendants(root, members, tree_max(), NULL, 0);
-  json_raw(json, ",\"descendants\":[");
+static void put_members(struct json *json, long count) {
+  json_raw(json, "[");
   for (long i = 0; i < count && i < SHOWN; i++) {
     json_raw(json, i == 0 ? "{" : ",{");
     put_identity(json, &members[i].id);
@@ -60,6 +59,11 @@ static void put_descendants(struct json *json, const struct member *root) {
   }
   json_raw(json, "]");
   if (count > 0) tree_release(count);
+}
+
+static void put_descendants(struct json *json, const struct member *root) {
+  json_raw(json, ",\"descendants\":");
+  put_members(json, os_descendants(root, members, tree_max(), NULL, 0));
 }
 
 static void put_evidence(struct json *json, const struct member *root) {
@@ -150,6 +154,21 @@ static bool inspect_boundary(const char *line) {
   return true;
 }
 
+/* `members <inode> <path>`: the processes of a cgroup, `null` unless path and inode are both its own. */
+static bool inspect_members(const char *line) {
+  uint64_t inode;
+  struct boundary boundary;
+  const char *end = number_at(line, &inode);
+  if (end == NULL || end[0] != ' ' || end[1] != '/') return false;
+  long count = os_boundary_reopen(&boundary, end + 1, inode) ? os_boundary_members(&boundary, members, tree_max()) : -1;
+  struct json json = evidence_begin();
+  if (count < 0) json_raw(&json, "null");
+  else put_members(&json, count);
+  evidence_print(&json);
+  if (boundary.cgroup >= 0) close(boundary.cgroup);
+  return true;
+}
+
 /* `pid [startTime [uniqueId]]` */
 static bool parse_identity(const char *line, struct identity *out) {
   uint64_t number[3] = {0};
@@ -168,6 +187,7 @@ static int answer(const char *line) {
   struct identity wanted;
   os_ports_forget();
   if (strncmp(line, "cgroup ", 7) == 0 && inspect_boundary(line + 7)) return 0;
+  if (strncmp(line, "members ", 8) == 0 && inspect_members(line + 8)) return 0;
   if (strncmp(line, "port ", 5) == 0 && inspect_port(line + 5)) return 0;
   bool parsed = parse_identity(line, &wanted);
   if (parsed && inspect_one(&wanted)) return 0;
@@ -175,7 +195,7 @@ static int answer(const char *line) {
     fprintf(stderr, "anchor inspect: cannot look at process %d: %s\n", wanted.pid, strerror(errno));
     return 1;
   }
-  fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]', 'cgroup inode path' nor 'port number': %s\n", line);
+  fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]', 'cgroup inode path', 'members inode path' nor 'port number': %s\n", line);
   return 2;
 }
 

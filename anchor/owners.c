@@ -56,6 +56,7 @@ void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void
     struct connection *connection = &run.connections[i];
     if (connection->fd < 0 || !connection->greeted) continue;
     if (type == F_SURVIVORS && backlogged(connection)) continue; /* said again anyway */
+    if (type == F_EXITED && run.told_end && connection == run.owner) continue; /* it was told */
     struct out out = connection_out(connection, type);
     fill(&out, data);
     connection_send(connection, &out);

@@ -137,7 +137,7 @@ static void json_identity(struct json *json, const char *key, const struct ident
 
 /* For whoever finds this directory without a record. */
 bool save_facts(void) {
-  char text[4096];
+  char text[4096 + 6 * SCOPE_SIZE]; /* an escaped character is six long */
   struct json json = {.data = text, .size = sizeof text};
   json_raw(&json, "{\"protocol\":");
   json_number(&json, PROTOCOL);
@@ -153,7 +153,9 @@ bool save_facts(void) {
   json_string(&json, run.boundary.path);
   json_raw(&json, ",\"cgroupInode\":\"");
   json_number(&json, run.boundary.inode);
-  json_raw(&json, "\"}\n");
+  json_raw(&json, "\",\"scope\":");
+  json_string(&json, run.scope);
+  json_raw(&json, "}\n");
   return json_save(run.dir, "anchor.json", &json);
 }
 
@@ -190,6 +192,7 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
   const uint64_t rows = number_or(&start, T_ROWS, 24), cols = number_or(&start, T_COLS, 80);
   if (!ok || run.epoch == 0 || !is_terminal_size(rows, cols)) give_up(STEP_SPEC, EINVAL);
   take_policy(&start);
+  if (!frame_text(&start, T_SCOPE, run.scope, sizeof run.scope)) run.scope[0] = 0;
   os_boundary_open(&run.boundary, cgroups, run.id, note);
   const uint64_t limits[LIMITS] = {
       [LIMIT_MEMORY] = number_or(&start, T_MEMORY_BYTES, 0),

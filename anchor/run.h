@@ -71,9 +71,13 @@ struct residue {
   char command[COMMAND_SIZE];
 };
 
+/* What whoever started a run wants to be found in its directory without a record: JSON text, which an anchor does not read. */
+#define SCOPE_SIZE 2048
+
 struct served {
   bool active, given_up; /* given up: abandoned and over, while the anchor goes on; `boundary` and `known` still tell whose they are */
   char id[64], instance[64], key[80], directory[PATH_SIZE], instance_directory[PATH_SIZE];
+  char scope[SCOPE_SIZE];
   int dir;
   int listener;
   ino_t socket_inode;

@@ -182,6 +182,12 @@ export const defaults = {
   gatewayStopMs: 30_000,
   /** A gateway that hangs is told to stop by a signal and killed after this: it is made to be. */
   gatewaySignalGraceMs: 10_000,
+  /** One request of a reading command to a gateway that answered a moment ago: a page of a long log on a loaded machine. */
+  gatewayReadMs: 10_000,
+  /** Of `stopBoundMs`, what a command keeps for stopping without the gateway: the default grace, the kill report, and a second to look. */
+  stopDirectMs: 8_000,
+  /** Of `stopBoundMs`, what a command keeps to start, to say what it did and to leave. */
+  stopReportMs: 1_000,
   /** The gateway's log: five files of ten megabytes hold weeks. */
   logBytes: 10 * 1024 * 1024,
   logFiles: 5,

@@ -260,6 +260,16 @@ export class GatewayUnreachable extends HoldfastError {
   }
 }
 
+/** A gateway is there and cannot be asked: it is stopped, or hangs, or nobody listens for it. Not the same as none that runs. */
+export class GatewaySilent extends HoldfastError {
+  /** Null: it is not known. */
+  readonly pid: number | null;
+  constructor(pid: number | null, message: string) {
+    super("GATEWAY_SILENT", message);
+    this.pid = pid;
+  }
+}
+
 /** A gateway elsewhere, as far as it matters to who cannot reach it. */
 export interface FarGateway {
   readonly instanceId: string;

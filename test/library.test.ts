@@ -67,6 +67,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "ExecDenied",
       "ForeignOrigin",
       "GatewayError",
+      "GatewaySilent",
       "GatewayUnreachable",
       "HoldfastError",
       "InboxFull",

@@ -1,4 +1,4 @@
-import type { LiveProcesses } from "../anchor/live-trees.js";
+import type { LiveProcesses } from "../anchor/members.js";
 import { isSame } from "../store/run-record.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import { openTerminalsOf } from "./client/terminals.js";

@@ -1,4 +1,4 @@
-import type { LiveProcesses } from "../anchor/live-trees.js";
+import type { LiveProcesses } from "../anchor/members.js";
 import { PROCESSES_NAMED } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import type { LeftProcess } from "../store/acp-record.js";

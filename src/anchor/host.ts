@@ -57,6 +57,29 @@ export interface StartSpec {
   readonly stderr: SpoolSpec;
   readonly policy: AnchorPolicy;
   readonly limits: RunLimits;
+  /** Left out: the run directory does not say whose the run is. */
+  readonly scope?: RunScope;
+}
+
+/**
+ * What a run directory says about its run (`scope` in `anchor.json`), so that a run can be found by session, agent, label
+ * or task when the store cannot be read. It selects runs; it proves nothing about processes.
+ */
+export interface RunScope {
+  readonly sessionKey: string | null;
+  readonly sessionId: string | null;
+  readonly backendId: string | null;
+  readonly agentId: string | null;
+  readonly taskId: string | null;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly kind: AnchorPolicy["kind"];
+  /** Display command, redacted. */
+  readonly command: string;
+}
+
+/** What the directory of a run says: its scope, and the tasks that were given to it since. */
+export interface DirectoryScope extends Omit<RunScope, "taskId"> {
+  readonly taskIds: readonly string[];
 }
 
 export interface TerminalSize {
@@ -249,7 +272,7 @@ export interface AnchorLink {
   policy(change: Partial<AnchorPolicy>): void;
   heartbeat(): void;
   /** Make a run of its own of a process of this run and all below it. Answered with `adopted`, or refused (`adopt-…`). */
-  adopt(runId: string, root: ProcessIdentity, graceMs: number): void;
+  adopt(runId: string, root: ProcessIdentity, graceMs: number, scope?: RunScope): void;
   /** Signal some of its processes. Answered with `signalled`, or refused (`signal-…`). */
   signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void;
   /** Ask who lives in it. Answered with `members`, under the same id. */
@@ -296,6 +319,9 @@ export interface ProcessEvidence {
   readonly runId: string | null;
   readonly instanceId: string | null;
   readonly sessionKey: string | null;
+  /** CPU time used so far and resident memory; absent: not said. */
+  readonly cpuMs?: number;
+  readonly rssKb?: number;
   /** Parent first, up to the first process of the namespace. */
   readonly ancestors: readonly ProcessIdentity[];
   readonly descendants: readonly {

@@ -1,7 +1,9 @@
 import { AnchorUnusable } from "../errors.js";
 import { askAnchor } from "./ask.js";
-import type { Boundary, BoundaryEvidence } from "./host.js";
-import { oneOf, parseShape } from "./shape.js";
+import type { Boundary, BoundaryEvidence, InspectOptions } from "./host.js";
+import { member } from "./inspect.js";
+import type { LiveProcesses } from "./members.js";
+import { array, nullable, oneOf, parseShape } from "./shape.js";
 
 const EVIDENCE = ["populated", "empty", "gone", "unknown"] as const;
 
@@ -29,6 +31,25 @@ export async function inspectBoundaries(
     answers[index] = answer;
   }
   return answers;
+}
+
+/** The processes of cgroups, one answer for each asked for, in the same order; null: it is gone, or cannot be seen from here. */
+export async function inspectBoundaryMembers(
+  anchorPath: string,
+  wanted: readonly Boundary[],
+  { ports = false }: Pick<InspectOptions, "ports"> = {},
+): Promise<readonly (LiveProcesses | null)[]> {
+  const asked = wanted.filter(canBeAsked);
+  if (asked.length === 0) return wanted.map(() => null);
+  const question = asked.map(({ inode, path }) => `members ${inode} ${path}\n`).join("");
+  const lines = await askAnchor(anchorPath, ["inspect", ...(ports ? ["--ports"] : [])], question);
+  const answers = lines.map((line) => parseShape(line, (value) => ({ found: nullable(array, value) })));
+  if (lines.length !== asked.length || answers.includes(null))
+    throw new AnchorUnusable(
+      anchorPath,
+      "`anchor inspect` did not answer as agreed about the members of cgroups; nothing was concluded from it",
+    );
+  return wanted.map((boundary) => answers[asked.indexOf(boundary)]?.found?.map(member) ?? null);
 }
 
 function canBeAsked({ path, inode }: Boundary): boolean {

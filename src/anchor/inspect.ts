@@ -2,6 +2,7 @@ import { AnchorUnusable, BadInput } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { askAnchor } from "./ask.js";
 import type { InspectOptions, ProcessEvidence } from "./host.js";
+import type { LiveProcesses } from "./members.js";
 import { array, boolean, type Facts, nullable, parseShape, record, string, whole } from "./shape.js";
 
 type Wanted = ProcessIdentity | number;
@@ -100,19 +101,24 @@ function evidence(value: unknown): ProcessEvidence {
     instanceId: nullable(string, facts["instanceId"]),
     sessionKey: nullable(string, facts["sessionKey"]),
     ancestors: array(facts["ancestors"] ?? []).map((item) => identity(record(item))),
-    descendants: array(facts["descendants"] ?? []).map((item) => {
-      const descendant = record(item);
-      return {
-        identity: identity(descendant),
-        parentPid: whole(descendant["ppid"]),
-        sessionId: whole(descendant["sid"]),
-        command: string(descendant["command"]),
-        state: string(descendant["state"]),
-        cpuMs: whole(descendant["cpuMs"]),
-        rssKb: whole(descendant["rssKb"]),
-        ports: array(descendant["ports"] ?? []).map(whole),
-      };
-    }),
+    cpuMs: nullable(whole, facts["cpuMs"]) ?? 0,
+    rssKb: nullable(whole, facts["rssKb"]) ?? 0,
+    descendants: array(facts["descendants"] ?? []).map(member),
+  };
+}
+
+/** One of the processes that a line lists. */
+export function member(value: unknown): LiveProcesses[number] {
+  const process = record(value);
+  return {
+    identity: identity(process),
+    parentPid: whole(process["ppid"]),
+    sessionId: whole(process["sid"]),
+    command: string(process["command"]),
+    state: string(process["state"]),
+    cpuMs: whole(process["cpuMs"]),
+    rssKb: whole(process["rssKb"]),
+    ports: array(process["ports"] ?? []).map(whole),
   };
 }
 

@@ -8,6 +8,7 @@ import type {
   AnchorLink,
   AnchorPolicy,
   MemberSignal,
+  RunScope,
   StopRequest,
   StreamName,
   TerminalSize,
@@ -92,8 +93,8 @@ export class NativeLink implements AnchorLink, WireListener {
     this.#wire.send(HEARTBEAT);
   }
 
-  adopt(runId: string, root: ProcessIdentity, graceMs: number): void {
-    this.#wire.send(adoptFrame(runId, newKey(), root, graceMs));
+  adopt(runId: string, root: ProcessIdentity, graceMs: number, scope?: RunScope): void {
+    this.#wire.send(adoptFrame(runId, newKey(), root, graceMs, scope ?? null));
   }
 
   signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void {

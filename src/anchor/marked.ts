@@ -24,6 +24,9 @@ export interface MarkedProcess {
   readonly others: Readonly<Record<string, string | null>>;
 }
 
+/** The variable that holds a run's lease id. */
+export const LEASE_MARKER = "HOLDFAST_LEASE_ID";
+
 /** What a shell can set. */
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,126}$/;
 const OTHERS_MAX = 16;

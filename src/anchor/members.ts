@@ -1,13 +1,23 @@
 import type { ProcessEvidence } from "./host.js";
 import { isSame, type RunRecord } from "../store/run-record.js";
 
-type Processes = ProcessEvidence["descendants"];
+export type LiveProcesses = ProcessEvidence["descendants"];
+
+/** What tells the runs of one anchor apart. */
+export type ServedRun = Pick<
+  RunRecord,
+  "runId" | "anchor" | "root" | "bootId" | "pidNamespace" | "createdAt"
+>;
 
 /**
  * Of everybody below an anchor, who belongs to this run: a service that was adopted out of another shares its anchor. As
  * parents stand now: who has lost his is shown with the run the anchor was started for.
  */
-export function membersOf(record: RunRecord, records: readonly RunRecord[], below: Processes): Processes {
+export function membersOf(
+  record: ServedRun,
+  records: readonly ServedRun[],
+  below: LiveProcesses,
+): LiveProcesses {
   const served = records
     .filter((each) => shareAnchor(each, record))
     .toSorted((a, b) => a.createdAt - b.createdAt);
@@ -22,7 +32,7 @@ export function membersOf(record: RunRecord, records: readonly RunRecord[], belo
 }
 
 /** A state directory may hold records of other boots and pid namespaces, where the same pid is another's. */
-function shareAnchor(one: RunRecord, other: RunRecord): boolean {
+function shareAnchor(one: ServedRun, other: ServedRun): boolean {
   return (
     one.bootId === other.bootId && one.pidNamespace === other.pidNamespace && isSame(one.anchor, other.anchor)
   );

@@ -13,6 +13,7 @@ import type {
   AnchorLink,
   Boundary,
   BoundaryEvidence,
+  DirectoryScope,
   FirstStop,
   InspectOptions,
   KnownAnchor,
@@ -33,11 +34,12 @@ import type {
 } from "./host.js";
 import { inspect } from "./inspect.js";
 import { inspectPort } from "./inspect-port.js";
-import { inspectBoundaries } from "./inspect-boundaries.js";
+import { inspectBoundaries, inspectBoundaryMembers } from "./inspect-boundaries.js";
 import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
-import { listMarked } from "./marked.js";
+import { LEASE_MARKER, listMarked, type MarkedProcess } from "./marked.js";
+import type { LiveProcesses } from "./members.js";
 import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
 import { continueAnchor, reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
@@ -94,7 +96,17 @@ export type NativeObserver = Pick<
   | "recordStop"
   | "recordSwept"
   | typeof Symbol.asyncDispose
->;
+> & {
+  /** Whose the run is, as its directory says; null: it does not. */
+  scope(run: RunAddress): Promise<DirectoryScope | null>;
+  /** The processes of each cgroup; null: it is gone, or cannot be seen from here. */
+  boundaryMembers(
+    wanted: readonly Boundary[],
+    options?: Pick<InspectOptions, "ports">,
+  ): Promise<readonly (LiveProcesses | null)[]>;
+  /** Every process with a lease id in its environment, by `value`. */
+  markedProcesses(): Promise<readonly MarkedProcess[]>;
+};
 
 /** Looking writes nothing and starts nothing else: it works on a full disk, too. `anchorPath` is any anchor that runs here. */
 export function observeNatively(home: string, machine: MachineIdentity, anchorPath: string): NativeObserver {
@@ -106,8 +118,6 @@ export function observeNatively(home: string, machine: MachineIdentity, anchorPa
 const OLD_LAUNCHER =
   "this gateway's launcher was started before an upgrade and knows no limits; nothing was run. It leaves when `holdfast gateway restart` finds none of its runs left";
 
-const LEASE_MARKER = "HOLDFAST_LEASE_ID";
-
 /** No instance can have it: it is too long for one. */
 const OBSERVER = "observes-only";
 
@@ -116,7 +126,7 @@ interface Opening {
   readonly answer: Answer;
 }
 
-class Native implements NativeHost {
+class Native implements NativeHost, NativeObserver {
   readonly machine: MachineIdentity;
   readonly anchorPath: string;
   readonly #speaker: Speaker;
@@ -223,8 +233,23 @@ class Native implements NativeHost {
 
   async markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
     if (leaseIds.length === 0) return new Set();
-    const carried = new Set((await listMarked(this.anchorPath, LEASE_MARKER)).map(({ value }) => value));
+    const carried = new Set((await this.markedProcesses()).map(({ value }) => value));
     return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
+  }
+
+  markedProcesses(): Promise<readonly MarkedProcess[]> {
+    return listMarked(this.anchorPath, LEASE_MARKER);
+  }
+
+  async scope(run: RunAddress): Promise<DirectoryScope | null> {
+    return this.#runsOf(run).scope(run.runId);
+  }
+
+  boundaryMembers(
+    wanted: readonly Boundary[],
+    options?: Pick<InspectOptions, "ports">,
+  ): Promise<readonly (LiveProcesses | null)[]> {
+    return inspectBoundaryMembers(this.anchorPath, wanted, options);
   }
 
   inspectPort(port: number): Promise<PortEvidence> {

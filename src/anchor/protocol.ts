@@ -63,6 +63,8 @@ const onEscape = one("int", 56);
 const overallMs = one("int", 60);
 const noOutputMs = one("int", 61);
 const ownerLossMs = one("int", 62);
+/** JSON text that the anchor keeps in `anchor.json` and does not read; an older anchor skips it. */
+const scope = maybe(one("text", 90));
 
 const identity = {
   anchorPid,
@@ -110,6 +112,7 @@ export const messages = {
       memoryBytes: maybe(one("int", 84)),
       pids: maybe(one("int", 85)),
       milliCpus: maybe(one("int", 86)),
+      scope,
     },
   },
   hello: { type: 3, fields: { protocol, runId, instanceId, incarnation, epoch, key } },
@@ -133,7 +136,7 @@ export const messages = {
   heartbeat: { type: 11, fields: {} },
   status: { type: 12, fields: {} },
   abandon: { type: 13, fields: { actor, requestId } },
-  adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs } },
+  adopt: { type: 14, fields: { runId, key, rootPid, rootStart, rootUnique, graceMs, scope } },
   signal: { type: 15, fields: { signal, members: list(one("bytes", 87)) } },
   members: { type: 16, fields: { requestId } },
 

@@ -2,8 +2,24 @@ import { lstat, readdir, readFile, rename, rm, rmdir, unlink, writeFile } from "
 import { join } from "node:path";
 import { BadInput } from "../errors.js";
 import { errorCode } from "./error-code.js";
-import type { AnchorExit, FirstStop, NotedSilence, RunIdentities, RunRemains, Swept } from "./host.js";
-import { parseExit, parseIdentities, parseLeader, parseSilence, parseStop, parseSwept } from "./run-json.js";
+import type {
+  AnchorExit,
+  DirectoryScope,
+  FirstStop,
+  NotedSilence,
+  RunIdentities,
+  RunRemains,
+  Swept,
+} from "./host.js";
+import {
+  parseExit,
+  parseIdentities,
+  parseLeader,
+  parseScope,
+  parseSilence,
+  parseStop,
+  parseSwept,
+} from "./run-json.js";
 
 /** Becomes a file name, part of a cgroup path and a word of a command line: it must mean nothing but itself in any. */
 const RUN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
@@ -11,6 +27,9 @@ const RUN_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 export function isRunId(text: string): boolean {
   return RUN_ID.test(text);
 }
+
+/** Name of an empty file that names a task. */
+const TASK = "task.";
 
 /** The run directories of one instance. */
 export class RunDirectories {
@@ -43,6 +62,23 @@ export class RunDirectories {
 
   async exit(runId: string): Promise<AnchorExit | null> {
     return (await this.remains(runId)).exit;
+  }
+
+  /** Null: an older anchor, or none has got as far as writing it. */
+  async scope(runId: string): Promise<DirectoryScope | null> {
+    const directory = this.of(runId);
+    const said = await readIfThere(join(directory, "anchor.json"), parseScope);
+    if (said === null) return null;
+    const { taskId, ...rest } = said;
+    const names = await readdir(directory).catch(() => []);
+    const given = names.filter((name) => name.startsWith(TASK)).map((name) => name.slice(TASK.length));
+    return { ...rest, taskIds: [...(taskId === null ? [] : [taskId]), ...given] };
+  }
+
+  /** Work that the run was given after it had started: the run can then be found by it without the store. */
+  async noteTask(runId: string, taskId: string): Promise<void> {
+    if (!isRunId(taskId)) throw new BadInput("taskId", `${JSON.stringify(taskId)} is no task id`);
+    await writeFile(join(this.of(runId), `${TASK}${taskId}`), "", { mode: 0o600 });
   }
 
   async remains(runId: string): Promise<RunRemains> {

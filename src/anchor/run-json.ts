@@ -4,6 +4,7 @@ import type {
   NotedSilence,
   RecordedStop,
   RunIdentities,
+  RunScope,
   SpawnFailure,
   Survivor,
   Swept,
@@ -51,6 +52,28 @@ export function parseExit(text: string): AnchorExit | null {
       endedAt: nullable(whole, exit["endedAt"]),
     };
   });
+}
+
+/** `scope` of `anchor.json`. Null: an older anchor, or one that was told none. */
+export function parseScope(text: string): RunScope | null {
+  const said = parseShape(text, (value) => string(record(value)["scope"])) ?? "";
+  return said === "" ? null : parseShape(said, scope);
+}
+
+function scope(value: unknown): RunScope {
+  const said = record(value);
+  const text = (name: string): string | null => nullable(string, said[name]);
+  const labels = Object.entries(record(said["labels"])).map(([key, label]) => [key, string(label)]);
+  return {
+    sessionKey: text("sessionKey"),
+    sessionId: text("sessionId"),
+    backendId: text("backendId"),
+    agentId: text("agentId"),
+    taskId: text("taskId"),
+    labels: Object.fromEntries(labels),
+    kind: oneOf(["task", "service"], said["kind"]),
+    command: string(said["command"]),
+  };
 }
 
 /** `leader.json` */

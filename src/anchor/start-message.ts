@@ -2,7 +2,15 @@ import { randomBytes } from "node:crypto";
 import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../errors.js";
-import type { AnchorLink, AnchorPolicy, MemberSignal, SpoolPolicy, StartSpec, StopRequest } from "./host.js";
+import type {
+  AnchorLink,
+  AnchorPolicy,
+  MemberSignal,
+  RunScope,
+  SpoolPolicy,
+  StartSpec,
+  StopRequest,
+} from "./host.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { encodeMessage } from "./message.js";
 
@@ -56,6 +64,7 @@ export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, 
       memoryBytes: limits.memoryBytes,
       pids: limits.pids,
       milliCpus: limits.cpus === null ? null : Math.round(limits.cpus * 1000),
+      scope: spec.scope === undefined ? null : scopeText(spec.scope),
     },
     START_SIZE_HINT,
   );
@@ -99,6 +108,7 @@ export function adoptFrame(
   key: string,
   { pid, startTime, uniqueId }: ProcessIdentity,
   graceMs: number,
+  scope: RunScope | null,
 ): Buffer {
   return encodeMessage("adopt", {
     runId,
@@ -107,7 +117,24 @@ export function adoptFrame(
     rootStart: startTime,
     rootUnique: uniqueId,
     graceMs: wholeMs(graceMs),
+    scope: scope === null ? null : scopeText(scope),
   });
+}
+
+/** What an anchor has room for, without the NUL at its end. */
+const SCOPE_BYTES = 2047;
+
+/** What does not fit is left out, the longest and least telling first: a run must start whatever its labels are. */
+export function scopeText(scope: RunScope): string {
+  const none = { sessionKey: null, sessionId: null, backendId: null, agentId: null };
+  const shorter = [
+    scope,
+    { ...scope, command: "" },
+    { ...scope, command: "", labels: {} },
+    { ...scope, ...none, command: "", labels: {} },
+  ];
+  const texts = shorter.map((each) => JSON.stringify(each));
+  return texts.find((text) => Buffer.byteLength(text) <= SCOPE_BYTES) ?? "";
 }
 
 export function signalFrame(processes: readonly ProcessIdentity[], signal: MemberSignal): Buffer {

@@ -1,5 +1,4 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import { liveTrees } from "../anchor/live-trees.js";
 import type { NativeObserver } from "../anchor/native-host.js";
 import { defaults } from "../defaults.js";
 import { EventCursor } from "../store/event-cursor.js";
@@ -7,6 +6,7 @@ import type { RunEvent } from "../store/run-event.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
+import { liveProcesses } from "../supervisor/live-processes.js";
 import type { TaskMetrics } from "./task-metrics.js";
 
 const PREFIX = "holdfast_run_";
@@ -69,8 +69,8 @@ export class Metrics implements AsyncDisposable {
       help: "live processes in the runs of this machine",
       registers: [this.#registry],
       collect: async () => {
-        const trees = await liveTrees(host, await open());
-        processes.set([...trees.values()].flat().length);
+        const runs = await liveProcesses(host, await open());
+        processes.set([...runs.values()].reduce((total, run) => total + run.processes.length, 0));
       },
     });
   }

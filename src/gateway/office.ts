@@ -1,10 +1,12 @@
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
+import { join } from "node:path";
 import { agentsOf, ownAgents } from "../agents/catalogue.js";
 import { hostname } from "node:os";
 import { findAnchor } from "../anchor/find.js";
 import { observeNatively } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
+import { RunDirectories } from "../anchor/run-directory.js";
 import { Bell } from "../channels/bell.js";
 import { openChannels } from "../channels/channels.js";
 import { createCourier } from "../channels/courier.js";
@@ -23,6 +25,7 @@ import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { awaitStore, type Waiting } from "../supervisor/await-store.js";
 import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
+import { processesOfRun } from "../supervisor/live-processes.js";
 import { AgentRuns, CLI_BACKEND } from "./agent-runs.js";
 import type { Callers } from "./callers.js";
 import { capabilitiesHere } from "./capabilities.js";
@@ -185,9 +188,21 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const acpDesk = {
     ...{ acp, store, sessions, gate, sights, getRun, background, channels: config.channels },
     mayStart: () => settling.mayStart(),
+    noteTask: async (sessionId: string, taskId: string) => {
+      const session = await store.getAcpSession(sessionId).catch(() => null);
+      if (session === null || session.runId === null) return;
+      // The store has it too: a full disk must not keep a turn from being asked for.
+      const runs = new RunDirectories(join(home, "instances", instanceId));
+      await runs.noteTask(session.runId, taskId).catch(() => undefined);
+    },
   };
+  const observer = observeNatively(home, machine, findAnchor());
   const handlers = createHandlers({
     supervisor,
+    processesOf: async (record) =>
+      processesOfRun(observer, record, await supervisor.listRuns({ states: OPEN_STATES }), {
+        ports: record.service !== null,
+      }),
     stops,
     callers,
     screens,
@@ -250,7 +265,6 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
         void errands.look().catch(() => undefined);
     },
   );
-  const observer = observeNatively(home, machine, findAnchor());
   const metrics = new Metrics(supervisor, observer, work.metrics, store.shared ? { stateId } : {});
   await metrics.start();
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);

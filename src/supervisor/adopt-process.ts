@@ -13,7 +13,7 @@ import { concludeFailure } from "./conclude.js";
 import type { Context } from "./context.js";
 import { deferred } from "./deferred.js";
 import { newLeaseId, newRunId } from "./ids.js";
-import { eventFacts, type LiveRun } from "./live-run.js";
+import { eventFacts, type LiveRun, type RunFacts } from "./live-run.js";
 import { commandHash, displayCommand } from "./redact.js";
 import { regain } from "./regain.js";
 import { maySteer } from "./run.js";
@@ -47,7 +47,7 @@ export async function adoptProcess(
   const live = await recordService(context, parentRecord, evidence);
   const { runId } = live.facts;
   try {
-    await askAnchor(parent, runId, evidence);
+    await askAnchor(parent, live.facts, parentRecord, evidence);
   } catch (error) {
     concludeFailure(live, { errno: 0, step: "adopt", message: text(error) });
     throw error;
@@ -179,14 +179,21 @@ async function recordService(
 }
 
 /** Resolves when the anchor has done it, or cannot be heard any more; rejects when it refuses. */
-async function askAnchor(parent: LiveRun, runId: string, { identity }: ProcessEvidence): Promise<void> {
+async function askAnchor(
+  parent: LiveRun,
+  { runId, command }: Pick<RunFacts, "runId" | "command">,
+  { sessionKey, sessionId, backendId, agentId, labels }: RunRecord,
+  { identity }: ProcessEvidence,
+): Promise<void> {
   while (parent.adopting !== null) await parent.adopting.promise.catch(() => undefined);
   if (parent.link === null || !parent.owner)
     throw new NotAdopted(parent.facts.runId, "its anchor does not answer now");
   const answered = deferred<void>();
   parent.adopting = answered;
   try {
-    parent.link.adopt(runId, identity, parent.facts.policy.graceMs);
+    const whose = { sessionKey, sessionId, backendId, agentId, taskId: null, labels };
+    const scope = { ...whose, kind: "service", command } as const;
+    parent.link.adopt(runId, identity, parent.facts.policy.graceMs, scope);
     await Promise.race([answered.promise, parent.ended.promise.then(() => undefined)]);
   } finally {
     parent.adopting = null;

@@ -6,7 +6,7 @@ import type {
   Survivor,
   TerminalSize,
 } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/live-trees.js";
+import type { LiveProcesses } from "../anchor/members.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type {
@@ -66,6 +66,8 @@ export interface SpawnOptions {
   readonly sessionId?: string;
   readonly agentId?: string;
   readonly backendId?: string;
+  /** Id of the work that the run does, kept in its directory: the run can be found by it without the store. */
+  readonly taskId?: string;
   /** Aborting cancels the run. */
   readonly signal?: AbortSignal;
 }

@@ -9,7 +9,7 @@ import type {
   StreamName,
   TerminalSize,
 } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/live-trees.js";
+import type { LiveProcesses } from "../anchor/members.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../store/run-record.js";
 import type { HoldfastError } from "../errors.js";

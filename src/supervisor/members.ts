@@ -1,6 +1,5 @@
 import type { MemberSignal } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/live-trees.js";
-import { membersOf } from "../anchor/members.js";
+import { membersOf, type LiveProcesses } from "../anchor/members.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { NotSteering } from "../errors.js";

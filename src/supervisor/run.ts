@@ -8,7 +8,7 @@ import type {
   Survivor,
   TerminalSize,
 } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/live-trees.js";
+import type { LiveProcesses } from "../anchor/members.js";
 import { NotSteering } from "../errors.js";
 import type { ProcessIdentity, RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run, RunEnding } from "./api.js";

@@ -46,17 +46,20 @@ export function ownership(options: {
   readonly sessionId?: string;
   readonly backendId?: string;
   readonly agentId?: string;
+  readonly taskId?: string;
 }): {
   readonly sessionKey: string | null;
   readonly sessionId: string | null;
   readonly backendId: string | null;
   readonly agentId: string | null;
+  readonly taskId: string | null;
 } {
   return {
     sessionKey: maybeText("sessionKey", options.sessionKey),
     sessionId: maybeText("sessionId", options.sessionId),
     backendId: maybeText("backendId", options.backendId),
     agentId: maybeText("agentId", options.agentId),
+    taskId: maybeText("taskId", options.taskId),
   };
 }
 

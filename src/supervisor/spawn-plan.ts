@@ -56,7 +56,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
   };
   const limits = runLimits(options.limits);
   const service = serviceFacts(kind, options.port);
-  const { sessionKey, sessionId, backendId, agentId } = ownership(options);
+  const { sessionKey, sessionId, backendId, agentId, taskId } = ownership(options);
   return {
     runId: options.runId === undefined ? null : chosenRunId(options.runId),
     command,
@@ -114,6 +114,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
         stderr,
         policy: { ...policy, ...deadlines, kind, backstopMs: defaults.backstopMs },
         limits,
+        scope: { sessionKey, sessionId, backendId, agentId, taskId, labels, kind, command },
       };
     },
   };

@@ -6,7 +6,7 @@ import { whoLives } from "../../src/acp/turn-tree.js";
 import { hostClock } from "../../src/acp/wire/host-clock.js";
 import { acpLimits } from "../../src/acp/limits.js";
 import { PROCESSES_NAMED } from "../../src/anchor/protocol.js";
-import type { LiveProcesses } from "../../src/anchor/live-trees.js";
+import type { LiveProcesses } from "../../src/anchor/members.js";
 import { NotSteering } from "../../src/errors.js";
 import type { Run } from "../../src/supervisor/api.js";
 import { openWorld } from "../sessions/open-sessions.js";

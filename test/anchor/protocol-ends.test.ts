@@ -345,6 +345,24 @@ describe("what is left behind", () => {
     await owner.heard("exited");
   });
 
+  test("anchor.json: the scope that START brought, whatever is in it; one that is too long is left out", async () => {
+    const launcher = await RawLauncher.start();
+    const longest = `{"labels":{"a":"${'"\\\\u001b\\n'.repeat(200)}"}}`.slice(0, 2047);
+    const scopes: readonly (readonly [string, string])[] = [
+      ['{"sessionKey":"näme \\" \u001b[2J"}', '{"sessionKey":"näme \\" \u001b[2J"}'],
+      [longest.padEnd(2047, '"'), longest.padEnd(2047, '"')],
+      ["x".repeat(2048), ""],
+    ];
+    for (const [at, [given, kept]] of scopes.entries()) {
+      const owner = await launcher.knock();
+      owner.send(launcher.startFrame(`run_${at}`, "cat", { scope: given }));
+      await owner.heard("welcome");
+      expect(await launcher.file(`run_${at}`, "anchor.json")).toMatchObject({ scope: kept });
+      owner.send(stop());
+      await owner.heard("exited");
+    }
+  });
+
   test("exit.json: everything the page promises, equal to what the owner was told", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "echo out; echo error >&2; exit 3");

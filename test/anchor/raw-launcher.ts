@@ -114,7 +114,8 @@ export class RawLauncher {
     this.#keys.set(runId, key);
     const stat = await readFile(`/proc/${pid}/stat`, "latin1");
     const rootStart = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
-    return encodeMessage("adopt", { runId, key, rootPid: pid, rootStart, rootUnique: "0", graceMs: 200 });
+    const root = { rootPid: pid, rootStart, rootUnique: "0" };
+    return encodeMessage("adopt", { runId, key, ...root, graceMs: 200, scope: null });
   }
 
   startFrame(runId: string, script: string, change: Partial<StartContent> = {}): Buffer {
@@ -158,6 +159,7 @@ export class RawLauncher {
       memoryBytes: null,
       pids: null,
       milliCpus: null,
+      scope: null,
       ...change,
     };
   }

@@ -46,7 +46,10 @@ describe.concurrent("doctor", () => {
     await using field = await Field.open();
     const [runId = ""] = await field.orphan([PAIR]);
     const gateway = await field.gateway();
-    expect(await check(field, "runs")).toMatchObject({ state: "ok", detail: "1 open, 1 with an owner" });
+    expect(await check(field, "runs")).toMatchObject({
+      state: "ok",
+      detail: "1 open, 1 with an owner; 3 live processes",
+    });
     expect((await check(field, "gateway")).detail).toMatch(/^in_\w+ is running$/);
     await gateway.kill();
     const copies = ["store.sqlite", "store.sqlite-wal", "gateway-id"].map((name) => join(field.home, name));
@@ -54,7 +57,7 @@ describe.concurrent("doctor", () => {
     // Its lease is healthy, but there is nobody who holds it.
     expect(await check(field, "runs")).toMatchObject({
       state: "warn",
-      detail: "1 open, 0 with an owner, 1 without one",
+      detail: "1 open, 0 with an owner, 1 without one; 3 live processes",
       remedy: expect.stringContaining("holdfast gateway run"),
     });
     expect((await check(field, "gateway")).detail).toMatch(/^in_\w+ is not running$/);

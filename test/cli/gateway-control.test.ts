@@ -8,6 +8,7 @@ import { reach } from "../../src/gateway/start.js";
 import { until } from "../io/until.js";
 import { Gate } from "./field.js";
 import { Resident } from "./resident.js";
+import type { Finished } from "./stage.js";
 
 /** Says `up`, waits to be let go on, says `after` and exits with 7. */
 const inTwoParts = (gate: Gate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;
@@ -242,16 +243,31 @@ describe.concurrent("a command that acts", () => {
     await using resident = await Resident.started();
     const runId = await resident.script("sleep 7007");
     await resident.stop();
-    const { code, stdout, stderr } = await resident.holdfast("process", "kill", runId);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: `${runId} is gone\n` });
+    const { code, stdout, stderr } = await resident.holdfast("process", "clear");
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "0 ended runs are hidden; --all shows them\n" });
     expect(stderr).toMatch(
       /^holdfast: started a gateway in the background \(pid \d+\); `holdfast gateway stop` stops it\n$/,
     );
-    expect(await resident.holdfast("process", "kill", runId)).toMatchObject({
+    const kill = (): Promise<Finished> => resident.holdfast("process", "kill", runId);
+    expect(await kill()).toMatchObject({ code: 0, stderr: "", stdout: `${runId} is gone\n` });
+    expect(await kill()).toMatchObject({
       code: 0,
       stderr: "",
       stdout: expect.stringContaining(`${runId} had ended before: `) as string,
     });
+  });
+
+  test("that stops something starts none: it does that without one, and says so", async () => {
+    await using resident = await Resident.started();
+    const runId = await resident.script("sleep 7007");
+    await resident.stop();
+    const { code, stdout, stderr } = await resident.holdfast("process", "kill", runId);
+    expect(stdout).toMatch(new RegExp(`^${runId} is gone \\(manual-cancel by cli:\\S+, proven empty\\)\\n$`));
+    expect(stderr).toBe(
+      `holdfast: no gateway is running; stopped ${runId} directly; the next gateway completes its record\n`,
+    );
+    expect(code).toBe(0);
+    expect(await reach(resident.home)).toBeNull();
   });
 
   test("may steer at once what the gateway it started has taken up", async () => {
@@ -263,7 +279,7 @@ describe.concurrent("a command that acts", () => {
     await resident.shows(runId, "again2");
   });
 
-  test.each(["process kill 4k2m", "process clear", "sessions create --key k"])(
+  test.each(["process write 4k2m x", "process clear", "sessions create --key k"])(
     "inside a run starts nothing: %s",
     async (words) => {
       await using resident = await Resident.open();

@@ -147,7 +147,7 @@ describe.concurrent("process, on a run", () => {
     const runId = await resident.script("sleep 7010");
     expect(await resident.holdfast("process", "remove", runId)).toMatchObject({
       code: 0,
-      stdout: `${runId} is removed and being stopped; its record stays until it is proven empty\n`,
+      stdout: `${runId} is removed\n${runId} is gone (manual-cancel)\n`,
     });
     const client = await resident.client();
     expect(await client.listRuns({ query: { all: "1" } })).toEqual({ runs: [] });

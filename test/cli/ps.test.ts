@@ -68,6 +68,8 @@ test("a process cannot forge a line", () => {
     health: null,
     ports: [],
     processes,
+    claims: [],
+    unknown: null,
     elsewhere: false,
   };
   const hosts = new Hosts(
@@ -87,7 +89,8 @@ test("a process cannot forge a line", () => {
 
 test("what cannot be seen from here is not said to be nothing", () => {
   const record = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
-  const nothing = { care: null, silentMs: null, health: null, ports: [], processes: [] };
+  const nobody = { processes: [], claims: [], unknown: null };
+  const nothing = { care: null, silentMs: null, health: null, ports: [], ...nobody };
   const [, here, there] = psLines(
     [
       { record, hostName: "here", elsewhere: false, ...nothing },

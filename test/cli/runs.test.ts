@@ -86,7 +86,7 @@ describe("runs show", () => {
     const id = record?.runId ?? "";
     for (const beginning of [id.slice(0, 10), id.slice(4, 10)]) {
       const { stdout } = await stage.holdfast("runs", "show", beginning, "--json");
-      expect(JSON.parse(stdout)).toMatchObject({ runId: id, state: "running", processes: { why: null } });
+      expect(JSON.parse(stdout)).toMatchObject({ runId: id, state: "running", processes: { unknown: null } });
     }
   });
 

@@ -1,20 +1,40 @@
+import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { say } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { needGateway } from "../gateway/connect.js";
 import { toJson } from "../json.js";
+import { report } from "../operator/cancel.js";
+import { stopCode } from "../process/act.js";
 import { print } from "../runs/print.js";
+import { findSession, type FoundSession } from "../stop/find-work.js";
+import { sayRemark, StopPath, survivorsOf, type Stopped } from "../stop/stop.js";
 import { namesOf } from "./ending.js";
 import { pickSession } from "./pick-session.js";
 
+type Answer = AnswerOf<"acpClose">;
+
 /** Close a session; every process of it is gone when this says so. */
 export async function closeSession(wanted: string, discard: boolean, json: boolean): Promise<number> {
-  const { client } = await needGateway();
-  const { sessionId, key } = await pickSession(client, wanted);
-  const answer = await client.acpClose({
-    params: { id: sessionId },
-    body: { discardPersistentState: discard },
+  let found: FoundSession | null = null;
+  const stopped = await new StopPath(null).stop<Answer>({
+    graceMs: null,
+    ask: async ({ client }, signal) => {
+      const acpList: typeof client.acpList = (question) => client.acpList(question, signal);
+      const { sessionId } = await pickSession({ acpList }, wanted);
+      const body = { discardPersistentState: discard };
+      return client.acpClose({ params: { id: sessionId }, body }, signal);
+    },
+    settled: () => true,
+    find: async (observatory) => {
+      found = await findSession(observatory, wanted);
+      return found.runs;
+    },
   });
-  const { survivors, emptiness } = answer;
+  return stopped.through === "gateway" ? told(stopped.answer, json) : direct(wanted, found, stopped, json);
+}
+
+function told(answer: Answer, json: boolean): number {
+  const { survivors, emptiness, session } = answer;
+  const { key, sessionId } = session;
   if (json) print(toJson(answer));
   else if (emptiness === "unproven")
     print(
@@ -27,4 +47,40 @@ export async function closeSession(wanted: string, discard: boolean, json: boole
       "red",
     );
   return survivors.length === 0 ? 0 : exitCodes.incomplete;
+}
+
+/** Its processes were stopped; that the session is closed only a gateway can record. */
+function direct(
+  wanted: string,
+  found: FoundSession | null,
+  { runs, remark }: Extract<Stopped<Answer>, { through: "direct" }>,
+  json: boolean,
+): number {
+  const code = Math.max(0, ...runs.map(({ outcome }) => stopCode(outcome.outcome)));
+  const key = found?.key ?? wanted;
+  const sessionId = found?.sessionId ?? null;
+  const closed = found?.session?.state === "closed";
+  if (json)
+    print(
+      toJson({
+        session: found?.session ?? null,
+        sessionId,
+        key,
+        survivors: survivorsOf(runs),
+        emptiness: code === 0 ? "proven" : "unproven",
+        through: "direct",
+        runs: runs.map(({ runId, outcome }) => ({ runId, ...outcome })),
+      }),
+    );
+  else {
+    for (const { runId, outcome } of runs) report(runId, outcome);
+    if (code === 0) print(`${key} (${sessionId}): none of its processes is left\n`);
+  }
+  sayRemark(remark);
+  if (!closed)
+    say(
+      `${key} is not closed on record: only a gateway can do that; say it again when one answers`,
+      "yellow",
+    );
+  return code;
 }

@@ -1,7 +1,7 @@
 import type { GatewayClient } from "../../gateway/client.js";
 import { dieOf } from "../foreground/interrupts.js";
-import { runningGateway, type Connection } from "../gateway/connect.js";
-import { openLook, type Looking } from "../gateway/look.js";
+import type { Connection } from "../gateway/connect.js";
+import { answeringGateway, openLook, type Looking } from "../gateway/look.js";
 import { Desk } from "./desk.js";
 import type { Format } from "./formats.js";
 import { pickSession } from "./pick-session.js";
@@ -21,7 +21,7 @@ export interface WatchRequest {
 /** Everything that happens in a session, until it is closed. Without a gateway: what has happened. */
 export async function watchSession(request: WatchRequest): Promise<number> {
   const view = viewOf(request.format, { thoughts: request.thoughts, watching: true });
-  const connection = await runningGateway();
+  const connection = await answeringGateway();
   if (connection === null) await readStored(request, view);
   else await watch(connection, request, view);
   view.settle();

@@ -4,14 +4,16 @@ import { collectPairs, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
 
 const cancelExamples = `
-Goes to the run's anchor through its directory: it works without a gateway and
-with a store that is locked, full or damaged. The record catches up later.
+Asks the gateway; when it does not answer in time, or none runs, stops the run
+directly: through its anchor, its cgroup or its verified processes. It works
+with a store that is locked, full or damaged, and takes at most 20 seconds and
+what --grace adds. The record catches up later.
 
 A run of another host is handed to the gateway there, through the database: it
 is stopped as soon as that gateway is back, also when it is away now.
 
-Exit status: 0 gone, 1 no such run, 3 survivors or no anchor, 4 handed over to
-its host, which has not said yet that it is done.
+Exit status: 0 gone, 1 no such run, 3 something is left or cannot be looked at,
+4 handed over to its host, which has not said yet that it is done.
 
 Examples:
   holdfast runs cancel run_4k2m
@@ -41,12 +43,13 @@ Examples:
 `;
 
 const cleanupExamples = `
-Shows each run with the evidence that its processes are ours, asks, ends them,
-and says what became of each. Nothing is ended on the word of a name or a
+Shows each run with its processes and the evidence that they are ours, asks,
+ends them, and says what became of each. Nothing is ended on the word of a name or a
 command line. What cannot be verified is left alone, and said.
 
-With --all-orphans only runs whose owner is gone; otherwise everything in scope,
-also what a living gateway owns.
+With --all-orphans only runs whose owner is gone, and of services, which live
+without a gateway by design, only with --include-services; otherwise everything
+in scope, also what a living gateway owns.
 
 With --unowned, and then with nothing else in scope, processes of runs that no
 state directory knows of any more, because it was removed: with a living anchor
@@ -82,6 +85,7 @@ interface CleanupFlags {
   readonly label?: Readonly<Record<string, string>>;
   readonly allOrphans?: true;
   readonly unowned?: true;
+  readonly includeServices?: true;
   readonly dryRun?: true;
   readonly yes?: true;
   readonly json?: true;
@@ -140,7 +144,8 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .option("--session <key>", "runs of this session")
     .option("--agent <id>", "runs of this agent")
     .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
-    .option("--all-orphans", "only runs whose owner is gone")
+    .option("--all-orphans", "only runs whose owner is gone, without services")
+    .option("--include-services", "with --all-orphans: services, too")
     .option("--unowned", "processes of runs whose state directory was removed")
     .option("--dry-run", "only show")
     .option("--yes", "do not ask")
@@ -161,6 +166,7 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
           agent: flags.agent ?? null,
           labels: flags.label ?? {},
           allOrphans: flags.allOrphans === true,
+          includeServices: flags.includeServices === true,
           dryRun: flags.dryRun === true,
           yes: flags.yes === true,
           json: flags.json === true,

@@ -188,7 +188,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .command("kill")
     .summary("stop it; answers gone, or who is left")
     .description(
-      "Stop a run and wait until it is gone; answers with the survivors when some cannot be killed.",
+      "Stop a run and wait until it is gone; answers with the survivors when some cannot be killed. Works without a gateway.",
     )
     .argument("<run>", run)
     .option("--grace <duration>", "from asking to terminate to killing", optionValue(parseDuration))
@@ -202,7 +202,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .command("remove")
     .summary("hide it; stop it if it is running")
     .description(
-      "Hide a run from lists at once, and stop it if it is running. Its record stays until it is proven empty.",
+      "Hide a run from lists at once, and stop it if it is running; waits until it is gone. Without a gateway it is stopped and not hidden.",
     )
     .argument("<run>", run)
     .option("--json", "what was done, as JSON")

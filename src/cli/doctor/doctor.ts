@@ -5,45 +5,53 @@ import { toJson } from "../json.js";
 import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
+import { shownProcesses } from "../runs/shown-processes.js";
 import { bad, ok, type Check } from "./check.js";
 import { checkChannels } from "./channels.js";
 import { checkDatabase } from "./database.js";
 import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
-import { checkClock, checkRuns, checkUnowned } from "./runs.js";
+import { checkClock, checkRuns, checkUnowned, type RunChecks } from "./runs.js";
 import { checkState } from "./state.js";
 
 /** Look at everything Holdfast stands on. Changes nothing. */
 export async function doctor(json: boolean): Promise<number> {
-  const checks = await allChecks();
-  if (json) print(toJson({ ok: checks.every(({ state }) => state !== "bad"), checks }, 2));
-  else print(`${checks.flatMap(lines).join("\n")}\n`);
+  const { checks, processes } = await allChecks();
+  if (json) {
+    const runs = [...processes].map(([runId, run]) => ({ runId, ...shownProcesses(run) }));
+    print(toJson({ ok: checks.every(({ state }) => state !== "bad"), checks, runs }, 2));
+  } else print(`${checks.flatMap(lines).join("\n")}\n`);
   return checks.some(({ state }) => state === "bad") ? 1 : 0;
 }
 
-async function allChecks(): Promise<readonly Check[]> {
+async function allChecks(): Promise<RunChecks> {
   const { checks, directory } = await checkState();
   const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
   const kernel = await checkKernel();
   const unowned = await checkUnowned();
   if (directory === null)
-    return [...checks, ...database, ...config, ...kernel, ...unowned, await checkLimits()];
+    return {
+      checks: [...checks, ...database, ...config, ...kernel, ...unowned, await checkLimits()],
+      processes: new Map<string, never>(),
+    };
   await using observatory = await openObservatory().catch(() => null);
-  const runs = observatory === null ? [] : await checkRuns(observatory);
+  const runs =
+    observatory === null ? { checks: [], processes: new Map<string, never>() } : await checkRuns(observatory);
   const history = await checkHistory(directory);
-  return [
+  const all = [
     ...checks,
     ...database,
     ...history,
     ...config,
     ...kernel,
-    ...runs,
+    ...runs.checks,
     ...unowned,
     await checkClock(directory),
     await checkLimits(),
   ];
+  return { checks: all, processes: runs.processes };
 }
 
 async function checkConfig(): Promise<Check> {

@@ -9,6 +9,7 @@ import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
+import { liveProcesses, type RunProcesses } from "../../supervisor/live-processes.js";
 import { stateScope } from "../../supervisor/state-scope.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
 import { isShared } from "../operator/elsewhere.js";
@@ -17,13 +18,21 @@ import { END_UNOWNED, unownedLine, unownedRuns } from "../operator/unowned.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
-export async function checkRuns(observatory: Observatory): Promise<Check[]> {
-  return [
+export async function checkRuns(observatory: Observatory): Promise<RunChecks> {
+  const { check, processes } = await anchors(observatory);
+  const checks = [
     await instances(observatory),
-    await anchors(observatory),
+    check,
     await silentAnchors(observatory),
     await gateway(observatory),
   ];
+  return { checks, processes };
+}
+
+export interface RunChecks {
+  readonly checks: readonly Check[];
+  /** The live processes of every open run of this state directory. */
+  readonly processes: ReadonlyMap<string, RunProcesses>;
 }
 
 async function gateway({ host, directory }: Observatory): Promise<Check> {
@@ -64,30 +73,41 @@ async function instances({ host, directory }: Observatory): Promise<Check> {
   );
 }
 
-async function anchors({ host, directory }: Observatory): Promise<Check> {
+async function anchors({
+  host,
+  directory,
+}: Observatory): Promise<{ readonly check: Check; readonly processes: RunChecks["processes"] }> {
   const name = "runs";
+  const nobody = new Map<string, RunProcesses>();
   try {
     await using store = await openStoreForReading(directory.storePath);
-    if (store === null) return ok(name, "none is open");
     const stateId = await observeStateId(directory.home);
-    const ours = await stateScope(store, host, stateId);
-    const records = await store.listRuns({ ...ours, states: OPEN_STATES });
-    if (records.length === 0) return ok(name, "none is open");
+    const records =
+      store === null
+        ? []
+        : await store.listRuns({ ...(await stateScope(store, host, stateId)), states: OPEN_STATES });
+    if (store === null || records.length === 0) return { check: ok(name, "none is open"), processes: nobody };
     const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
     const examined = await examine(host, systemClock, around, records);
+    const processes = await liveProcesses(host, records);
     const orphans = examined.filter(
       ({ claim, record }) => claim !== null || around.instances.get(record.ownerInstanceId)?.alive === false,
     );
-    const detail = `${records.length} open, ${records.length - orphans.length} with an owner`;
-    return orphans.length === 0
-      ? ok(name, detail)
-      : warn(
-          name,
-          `${detail}, ${orphans.length} without one`,
-          "holdfast gateway run takes them up; holdfast runs cleanup --all-orphans ends them",
-        );
+    const all = [...processes.values()];
+    const alive = all.reduce((count, run) => count + run.processes.length, 0);
+    const unknown = all.filter((run) => run.unknown !== null).length;
+    const owned = `${records.length} open, ${records.length - orphans.length} with an owner`;
+    const orphaned = orphans.length === 0 ? "" : `, ${orphans.length} without one`;
+    const unseen = unknown === 0 ? "" : `; of ${unknown} not all processes could be looked at`;
+    const detail = `${owned}${orphaned}; ${alive} live processes${unseen}`;
+    if (orphans.length === 0 && unknown === 0) return { check: ok(name, detail), processes };
+    const remedy =
+      orphans.length === 0
+        ? "holdfast runs show <run> says why"
+        : "holdfast gateway run takes them up; holdfast runs cleanup --all-orphans ends them";
+    return { check: warn(name, detail, remedy), processes };
   } catch (error) {
-    return bad(name, error instanceof Error ? error.message : String(error));
+    return { check: bad(name, error instanceof Error ? error.message : String(error)), processes: nobody };
   }
 }
 

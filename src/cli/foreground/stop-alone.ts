@@ -1,6 +1,7 @@
-import { cancelFound, type Outcome } from "../operator/cancel.js";
+import type { Outcome } from "../operator/cancel.js";
 import { findRun } from "../operator/find-run.js";
 import { openObservatory } from "../operator/observer.js";
+import { stopFound } from "../stop/stop.js";
 
 /**
  * A run's anchor needs no gateway to be told. How it ended is for the next gateway to say; what became of it, for this.
@@ -14,5 +15,5 @@ export async function stopAlone(
   await using observatory = await openObservatory();
   const found = observatory === null ? null : await findRun(observatory, runId);
   if (observatory === null || found === null) return null;
-  return await cancelFound(observatory, found, graceMs, told);
+  return await stopFound(observatory, found, graceMs, { told });
 }

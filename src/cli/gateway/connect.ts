@@ -1,8 +1,10 @@
-import { GatewayUnreachable, InsideRun, OperatorOnly } from "../../errors.js";
+import { defaults } from "../../defaults.js";
+import { GatewaySilent, GatewayUnreachable, InsideRun, OperatorOnly } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../gateway/client.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import { readOperatorToken } from "../../gateway/server/requester.js";
-import { reach, startGateway } from "../../gateway/start.js";
+import { ask, reach, startGateway } from "../../gateway/start.js";
+import { heldInstance } from "../../gateway/waiting.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { sessionToken } from "../session-token.js";
@@ -32,9 +34,59 @@ export async function tokenFor(home: string): Promise<string> {
   return sessionToken() ?? (await readOperatorToken(home)) ?? "";
 }
 
-/** The gateway, if one answers. Starts nothing. */
+/** The gateway; null: none runs. Starts nothing. Rejects with GatewaySilent when one is there and cannot be asked. */
+export async function askGateway(): Promise<Connection | null> {
+  const home = resolveHome();
+  const token = await tokenFor(home);
+  const asked = token === "" ? "nobody" : await ask(home, token);
+  if (typeof asked === "object") return { client: asked.client, home, token };
+  const held = await heldInstance(home);
+  if (held === null && asked === "nobody") return null;
+  throw await silentGateway(home, held, asked === "silent" ? defaults.gatewayAnswerMs : null);
+}
+
+/** `withinMs`: how long it was waited for; null: nobody listens. */
+async function silentGateway(
+  home: string,
+  instanceId: string | null,
+  withinMs: number | null,
+): Promise<GatewaySilent> {
+  const { notedProcess } = await import("../../gateway/gateway-note.js");
+  const pid = instanceId === null ? null : ((await notedProcess(home, instanceId))?.pid ?? null);
+  const gateway = `the gateway${pid === null ? "" : ` (pid ${pid})`}`;
+  const why =
+    withinMs === null
+      ? `${gateway} cannot be reached: nobody listens on ${gatewaySocket(home)}`
+      : `${gateway} did not answer within ${withinMs / 1000} s`;
+  return new GatewaySilent(pid, why);
+}
+
+/** The same, for a command that reads: whatever is asked of it is bounded, too. */
 export async function runningGateway(): Promise<Connection | null> {
-  return (await find())?.connection ?? null;
+  const found = await askGateway();
+  return found === null ? null : { ...found, client: boundedClient(found.client, found.home) };
+}
+
+/** A client whose every question is answered within `gatewayReadMs`, besides what it says it will wait. */
+function boundedClient(client: GatewayClient, home: string): GatewayClient {
+  const verbs = Object.entries(client) as [
+    string,
+    (question?: object, signal?: AbortSignal) => Promise<unknown>,
+  ][];
+  const bounded = verbs.map(([verb, asked]) => [
+    verb,
+    async (question: { readonly query?: { readonly waitMs?: unknown } } = {}, signal?: AbortSignal) => {
+      const waitMs = question.query?.waitMs;
+      const withinMs = defaults.gatewayReadMs + (typeof waitMs === "number" ? waitMs : 0);
+      const late = AbortSignal.timeout(withinMs);
+      try {
+        return await asked(question, signal === undefined ? late : AbortSignal.any([signal, late]));
+      } catch (error) {
+        throw late.aborted ? await silentGateway(home, await heldInstance(home), withinMs) : error;
+      }
+    },
+  ]);
+  return Object.fromEntries(bounded) as GatewayClient;
 }
 
 async function find(): Promise<{ readonly connection: Connection; readonly ready: boolean } | null> {

@@ -1,10 +1,11 @@
+import { GatewaySilent } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import type { AcpReadingVerb } from "../../gateway/handlers/acp-reading.js";
 import type { TaskReadingVerb } from "../../gateway/handlers/task-reading.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 import { NoGatewayForSession } from "../runs/read-store.js";
-import { runningGateway } from "./connect.js";
+import { runningGateway, type Connection } from "./connect.js";
 import { sessionToken } from "../session-token.js";
 
 /** What can be asked without changing anything. */
@@ -33,10 +34,29 @@ export interface Look extends AsyncDisposable {
  * Starts nothing. A session without a gateway sees nothing: only a gateway can say what it may see.
  */
 export async function openLook(): Promise<Look> {
-  const running = await runningGateway();
-  if (running !== null) return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
-  if (sessionToken() !== null) throw new NoGatewayForSession();
+  const running = await runningGateway().catch(silence);
+  if (running instanceof GatewaySilent) {
+    if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
+    say(`${running.message}; this is what the store says`, "yellow");
+  } else if (running !== null)
+    return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
+  else if (sessionToken() !== null) throw new NoGatewayForSession();
+  else say("no gateway is running; this is what the store says", "dim");
   const { readLocally } = await import("./read-locally.js");
-  say("no gateway is running; this is what the store says", "dim");
   return readLocally(resolveHome());
+}
+
+/** The gateway, where there is another way to read: null also, after saying so, when one is there and does not answer. */
+export async function answeringGateway(): Promise<Connection | null> {
+  const running = await runningGateway().catch(silence);
+  if (!(running instanceof GatewaySilent)) return running;
+  if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
+  say(`${running.message}; going on without it`, "yellow");
+  return null;
+}
+
+/** As a value: there is another way. */
+export function silence(error: unknown): GatewaySilent {
+  if (error instanceof GatewaySilent) return error;
+  throw error;
 }

@@ -2,7 +2,8 @@ import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { say } from "../complain.js";
-import { mustBeOperator, runningGateway } from "../gateway/connect.js";
+import { mustBeOperator } from "../gateway/connect.js";
+import { answeringGateway } from "../gateway/look.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
@@ -11,7 +12,7 @@ type Channels = AnswerOf<"listChannels">["channels"];
 
 export async function showChannels(json: boolean): Promise<number> {
   mustBeOperator("see the channels");
-  const running = await runningGateway();
+  const running = await answeringGateway();
   const channels = (await running?.client.listChannels())?.channels ?? (await configured());
   if (json) print(`${JSON.stringify(channels, null, 2)}\n`);
   else if (channels.length === 0) say("there are no channels; docs/channels.md says how to have one", "dim");

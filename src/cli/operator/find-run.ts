@@ -1,4 +1,5 @@
 import type { RunAddress } from "../../anchor/host.js";
+import { RunNotFound } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { openStoreForReading } from "../../store/open.js";
 import { pickRun, runPrefix, RUNS_ASKED_FOR } from "../runs/pick-run.js";
@@ -47,4 +48,11 @@ async function recordsOf(
   } catch (error) {
     return { records: [], unread: error instanceof Error ? error : new Error(String(error)) };
   }
+}
+
+/** The same, for a command that cannot do without it. */
+export async function mustFindRun(observatory: Observatory | null, wanted: string): Promise<FoundRun> {
+  const found = observatory === null ? null : await findRun(observatory, wanted);
+  if (found === null) throw new RunNotFound(wanted);
+  return found;
 }

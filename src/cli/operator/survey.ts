@@ -1,9 +1,11 @@
+import { defaults } from "../../defaults.js";
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import { observeStateId } from "../../store/state-id.js";
 import type { ReadStore } from "../../store/store.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
+import { liveProcesses, notLookedAt, type RunProcesses } from "../../supervisor/live-processes.js";
 import { cgroupOf } from "../../supervisor/aftermath.js";
 import { addressOf } from "../../supervisor/reconcile/look.js";
 import { isOfAnother } from "./elsewhere.js";
@@ -20,6 +22,8 @@ export interface Surveyed extends Examined {
   readonly ownerAlive: boolean | null;
   /** How long its lease still keeps others from its record; 0: no longer. */
   readonly leaseMs: number;
+  /** The same as `ps` and `runs show` say. */
+  readonly processes: RunProcesses;
 }
 
 export async function survey(
@@ -35,6 +39,7 @@ export async function survey(
   const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
   const examined = await examine(host, systemClock, around, wanted);
   const instances = new Set(around.instances.keys());
+  const live = await liveProcesses(host, wanted, records);
   return Promise.all(
     examined.map(async (each) => {
       const { record } = each;
@@ -42,27 +47,31 @@ export async function survey(
       const answers = await asks(observatory, record);
       const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
       const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
-      return { ...each, answers, elsewhere, ownerAlive, leaseMs, evidence: evidenceOf(each, answers) };
+      const processes = live.get(record.runId) ?? notLookedAt("it was not looked at");
+      const evidence = evidenceOf(each, answers, processes);
+      return { ...each, answers, elsewhere, ownerAlive, leaseMs, processes, evidence };
     }),
   );
 }
 
 async function asks({ host }: Observatory, record: RunRecord): Promise<boolean> {
   if (record.imported !== null) return false;
-  const observer = await host.attach(addressOf(record), 0).catch(() => null);
+  const observer = await host.attach(addressOf(record), 0, defaults.anchorAnswerMs).catch(() => null);
   observer?.close();
   return observer !== null;
 }
 
 /** Facts, each with what it was compared with. A name or a command line is none. */
-function evidenceOf({ record, sight }: Examined, answers: boolean): string[] {
+function evidenceOf({ record, sight }: Examined, answers: boolean, live: RunProcesses): string[] {
   const { anchor, root, imported } = record;
   const facts: string[] = [];
   if (answers) facts.push("its anchor answers to the key in its run directory");
-  if (sight?.anchor === "alive" && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
-  if (sight?.root === "alive" && root !== null) facts.push(`first process ${identityText(root)} is alive`);
+  if (live.anchor?.matches === true && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
+  if (live.root?.matches === true && root !== null)
+    facts.push(`first process ${identityText(root)} is alive`);
   const cgroup = cgroupOf(record);
-  if (sight?.boundary === "populated" && cgroup !== null)
+  const orphaned = live.anchor?.matches !== true && live.root?.matches !== true && live.processes.length > 0;
+  if ((sight?.boundary === "populated" || orphaned) && cgroup !== null)
     facts.push(`cgroup ${cgroup.path} (inode ${cgroup.inode}) is not empty`);
   if (sight?.exitFile === true) facts.push("its exit file is there");
   if (sight?.swept === true) facts.push("its launcher has swept it");

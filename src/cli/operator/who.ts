@@ -1,13 +1,12 @@
 import { isSame, OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { liveTrees } from "../../anchor/live-trees.js";
-import type { NativeObserver } from "../../anchor/native-host.js";
 import { HIDDEN } from "../../anchor/seen.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { findBelonging, type Belonging } from "../../supervisor/belonging.js";
+import { liveProcesses } from "../../supervisor/live-processes.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { readHosts } from "../hosts/hosts.js";
@@ -42,9 +41,15 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   await using store = await openStoreForReading();
   const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter((record) => isSameMachine(record, host.machine));
+  // The same look that `ps` and `runs show` have; the evidence is then named for the run it leads to.
+  const runs = await liveProcesses(host, here);
+  const holder = here.find(({ runId }) =>
+    runs.get(runId)?.processes.some(({ identity }) => isSame(identity, live.identity)),
+  );
+  const among = holder === undefined ? here : [holder];
   const belonging =
-    (await findBelonging(live, here, (paths) => host.inspectBoundaries(paths))) ??
-    (live.state === HIDDEN ? await hiddenBelonging(host, live, here) : null);
+    (await findBelonging(live, among, (paths) => host.inspectBoundaries(paths))) ??
+    (live.state === HIDDEN && holder !== undefined ? hiddenBelonging(holder) : null);
   if (belonging === null) return await whoUnowned(pid, json, reasonFor(live, here.length));
   const instances = await host.instances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
@@ -61,18 +66,10 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   return 0;
 }
 
-/** A hidden process names neither parent nor cgroup; the trees of the runs do. */
-async function hiddenBelonging(
-  host: NativeObserver,
-  { identity }: ProcessEvidence,
-  records: readonly RunRecord[],
-): Promise<Belonging | null> {
-  const trees = await liveTrees(host, records);
-  const record = records.find(({ runId }) =>
-    trees.get(runId)?.some((each) => each.state === HIDDEN && isSame(each.identity, identity)),
-  );
-  if (record === undefined) return null;
-  const fact = "it is listed below the run's anchor; /proc hides everything else about it (hidepid)";
+/** A hidden process names neither parent nor cgroup; the processes of the run do. */
+function hiddenBelonging(record: RunRecord): Belonging {
+  const fact =
+    "it is listed below the run's anchor or in its cgroup; /proc hides everything else about it (hidepid)";
   return { record, role: "member", evidence: [fact] };
 }
 

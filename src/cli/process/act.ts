@@ -13,6 +13,8 @@ import { toJson } from "../json.js";
 import { pickRun, runPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
 import { pendingText, statusOf } from "../runs/status.js";
+import type { Outcome } from "../operator/cancel.js";
+import { sayRemark, StopPath, type DirectStop } from "../stop/stop.js";
 
 const WHOLE_ID = /^run_[0-9a-z]{12}$/;
 
@@ -20,12 +22,13 @@ const WHOLE_ID = /^run_[0-9a-z]{12}$/;
 export async function fullRunId(
   { client }: { readonly client: Pick<GatewayClient, "listRuns"> },
   wanted: string,
+  signal?: AbortSignal,
 ): Promise<string> {
   const prefix = runPrefix(wanted);
   // What is whole is not looked for: the list holds only the newest.
   if (WHOLE_ID.test(prefix)) return prefix;
   if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
-  const { runs } = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } });
+  const { runs } = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } }, signal);
   const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
   const picked = pickRun(wanted, found);
   if (picked === null) throw new RunNotFound(wanted);
@@ -128,19 +131,34 @@ export async function resizeProcess(
 }
 
 export async function killProcess(wanted: string, graceMs: number | null, json: boolean): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
-  const answer = await connection.client.kill({
-    params: { runId },
-    body: graceMs === null ? {} : { graceMs },
-  });
-  if (json) print(toJson(answer));
-  else print(`${killLines(runId, answer).join("\n")}\n`);
-  return stopCode(answer.outcome);
+  const { runFace, outcomeOf } = await import("../operator/cancel.js");
+  const stopped = await new StopPath(graceMs).stop(runFace(wanted, graceMs));
+  const { runId, outcome } = outcomeOf(stopped);
+  if (stopped.through === "gateway") {
+    if (json) print(toJson(stopped.answer));
+    else print(`${killLines(runId, stopped.answer).join("\n")}\n`);
+    return stopCode(outcome.outcome);
+  }
+  if (json) print(toJson(directAnswer(stopped.runs[0])));
+  else await reportRun(runId, outcome);
+  sayRemark(stopped.remark);
+  return stopCode(outcome.outcome);
+}
+
+/** As a gateway answers, with what is known without one: `run` is null when its record could not be read. */
+function directAnswer(stop: DirectStop | undefined): object {
+  if (stop === undefined) return {};
+  const { runId, record, outcome } = stop;
+  return { runId, survivors: [], run: record, command: null, through: "direct", ...outcome };
+}
+
+async function reportRun(runId: string, outcome: Outcome): Promise<void> {
+  const { report } = await import("../operator/cancel.js");
+  report(runId, outcome);
 }
 
 /** The exit code that goes with what became of a stop. */
-export function stopCode(outcome: AnswerOf<"kill">["outcome"] | "no-anchor" | "left-alone"): number {
+export function stopCode(outcome: AnswerOf<"kill">["outcome"] | "left-alone"): number {
   if (outcome === "handed-over") return exitCodes.handedOver;
   return outcome === "gone" || outcome === "ended-before" ? 0 : exitCodes.incomplete;
 }
@@ -173,14 +191,31 @@ function killLines(runId: string, answer: AnswerOf<"kill">): string[] {
   }
 }
 
+/** Hide a run and stop it; waits until it is gone. Only a gateway can hide it: without one it is stopped. */
 export async function removeProcess(wanted: string, json: boolean): Promise<number> {
-  const { runId, client, done } = await steer(wanted, json);
-  const { stopping } = await client.remove({ params: { runId } });
-  if (!json)
-    print(
-      `${runId} is removed${stopping ? " and being stopped" : ""}; its record stays until it is proven empty\n`,
-    );
-  return done({ removed: true, stopping });
+  const { runFace, outcomeOf, report } = await import("../operator/cancel.js");
+  const kill = runFace(wanted, null);
+  let removed = false;
+  let stopping = true;
+  const stopped = await new StopPath(null).stop({
+    ...kill,
+    ask: async (connection, signal) => {
+      const runId = await fullRunId(connection, wanted, signal);
+      ({ stopping } = await connection.client.remove({ params: { runId } }, signal));
+      removed = true;
+      return kill.ask(connection, signal);
+    },
+  });
+  const { runId, outcome } = outcomeOf(stopped);
+  if (json) print(toJson({ runId, removed, stopping, through: stopped.through, ...outcome }));
+  else {
+    if (removed) print(`${runId} is removed\n`);
+    if (stopping) report(runId, outcome);
+  }
+  if (stopped.through === "direct") sayRemark(stopped.remark);
+  if (!removed)
+    say(`${runId} is not hidden: only a gateway can do that; say it again when one answers`, "yellow");
+  return stopCode(outcome.outcome);
 }
 
 export async function clearProcesses(json: boolean): Promise<number> {

@@ -1,12 +1,13 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import { liveTrees, type LiveProcesses } from "../../anchor/live-trees.js";
+import type { LiveProcesses } from "../../anchor/members.js";
 import { HIDDEN, isComparable } from "../../anchor/seen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
+import { liveProcesses, type RunProcesses } from "../../supervisor/live-processes.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
@@ -43,6 +44,10 @@ export interface Shown {
   /** TCP ports that a service listens on. */
   readonly ports: readonly number[];
   readonly processes: LiveProcesses;
+  /** Processes that carry its marker and are not verified. */
+  readonly claims: RunProcesses["claims"];
+  /** Why there may be more processes than these; null: there are none. */
+  readonly unknown: RunProcesses["unknown"];
   /** Its processes cannot be seen from here: how many there are, and what they use, is not known. */
   readonly elsewhere: boolean;
 }
@@ -92,9 +97,9 @@ async function look(
   const view = await viewpoint(store, here);
   const ports = records.some(({ service }) => service !== null);
   // Without a state directory there can be runs of other hosts, and none of this one.
-  const trees = observatory === null ? null : await liveTrees(observatory.host, open, { ports });
+  const trees = observatory === null ? null : await liveProcesses(observatory.host, records, open, { ports });
   return records.map((record) => {
-    const processes = trees?.get(record.runId) ?? [];
+    const { processes, claims, unknown } = trees?.get(record.runId) ?? NOBODY;
     const listens = record.service === null ? [] : portsOf(processes);
     const health = processes.length === 0 ? null : healthOf(record, listens);
     const care = careOf(record, view);
@@ -106,12 +111,16 @@ async function look(
       health,
       ports: listens,
       processes,
+      claims,
+      unknown,
       elsewhere:
         !isSameMachine(record, here) ||
         (record.anchor !== null && !isComparable(record.anchor, record, here)),
     };
   });
 }
+
+const NOBODY = { processes: [], claims: [], unknown: null } as const;
 
 export function psLines(
   shown: readonly Shown[],
@@ -120,7 +129,7 @@ export function psLines(
   hosts: Hosts | null = null,
 ): string[] {
   const host = (name: string): readonly string[] => (hosts?.several === true ? [name] : []);
-  const rows = shown.flatMap(({ record, care, silentMs, ports, processes, elsewhere }) => [
+  const rows = shown.flatMap(({ record, care, silentMs, ports, processes, claims, unknown, elsewhere }) => [
     [
       record.runId,
       ...host(hosts?.shown(record.hostId) ?? ""),
@@ -137,18 +146,40 @@ export function psLines(
         : [
             formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
             formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
-            String(processes.length),
+            `${processes.length}${unknown === null ? "" : "+?"}`,
           ]),
       "",
       sanitizeLine(record.command),
     ],
     ...branches(processes).map(([run = "", ...rest]) => [run, ...host(""), ...rest]),
+    ...notes(claims, elsewhere ? null : unknown).map((note) => [
+      "",
+      ...host(""),
+      "",
+      "",
+      "",
+      "",
+      "",
+      "",
+      note,
+    ]),
   ]);
   const [head, ...lines] = table(
     [["RUN", ...host("HOST"), "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...lines];
+}
+
+/** What is said besides the processes that are verified. */
+function notes(claims: Shown["claims"], unknown: string | null): string[] {
+  return [
+    ...claims.map(
+      ({ identity: { pid }, command }) =>
+        `? ${pid} ${sanitizeLine(command)} carries its marker; not verified`,
+    ),
+    ...(unknown === null ? [] : [`? ${sanitizeLine(unknown)}`]),
+  ];
 }
 
 /** Its processes, children under their parents. */

@@ -3,6 +3,7 @@ import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { ProcessIdentity, RunRecord, RunUsage } from "../../store/run-record.js";
+import type { RunProcesses } from "../../supervisor/live-processes.js";
 import { formatDuration } from "../duration.js";
 import { limitsText } from "../limit-value.js";
 import type { Palette } from "../palette.js";
@@ -11,11 +12,6 @@ import { healthText, portsOf } from "./health.js";
 import { eventText } from "./event-text.js";
 import { processTree } from "./process-tree.js";
 import { careText, moodOf, statusOf, type Care } from "./status.js";
-
-/** Live evidence of a run's anchor and first process, or why there is none. */
-export type Look =
-  | { readonly anchor: ProcessEvidence | null; readonly root: ProcessEvidence | null; readonly why: null }
-  | { readonly anchor: null; readonly root: null; readonly why: string };
 
 /** Where it is, when that is not the only place there is, and whether somebody looks after it. */
 export interface Place {
@@ -28,7 +24,7 @@ export type Field = readonly [name: string, value: string | null];
 /** Everything about a run, for a person. */
 export function describeRun(
   record: RunRecord,
-  look: Look,
+  look: RunProcesses,
   events: readonly RunEvent[],
   now: number,
   palette: Palette,
@@ -49,7 +45,7 @@ export function describeRun(
   ];
 }
 
-function aboutRun(record: RunRecord, look: Look, now: number): readonly Field[] {
+function aboutRun(record: RunRecord, look: RunProcesses, now: number): readonly Field[] {
   const { startedAt, endedAt, lastOutputAt, deadlines, policy, usage } = record;
   const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
   return [
@@ -73,13 +69,13 @@ function aboutRun(record: RunRecord, look: Look, now: number): readonly Field[] 
   ];
 }
 
-function serviceText(record: RunRecord, { anchor }: Look): string | null {
+function serviceText(record: RunRecord, { processes }: RunProcesses): string | null {
   const { service } = record;
   if (service === null) return null;
   const parts = [
     service.port === null ? null : `port ${service.port}`,
     service.readyAt === null ? null : `first ready ${time(service.readyAt)}`,
-    anchor?.matches === true ? healthText(record, portsOf(anchor.descendants)) : null,
+    processes.length > 0 ? healthText(record, portsOf(processes)) : null,
   ].filter((part) => part !== null);
   return parts.length === 0 ? null : parts.join("; ");
 }
@@ -104,7 +100,7 @@ export function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
   ];
 }
 
-function aboutOwnership(record: RunRecord, look: Look, host: string | null): readonly Field[] {
+function aboutOwnership(record: RunRecord, look: RunProcesses, host: string | null): readonly Field[] {
   const { boundary, root, anchor } = record;
   return [
     ["tier", record.tier],
@@ -141,13 +137,21 @@ function verified(evidence: ProcessEvidence | null): string {
   return evidence.matches ? ": alive, verified" : ": gone; a stranger has its number now";
 }
 
-export function aboutProcesses({ state, root }: RunRecord, look: Look): readonly string[] {
+export function aboutProcesses({ state, root }: RunRecord, look: RunProcesses): readonly string[] {
   if (state === "exited") return [];
-  if (look.why !== null) return [`not looked at: ${sanitizeLine(look.why)}`];
-  // Below the anchor is everything, orphans included; below the root only what still has its parents.
-  const top =
-    [look.anchor, look.root].find((evidence) => evidence?.alive === true && evidence.matches) ?? null;
-  return top === null ? ["none is alive"] : processTree(top, root?.pid ?? null);
+  const { anchor, processes, claims, unknown } = look;
+  const top = anchor?.matches === true ? anchor : null;
+  if (unknown !== null && anchor === null && look.root === null && processes.length + claims.length === 0)
+    return [`not looked at: ${sanitizeLine(unknown)}`];
+  const none = unknown === null ? ["none is alive"] : [];
+  return [
+    ...(processes.length === 0 && top === null ? none : processTree(top, processes, root?.pid ?? null)),
+    ...claims.map(
+      ({ identity: { pid }, command }) =>
+        `? ${pid} ${sanitizeLine(command)}  (carries its marker; not verified)`,
+    ),
+    ...(unknown === null ? [] : [`unknown: ${sanitizeLine(unknown)}`]),
+  ];
 }
 
 function aboutResidue({ residue, residueCount }: RunRecord): readonly string[] {

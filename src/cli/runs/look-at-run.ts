@@ -1,44 +1,32 @@
-import type { MachineIdentity, ProcessEvidence } from "../../anchor/host.js";
+import { findAnchor } from "../../anchor/find.js";
 import { inspect } from "../../anchor/inspect.js";
-import { membersOf } from "../../anchor/members.js";
-import { isComparable } from "../../anchor/seen.js";
-import { isSameMachine } from "../../store/machine.js";
-import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
-import type { Look } from "./describe.js";
+import { inspectBoundaries, inspectBoundaryMembers } from "../../anchor/inspect-boundaries.js";
+import { LEASE_MARKER, listMarked } from "../../anchor/marked.js";
+import { observeMachineIdentity } from "../../store/machine.js";
+import type { RunRecord } from "../../store/run-record.js";
+import { resolveHome } from "../../store/state-directory.js";
+import { notLookedAt, processesOfRun, type RunProcesses } from "../../supervisor/live-processes.js";
 
-/** What lives of a run, without that of other runs its anchor serves; `open`: those that might be such. */
-export async function lookAtRun(
-  record: RunRecord,
-  here: MachineIdentity,
-  open: readonly RunRecord[],
-): Promise<Look> {
-  const look = await lookAt(record, here);
-  if (look.anchor === null) return look;
-  const descendants = membersOf(record, open, look.anchor.descendants);
-  return { ...look, anchor: { ...look.anchor, descendants } };
-}
-
-/** Asks the anchor binary, which is the only code that looks at processes; changes nothing. */
-async function lookAt(record: RunRecord, here: MachineIdentity): Promise<Look> {
-  const nobody = (why: string): Look => ({ anchor: null, root: null, why });
-  if (record.state === "exited") return nobody("it has ended");
-  if (record.imported !== null)
-    return nobody(
-      "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running",
-    );
-  if (!isSameMachine(record, here))
-    return nobody("it lives on another machine, boot or in another pid namespace");
-  if (record.anchor !== null && !isComparable(record.anchor, record, here))
-    return nobody(
-      `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others`,
-    );
-  const wanted = [record.anchor, record.root].filter((identity) => identity !== null);
+/** The live processes of one run; `open`: every open run, of which some may share its anchor. Loads no database. */
+export async function lookAtRun(record: RunRecord, open: readonly RunRecord[]): Promise<RunProcesses> {
+  const machine = await observeMachineIdentity(resolveHome());
   try {
-    const evidence = await inspect(record.anchorPath, wanted, { ports: record.service !== null });
-    const of = (identity: ProcessIdentity | null): ProcessEvidence | null =>
-      identity === null ? null : (evidence[wanted.indexOf(identity)] ?? null);
-    return { anchor: of(record.anchor), root: of(record.root), why: null };
+    const anchorPath = findAnchor();
+    const looker = {
+      machine,
+      inspect: (...[wanted, options]: Wanted<typeof inspect>) => inspect(anchorPath, wanted, options),
+      inspectBoundaries: (...[wanted]: Wanted<typeof inspectBoundaries>) =>
+        inspectBoundaries(anchorPath, wanted),
+      boundaryMembers: (...[wanted, options]: Wanted<typeof inspectBoundaryMembers>) =>
+        inspectBoundaryMembers(anchorPath, wanted, options),
+      markedProcesses: () => listMarked(anchorPath, LEASE_MARKER),
+    };
+    return await processesOfRun(looker, record, open, { ports: record.service !== null });
   } catch (error) {
-    return nobody(error instanceof Error ? error.message : String(error));
+    return notLookedAt(error instanceof Error ? error.message : String(error));
   }
 }
+
+/** All but the path of the binary. */
+type Wanted<Asks extends (anchorPath: string, ...rest: never[]) => unknown> =
+  Parameters<Asks> extends [string, ...infer Rest] ? Rest : never;

@@ -1,5 +1,6 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { HIDDEN } from "../../anchor/seen.js";
+import type { LiveProcesses } from "../../anchor/members.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 
 interface Node {
@@ -7,11 +8,16 @@ interface Node {
   readonly label: string;
 }
 
-/** Processes as a tree, one line each, children under their parents. */
-export function processTree(top: ProcessEvidence, rootPid: number | null): string[] {
+/** Processes as a tree, one line each, children under their parents; `top`: the anchor above them, null when it is gone. */
+export function processTree(
+  top: ProcessEvidence | null,
+  processes: LiveProcesses,
+  rootPid: number | null,
+): string[] {
   const children = new Map<number, Node[]>();
-  const pids = new Set(top.descendants.map(({ identity }) => identity.pid));
-  for (const { identity, parentPid, sessionId, command, state } of top.descendants) {
+  const pids = new Set(processes.map(({ identity }) => identity.pid));
+  const above = top?.identity.pid ?? 0;
+  for (const { identity, parentPid, sessionId, command, state } of processes) {
     const marks = [
       identity.pid === rootPid ? "the command" : null,
       // Another session than the command's: it has detached itself.
@@ -21,12 +27,12 @@ export function processTree(top: ProcessEvidence, rootPid: number | null): strin
     const name = state === HIDDEN ? "(hidden)" : sanitizeLine(command);
     const label = `${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
     // The parent of an adopted service's first process may be of another run.
-    const parent = pids.has(parentPid) ? parentPid : top.identity.pid;
+    const parent = pids.has(parentPid) ? parentPid : above;
     const siblings = children.get(parent) ?? [];
     siblings.push({ pid: identity.pid, label });
     children.set(parent, siblings);
   }
-  const lines = [`${top.identity.pid} ${sanitizeLine(top.command)}`];
+  const lines = top === null ? [] : [`${above} ${sanitizeLine(top.command)}`];
   const below = (parent: number, indent: string): void => {
     const nodes = children.get(parent) ?? [];
     // Taken out, so that not even nonsense evidence can lead round in a circle.
@@ -37,7 +43,7 @@ export function processTree(top: ProcessEvidence, rootPid: number | null): strin
       below(pid, `${indent}${last ? "   " : "│  "}`);
     }
   };
-  below(top.identity.pid, "");
+  below(above, "");
   return lines;
 }
 

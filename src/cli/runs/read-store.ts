@@ -22,7 +22,7 @@ export async function openStoreForReading(): Promise<RunView | null> {
 
 /** Only a gateway knows what a session may see. */
 export class NoGatewayForSession extends GatewayUnreachable {
-  constructor() {
-    super("no gateway is running, and only a gateway can say what this session may see; nothing was done");
+  constructor(why = "no gateway is running") {
+    super(`${why}, and only a gateway can say what this session may see; nothing was done`);
   }
 }

@@ -20,7 +20,7 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   const record = await findRecord(store, wanted);
   const events = await allEvents(store, record.runId);
   const here = await observeMachineIdentity(resolveHome());
-  const look = await lookAtRun(record, here, await store.listRuns({ states: OPEN_STATES }));
+  const look = await lookAtRun(record, await store.listRuns({ states: OPEN_STATES }));
   const hosts = await readHosts(store);
   const hostName = hosts.nameOf(record.hostId);
   const view = await viewpoint(store, here);

@@ -1,10 +1,8 @@
 import type { AnswerOf } from "../../gateway/contract/contract.js";
-import { observeMachineIdentity } from "../../store/machine.js";
-import { resolveHome } from "../../store/state-directory.js";
+import type { RunProcesses } from "../../supervisor/live-processes.js";
 import { openLook, type Looking } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import type { Look } from "../runs/describe.js";
 import { lookAtRun } from "../runs/look-at-run.js";
 import { print } from "../runs/print.js";
 import { describeTask } from "./describe.js";
@@ -16,7 +14,10 @@ export type Output =
   | { readonly stdout: ""; readonly stderr: ""; readonly why: string };
 
 /** A task with what does it: its processes as they are now, and the end of its output. */
-export type Shown = AnswerOf<"getTask"> & { readonly processes: Look | null; readonly output: Output | null };
+export type Shown = AnswerOf<"getTask"> & {
+  readonly processes: RunProcesses | null;
+  readonly output: Output | null;
+};
 
 export async function showTask(wanted: string, json: boolean): Promise<number> {
   await using look = await openLook();
@@ -31,7 +32,7 @@ async function all(client: Looking, wanted: string): Promise<Shown> {
   const { task, run } = answer;
   if (run === null) return { ...answer, processes: null, output: null };
   const { runs } = await client.listRuns({ query: { hidden: "1", limit: 1_000 } });
-  const processes = await lookAtRun(run, await observeMachineIdentity(resolveHome()), runs);
+  const processes = await lookAtRun(run, runs);
   // What an agent writes is its protocol; what it said is in its session's history.
   const output = task.turnId === null ? await lastOutput(client, run.runId) : null;
   return { ...answer, processes, output };

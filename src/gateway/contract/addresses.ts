@@ -6,6 +6,7 @@ export const addresses = {
   events: { method: "GET", path: "/v1/events" },
   listRuns: { method: "GET", path: "/v1/runs" },
   getRun: { method: "GET", path: "/v1/runs/{runId}" },
+  runProcesses: { method: "GET", path: "/v1/runs/{runId}/processes" },
   exec: { method: "POST", path: "/v1/exec" },
   poll: { method: "GET", path: "/v1/runs/{runId}/poll" },
   log: { method: "GET", path: "/v1/runs/{runId}/log" },

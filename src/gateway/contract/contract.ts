@@ -29,7 +29,7 @@ import {
   write,
 } from "./process.js";
 import type { Asked, Answered, Heard } from "./route.js";
-import { getRun, listRuns } from "./runs.js";
+import { getRun, listRuns, runProcesses } from "./runs.js";
 import { adoptProcess, adoptRun, ready } from "./services.js";
 import {
   acknowledgeInbox,
@@ -66,6 +66,7 @@ export const contract = {
   events,
   listRuns,
   getRun,
+  runProcesses,
   exec,
   poll,
   log,

@@ -33,3 +33,34 @@ export const getRun = route({
   body: nothing,
   answer: runShape,
 });
+
+const identity = { pid: z.int(), startTime: z.int(), uniqueId: z.string().nullable(), command: z.string() };
+
+export const runProcesses = route({
+  ...addresses.runProcesses,
+  summary: "The live processes of a run",
+  audience: "session",
+  params: runParams,
+  query: nothing,
+  body: nothing,
+  answer: z.object({
+    runId: z.string(),
+    /** Verified: below the run's anchor, in its cgroup, or below its first process. */
+    processes: z.array(
+      z.object({
+        ...identity,
+        parentPid: z.int(),
+        sessionId: z.int(),
+        state: z.string(),
+        cpuMs: z.int(),
+        rssKb: z.int(),
+        /** TCP ports it listens on, of a service. */
+        ports: z.array(z.int()),
+      }),
+    ),
+    /** They carry the run's marker, and nothing verifies them. */
+    claims: z.array(z.object(identity)),
+    /** Why there may be processes besides these; null: all were looked at. */
+    unknown: z.string().nullable(),
+  }),
+});

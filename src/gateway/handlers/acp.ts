@@ -35,6 +35,8 @@ export interface AcpDesk {
   readonly sights: Sights;
   readonly mayStart: () => void;
   readonly getRun: (runId: string) => Promise<RunRecord | null>;
+  /** Writes a task's id where its agent's run is: it can then be found without the store. Never rejects. */
+  readonly noteTask: (sessionId: string, taskId: string) => Promise<void>;
 }
 
 const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
@@ -136,15 +138,16 @@ async function ask(
     turnId,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   };
-  const start = async (begun = (): void => undefined): Promise<AcpTurn> => {
+  const start = async (begun = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
     const turn = earlier ?? (await desk.acp.prompt(sessionId, request));
+    if (taskId !== null) await desk.noteTask(sessionId, taskId);
     begun();
     return wait ? waitForEnd(desk, turn, asking.gone) : turn;
   };
   const work = await acpWork(desk, session, prompt, asking, turnId);
   if (work === null) return start();
   const given = awaitedUnless({ ...prompt, background: !wait }, asking.gone);
-  return desk.background.give(work, ({ begun }) => start(begun), given);
+  return desk.background.give(work, ({ begun, taskId }) => start(begun, taskId), given);
 }
 
 /** Null: an operator's own conversation. */

@@ -20,6 +20,7 @@ export type ExecDefaults = Config["defaults"];
 type Failure = AnswerOf<"exec">["failure"];
 
 const UNTOLD: Going = {
+  taskId: null,
   begun: () => undefined,
   doneBy: () => Promise.resolve(),
   sentAway: () => undefined,
@@ -109,7 +110,8 @@ async function spawn(
   unsaid: ExecDefaults,
   going: Going,
 ): Promise<Spawned> {
-  const options = spawnOptions(body, identity, unsaid);
+  const { taskId } = going;
+  const options = { ...spawnOptions(body, identity, unsaid), ...(taskId === null ? {} : { taskId }) };
   const pty = body.pty || body.command !== undefined;
   try {
     return { run: await supervisor.spawn(inputOf(body, pty), options), ptyFellBack: false, failed: null };

@@ -1,6 +1,7 @@
 import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { RunProcesses } from "../../supervisor/live-processes.js";
 import type { PresentGateway } from "../../store/gateway-presence.js";
-import { OPEN_STATES } from "../../store/run-record.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { RunFilter } from "../../store/store.js";
 import type { TaskStore } from "../../store/task-store.js";
 import { EventCursor } from "../../store/event-cursor.js";
@@ -43,6 +44,7 @@ export interface Desk extends ChannelDesk {
   /** Some of what waited for the session was read: whoever is told by that is told. Never rejects. */
   readonly onRead: (sessionId: string) => Promise<void>;
   readonly supervisor: Supervisor;
+  readonly processesOf: (record: RunRecord) => Promise<RunProcesses>;
   readonly stops: Stops;
   readonly sights: Sights;
   readonly gate: ExecGate;
@@ -120,6 +122,21 @@ export function createHandlers(desk: Desk): Handlers {
     },
 
     getRun: ({ params }, { requester }) => visible(requester, params.runId),
+
+    runProcesses: async ({ params }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      const { processes, claims, unknown } = await desk.processesOf(record);
+      return {
+        runId: record.runId,
+        processes: processes.map(({ identity, ports, ...rest }) => ({
+          ...identity,
+          ...rest,
+          ports: [...ports],
+        })),
+        claims: claims.map(({ identity, command }) => ({ ...identity, command })),
+        unknown,
+      };
+    },
 
     exec: async ({ body }, asking) => {
       desk.mayStart();

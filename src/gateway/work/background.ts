@@ -30,6 +30,8 @@ export interface BackgroundParts extends BackingParts, FollowingParts, Pick<Typi
 
 /** What is said of work that is being begun. */
 export interface Going {
+  /** Null: it has no task. */
+  readonly taskId: string | null;
   /** It goes on, while whoever begins it does more. */
   readonly begun: () => void;
   /** It will be, by another run than was thought. */
@@ -182,6 +184,7 @@ export class Background implements AsyncDisposable {
     if (awaited !== undefined) this.#awaited.set(taskId, awaited);
     try {
       const started = await start({
+        taskId,
         begun: () => this.follow(task),
         doneBy: async (runId) => {
           const told = await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { cancelFound } from "../../../src/cli/operator/cancel.js";
 import { findRun } from "../../../src/cli/operator/find-run.js";
 import type { Observatory } from "../../../src/cli/operator/observer.js";
+import { stopFound } from "../../../src/cli/stop/stop.js";
 import { FakeAnchor, FakeHost } from "../../supervisor/fake-host.js";
 
 function observatory(host: FakeHost): Observatory {
@@ -11,7 +11,8 @@ function observatory(host: FakeHost): Observatory {
     instancesPath: "/nowhere/instances",
   };
   return {
-    host,
+    // What it lacks only looks at processes.
+    host: host as unknown as Observatory["host"],
     directory: directory,
     [Symbol.asyncDispose]: async () => undefined,
   };
@@ -42,7 +43,7 @@ test("a run that somebody abandoned while it was being stopped is not called gon
     record: null,
     unread: null,
   };
-  expect(await cancelFound(observatory(host), run, null)).toMatchObject({
+  expect(await stopFound(observatory(host), run, null)).toMatchObject({
     outcome: "survivors",
     survivors: [{ pid: 101 }],
   });

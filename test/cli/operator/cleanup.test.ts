@@ -11,7 +11,8 @@ interface Listed {
     readonly outcome?: string;
     readonly evidence: readonly string[];
     readonly answers: boolean;
-    readonly decision: { readonly row: string; readonly action: string };
+    readonly decision: { readonly row: string };
+    readonly would: string;
   }[];
 }
 
@@ -88,22 +89,28 @@ describe.concurrent("runs cleanup", () => {
     expect(stdout).toContain(`${runId}  running  /bin/sh -c`);
     expect(stdout).toContain("  ours: its anchor answers to the key in its run directory\n");
     expect(stdout).toMatch(/ {2}ours: anchor \d+ \(start \d+(, id \d+)?\) is alive\n/);
-    expect(stdout).toContain("  would: stop it through its anchor\n");
+    expect(stdout).toContain("  would: stop it, then end its record\n");
     expect(stdout).toContain(`  ours: first process ${root?.pid} (start ${root?.startTime}`);
-    expect(stdout).toContain("  would: end the verified processes, then its record\n");
+    for (const pid of await field.membersOf(lost))
+      expect(stdout).toMatch(new RegExp(`^  process ${pid} \\w+$`, "m"));
     expect(await contents(field.home)).toEqual(before);
     expect(await field.membersOf(runId)).toHaveLength(3);
     const ended = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(ended.code).toBe(0);
     expect(ended.stdout).toContain(`${runId} is gone (manual-cancel by cli:`);
-    expect(ended.stdout).toContain(`${lost} is gone (lost, proven empty)`);
+    expect(ended.stdout).toMatch(
+      new RegExp(`^${lost} is gone \\(its anchor is dead; .*proven empty\\)$`, "m"),
+    );
+    expect(ended.stdout).toMatch(new RegExp(`^  ended: ${root?.pid} sh, \\d+ sleep$`, "m"));
+    for (const each of [runId, lost])
+      expect(await field.record(each)).toMatchObject({ state: "exited", emptiness: "proven" });
   });
 
   test("counts a run as an orphan when its owner is gone, before its lease has expired", async () => {
     await using field = await Field.open();
     const [runId = ""] = await field.leave([PAIR]);
     const { runs } = await field.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run");
-    expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" } }]);
+    expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" }, would: "stop" }]);
     const text = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(text.stdout).toMatch(
       /its owner is gone, but its record cannot be ended before its lease expires, in [\d.]+s/,

@@ -1,14 +1,19 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
-import { describeRun, type Look } from "../../../src/cli/runs/describe.js";
+import { describeRun } from "../../../src/cli/runs/describe.js";
 import type { RunEvent } from "../../../src/store/run-event.js";
 import { REAPED, type RunRecord } from "../../../src/store/run-record.js";
+import type { RunProcesses } from "../../../src/supervisor/live-processes.js";
 import { sampleExit, sampleRecord } from "../sample-record.js";
 
-const nobody: Look = { anchor: null, root: null, why: "it has ended" };
+const nobody: RunProcesses = { anchor: null, root: null, processes: [], claims: [], unknown: "it has ended" };
 
-function shown(record: RunRecord, look: Look = nobody, events: readonly RunEvent[] = []): string {
+function seen(facts: Partial<RunProcesses>): RunProcesses {
+  return { ...nobody, unknown: null, processes: facts.anchor?.descendants ?? [], ...facts };
+}
+
+function shown(record: RunRecord, look: RunProcesses = nobody, events: readonly RunEvent[] = []): string {
   return describeRun(record, look, events, 62_000, picocolors.createColors(false)).join("\n");
 }
 
@@ -60,7 +65,7 @@ describe("a run that lives", () => {
         child(104, 100, 104, "daemon"),
       ],
     });
-    expect(shown(running, { anchor, root: evidence(101), why: null })).toContain(
+    expect(shown(running, seen({ anchor, root: evidence(101) }))).toContain(
       [
         "  100 anchor",
         "  ├─ 101 npm  (the command)",
@@ -72,7 +77,7 @@ describe("a run that lives", () => {
   });
 
   test("is shown with the evidence, and what the system says of it now", () => {
-    const text = shown(running, { anchor: evidence(100, { alive: false }), root: evidence(101), why: null });
+    const text = shown(running, seen({ anchor: evidence(100, { alive: false }), root: evidence(101) }));
     expect(text).toContain("root          pid 101, start 6: alive, verified");
     expect(text).toContain("anchor        pid 100, start 5, unique 1: gone");
     expect(text).toContain("tier          subreaper+launcher+unique");
@@ -81,23 +86,21 @@ describe("a run that lives", () => {
 
   test("is not taken for a stranger that has its number", () => {
     const root = evidence(101, { matches: false, command: "innocent" });
-    const text = shown(running, { anchor: null, root, why: null });
+    const text = shown(running, seen({ root }));
     expect(text).toContain("a stranger has its number now");
     expect(text).toContain("none is alive");
     expect(text).not.toContain("innocent");
   });
 
   test("says why its processes could not be looked at", () => {
-    expect(shown(running, { anchor: null, root: null, why: "no\nbinary" })).toContain(
-      "not looked at: no␊binary",
-    );
+    expect(shown(running, seen({ unknown: "no\nbinary" }))).toContain("not looked at: no␊binary");
   });
 
   test("survives evidence that leads round in a circle", () => {
     const anchor = evidence(100, {
       descendants: [child(101, 102, 1, "a"), child(102, 101, 1, "b"), child(100, 100, 1, "c")],
     });
-    expect(shown(running, { anchor, root: null, why: null })).toContain("100 anchor");
+    expect(shown(running, seen({ anchor }))).toContain("100 anchor");
   });
 });
 

@@ -1,0 +1,100 @@
+import type { DirectoryScope, RunAddress } from "../../anchor/host.js";
+import { openStoreForReading } from "../../store/open.js";
+import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import type { FoundRun } from "../operator/find-run.js";
+import type { Observatory } from "../operator/observer.js";
+
+/** Whose a run is, from its record or its directory; a record names no task. */
+export interface SelectedRun extends FoundRun {
+  readonly scope: DirectoryScope;
+  /** Null: it has no directory here. */
+  readonly ownerAlive: boolean | null;
+  /** Its directory says that it has ended; its record does not, or cannot be read. */
+  readonly ended: boolean;
+}
+
+export interface Selection {
+  readonly runs: readonly SelectedRun[];
+  /** Why the store could not be read; null: it could, or there is none. */
+  readonly unread: Error | null;
+}
+
+/**
+ * Runs that match and are not over on record, also those that only their directories know. The directories answer alone when
+ * the store cannot be read or is gone.
+ */
+export async function selectRuns(
+  observatory: Observatory,
+  matches: (scope: DirectoryScope, runId: string) => boolean,
+  /** Why the store is known not to be readable: then it is not tried again, which may take as long as a lock is waited for. */
+  unreadBefore: Error | null = null,
+): Promise<Selection> {
+  const directories = await openDirectories(observatory);
+  const { records, unread, over } =
+    unreadBefore === null
+      ? await openRecords(observatory, directories)
+      : { records: [], unread: unreadBefore, over: new Set<string>() };
+  const known = new Map(records.map((record) => [record.runId, record]));
+  const found = directories.flatMap(({ address, scope, ownerAlive, ended }): SelectedRun[] => {
+    const { runId } = address;
+    const record = known.get(runId) ?? null;
+    const whose = record === null ? scope : { ...scopeOf(record), taskIds: scope?.taskIds ?? [] };
+    if (whose === null || over.has(runId)) return [];
+    return [{ runId, address, record, unread, scope: whose, ownerAlive, ended }];
+  });
+  const here = new Set(directories.map(({ address }) => address.runId));
+  const others = records
+    .filter(({ runId }) => !here.has(runId))
+    .map((record): SelectedRun => {
+      const scope = { ...scopeOf(record), taskIds: [] };
+      return { runId: record.runId, address: null, record, unread, scope, ownerAlive: null, ended: false };
+    });
+  return { runs: [...found, ...others].filter(({ scope, runId }) => matches(scope, runId)), unread };
+}
+
+function scopeOf(record: RunRecord): Omit<DirectoryScope, "taskIds"> {
+  const { sessionKey, sessionId, backendId, agentId, labels, kind, command } = record;
+  return { sessionKey, sessionId, backendId, agentId, labels, kind, command };
+}
+
+/** `over`: runs that have ended on record, and whose directories are kept for their output. */
+async function openRecords(
+  { directory }: Observatory,
+  directories: readonly OpenDirectory[],
+): Promise<{
+  readonly records: readonly RunRecord[];
+  readonly unread: Error | null;
+  readonly over: ReadonlySet<string>;
+}> {
+  const over = new Set<string>();
+  try {
+    await using store = await openStoreForReading(directory.storePath);
+    const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+    for (const { address } of directories)
+      if ((await store?.getRun(address.runId))?.state === "exited") over.add(address.runId);
+    return { records, unread: null, over };
+  } catch (error) {
+    return { records: [], unread: error instanceof Error ? error : new Error(String(error)), over };
+  }
+}
+
+interface OpenDirectory {
+  readonly address: RunAddress;
+  readonly scope: DirectoryScope | null;
+  readonly ownerAlive: boolean;
+  /** Its end is written there: it waits for its record to be completed, or is kept for its output. */
+  readonly ended: boolean;
+}
+
+async function openDirectories({ host }: Observatory): Promise<readonly OpenDirectory[]> {
+  const found: OpenDirectory[] = [];
+  for (const { instanceId, alive } of await host.instances())
+    // What cannot be read (another user's) is no reason not to stop the others.
+    for (const runId of await host.runIds(instanceId).catch(() => [])) {
+      const address = { instanceId, runId };
+      const scope = await host.scope(address).catch(() => null);
+      const { exit, swept } = await host.remains(address).catch(() => ({ exit: null, swept: null }));
+      found.push({ address, scope, ownerAlive: alive, ended: exit !== null || swept !== null });
+    }
+  return found;
+}

@@ -1,0 +1,51 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import type { RunScope } from "../../src/anchor/host.js";
+import { RunDirectories } from "../../src/anchor/run-directory.js";
+import { scopeText } from "../../src/anchor/start-message.js";
+
+const scope: RunScope = {
+  sessionKey: "chat-7",
+  sessionId: "ses_1",
+  backendId: "acp",
+  agentId: "codex",
+  taskId: "task_1",
+  labels: { ticket: "42" },
+  kind: "task",
+  command: "sh -c 'sleep 1'",
+};
+
+test("a scope that does not fit loses its command first, then its labels, and keeps its ids", () => {
+  expect(JSON.parse(scopeText(scope))).toEqual(scope);
+  const command = "x".repeat(3_000);
+  expect(JSON.parse(scopeText({ ...scope, command }))).toEqual({ ...scope, command: "" });
+  const labels = { long: "ä".repeat(1_500) };
+  expect(JSON.parse(scopeText({ ...scope, labels }))).toEqual({ ...scope, command: "", labels: {} });
+  const sessionKey = "k".repeat(3_000);
+  expect(JSON.parse(scopeText({ ...scope, sessionKey }))).toMatchObject({
+    taskId: "task_1",
+    sessionKey: null,
+  });
+  for (const each of [{ command }, { labels }, { sessionKey }])
+    expect(Buffer.byteLength(scopeText({ ...scope, ...each }))).toBeLessThan(2_048);
+});
+
+test("a run directory says whose the run is, and which tasks it was given since", async () => {
+  const instance = await mkdtemp(join(tmpdir(), "hf-scope-"));
+  onTestFinished(() => rm(instance, { recursive: true }));
+  const runs = new RunDirectories(instance);
+  expect(await runs.scope("run_a")).toBeNull();
+  await mkdir(runs.of("run_a"), { recursive: true });
+  const file = join(runs.of("run_a"), "anchor.json");
+  for (const broken of ["", "{}", '{"scope":""}', '{"scope":"{"}', '{"scope":"[]"}', '{"scope":{}}']) {
+    await writeFile(file, broken);
+    expect(await runs.scope("run_a"), broken).toBeNull();
+  }
+  await writeFile(file, JSON.stringify({ scope: scopeText(scope) }));
+  await runs.noteTask("run_a", "task_2");
+  const { taskId, ...rest } = scope;
+  expect(await runs.scope("run_a")).toEqual({ ...rest, taskIds: [taskId, "task_2"] });
+  await expect(runs.noteTask("run_a", "../x")).rejects.toMatchObject({ code: "BAD_INPUT" });
+});

@@ -1,0 +1,175 @@
+import { describe, expect, test } from "vitest";
+import { createClient, type GatewayClient } from "../../src/gateway/client.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { until } from "../io/until.js";
+import { isDead, stateOf } from "../supervisor/silent-anchor.js";
+import { look } from "../tree/living.js";
+import { Field, PAIR } from "./field.js";
+
+interface Named {
+  readonly pid: number;
+}
+
+interface Identified {
+  readonly identity: Named;
+}
+
+/** What every view says of one run. */
+interface Views {
+  readonly ps: readonly number[];
+  readonly show: readonly number[];
+  readonly who: readonly number[];
+  readonly doctor: readonly number[];
+  readonly cleanup: readonly number[];
+}
+
+const sorted = (pids: readonly number[]): readonly number[] => pids.toSorted((a, b) => a - b);
+const identified = (all: readonly Identified[]): readonly number[] =>
+  sorted(all.map(({ identity }) => identity.pid));
+const named = (all: readonly Named[]): readonly number[] => sorted(all.map(({ pid }) => pid));
+
+/** `among`: the processes that `who` is asked about. */
+async function viewsOf(field: Field, runId: string, among: readonly number[]): Promise<Views> {
+  interface Shown {
+    readonly record: { readonly runId: string };
+    readonly processes: readonly Identified[];
+  }
+  interface Listed {
+    readonly runs: readonly { readonly runId: string; readonly processes: readonly Named[] }[];
+  }
+  const [ps, show, doctor, cleanup] = await Promise.all([
+    field.json<readonly Shown[]>("ps"),
+    field.json<{ readonly processes: { readonly processes: readonly Identified[] } }>("runs", "show", runId),
+    field.json<Listed>("doctor"),
+    field.json<Listed>("runs", "cleanup", "--run", runId, "--dry-run"),
+  ]);
+  const who: number[] = [];
+  for (const pid of among) {
+    const { code, stdout } = await field.holdfast("who", String(pid), "--json");
+    if (code !== 0) continue;
+    const said = JSON.parse(stdout) as { runId: string; role: string; verified: boolean };
+    if (said.runId === runId && said.verified && said.role !== "anchor") who.push(pid);
+  }
+  const of = ({ runs }: Listed): readonly Named[] => runs.find((run) => run.runId === runId)?.processes ?? [];
+  return {
+    ps: identified(ps.find(({ record }) => record.runId === runId)?.processes ?? []),
+    show: identified(show.processes.processes),
+    who: sorted(who),
+    doctor: named(of(doctor)),
+    cleanup: named(of(cleanup)),
+  };
+}
+
+function allSay(pids: readonly number[]): Views {
+  const same = sorted(pids);
+  return { ps: same, show: same, who: same, doctor: same, cleanup: same };
+}
+
+async function clientOf(field: Field): Promise<GatewayClient> {
+  const token = (await readOperatorToken(field.home)) ?? "";
+  return createClient({ socketPath: gatewaySocket(field.home), token });
+}
+
+async function processesByApi(client: GatewayClient, runId: string): Promise<readonly number[]> {
+  return named((await client.runProcesses({ params: { runId } })).processes);
+}
+
+async function killed(...pids: readonly number[]): Promise<void> {
+  for (const pid of pids) process.kill(pid, "SIGKILL");
+  for (const pid of pids) await until(`${pid} is dead`, () => isDead(pid));
+}
+
+describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name the same processes", () => {
+  test("of a run that is running, and of one whose gateway was killed", async () => {
+    await using field = await Field.open();
+    const gateway = await field.gateway();
+    const client = await clientOf(field);
+    const body = { argv: ["sh", "-c", PAIR], background: true };
+    const { runId } = (await client.exec({ body })).run;
+    await until("all of it is there", async () => (await field.membersOf(runId)).length === 3);
+    const members = await field.membersOf(runId);
+    expect(await viewsOf(field, runId, members)).toEqual(allSay(members));
+    expect(await processesByApi(client, runId)).toEqual(sorted(members));
+    await gateway.kill();
+    expect(await viewsOf(field, runId, members)).toEqual(allSay(members));
+    expect(await field.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    expect(await viewsOf(field, runId, members)).toEqual(allSay([]));
+  }, 120_000);
+
+  test("of a run whose anchor is stopped", async () => {
+    await using field = await Field.open();
+    const gateway = await field.gateway();
+    const client = await clientOf(field);
+    const body = { argv: ["sh", "-c", PAIR], background: true };
+    const { runId } = (await client.exec({ body })).run;
+    await until("all of it is there", async () => (await field.membersOf(runId)).length === 3);
+    const members = await field.membersOf(runId);
+    const anchor = (await field.record(runId)).anchor?.pid ?? 0;
+    process.kill(anchor, "SIGSTOP");
+    await until("it is stopped", () => stateOf(anchor) === "T");
+    expect(await viewsOf(field, runId, members)).toEqual(allSay(members));
+    expect(await processesByApi(client, runId)).toEqual(sorted(members));
+    expect(await field.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    await gateway.kill();
+  }, 120_000);
+
+  test("of a run whose gateway, launcher, anchor and first process were killed", async (context) => {
+    await using field = await Field.open();
+    const [runId = ""] = await field.leave([PAIR]);
+    const { anchor, root, tier } = await field.record(runId);
+    const members = await field.membersOf(runId);
+    const launcher = look(anchor?.pid ?? 0)?.parentPid ?? 0;
+    await killed(launcher, anchor?.pid ?? 0, root?.pid ?? 0);
+    const left = members.filter((pid) => pid !== root?.pid);
+    expect(left).toHaveLength(2);
+    const bounded = tier?.startsWith("cgroup") === true;
+    expect(await viewsOf(field, runId, left)).toEqual(allSay(bounded ? left : []));
+    const shown = await field.holdfast("ps");
+    for (const pid of left) expect(shown.stdout).toContain(String(pid));
+    if (!bounded) context.skip("without a cgroup only the marker is left, which proves nothing");
+    expect((await field.holdfast("runs", "show", runId)).stdout).not.toContain("none is alive");
+    interface Dry {
+      readonly runs: readonly { readonly would: string; readonly processes: readonly Named[] }[];
+    }
+    const dry = await field.json<Dry>("runs", "cleanup", "--all-orphans", "--dry-run");
+    expect(dry.runs).toMatchObject([{ would: "stop" }]);
+    const done = await field.json<{ runs: { outcome: string; ended: Named[] }[] }>(
+      "runs",
+      "cleanup",
+      "--all-orphans",
+      "--yes",
+    );
+    expect(done.runs).toMatchObject([{ outcome: "gone" }]);
+    expect(named(done.runs[0]?.ended ?? [])).toEqual(sorted(left));
+    expect(await field.membersOf(runId)).toEqual([]);
+  }, 120_000);
+});
+
+describe("runs cleanup --all-orphans", () => {
+  test("keeps services, which live without a gateway by design, unless told to include them", async () => {
+    await using field = await Field.open();
+    const [service = "", task = ""] = await field.orphan(
+      ["echo up; sleep 7201", { kind: "service" }],
+      ["echo up; sleep 7202"],
+    );
+    interface Listed {
+      readonly runs: readonly { readonly runId: string; readonly would: string; readonly outcome?: string }[];
+    }
+    const all = ["runs", "cleanup", "--all-orphans"] as const;
+    const plan = async (...flags: readonly string[]): Promise<Record<string, string>> => {
+      const { runs } = await field.json<Listed>(...all, "--dry-run", ...flags);
+      return Object.fromEntries(runs.map(({ runId, would }) => [runId, would]));
+    };
+    expect(await plan()).toEqual({ [service]: "keep-service", [task]: "stop" });
+    expect(await plan("--include-services")).toEqual({ [service]: "stop", [task]: "stop" });
+    const { code, stdout } = await field.holdfast(...all, "--yes");
+    expect(stdout).toContain("a service lives without a gateway by design; --include-services ends it");
+    expect(stdout).toMatch(/^ {2}ended: \d+ sh, \d+ sleep$/m);
+    expect(code).toBe(0);
+    expect(await field.membersOf(task)).toEqual([]);
+    expect(await field.membersOf(service)).toHaveLength(2);
+    expect(await field.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
+    expect(await field.membersOf(service)).toEqual([]);
+  });
+});
