@@ -16,7 +16,7 @@
 #define FREEZE_MS 2000
 #define MOVE_ROUNDS 64
 #define CHECK_EVERY_MS 5000
-/* Directory, socket, cgroup, its events, the handle of its first process, its owner's connection, another that stops it. */
+/* Directory, socket, cgroup, cgroup events, handle of the first process, owner connection, one connection for STOP. */
 #define DESCRIPTORS_OF_A_RUN 7
 
 /* What ADOPT says, copied: the look for the process may tell of a death, and drop the connection that the frame is in. */
@@ -36,7 +36,7 @@ static struct served *free_slot(void) {
   return NULL;
 }
 
-/* Opened, and proven to be one of this run's; errno is ESRCH when it is none, EMFILE when not all could be looked at. */
+/* Opens a member of this run. errno is ESRCH when the process is none, EMFILE when not all members could be checked. */
 static bool open_member(const struct identity *wanted, struct member *out) {
   long most = tree_max(), count = collect(0);
   bool found = false;
@@ -47,7 +47,7 @@ static bool open_member(const struct identity *wanted, struct member *out) {
   return found && os_open(wanted, out);
 }
 
-/* The process and everybody below it, in `members`; 0 when it has ended, -1 when they are too many. Its own handle stays open. */
+/* Fills `members` with the process and its descendants. 0: the process has ended; -1: too many. Its own handle stays open. */
 static long collect_below(const struct member *root) {
   members[0] = *root;
   if (!os_refresh(&members[0]) || tree_dead(&members[0])) return 0;
@@ -188,7 +188,7 @@ static struct request read_request(const struct frame *frame) {
 static void refuse_for_descriptors(struct connection *connection) {
   char message[200];
   snprintf(message, sizeof message,
-           "its anchor's descriptor limit of %ld leaves too few for another run (ulimit -n of the process that started the gateway)",
+           "the anchor's descriptor limit of %ld leaves no room for another run; raise ulimit -n where the gateway is started",
            os_descriptor_limit());
   refuse(connection, "adopt-descriptors", message);
 }
@@ -223,7 +223,7 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
   }
   if (request.root.pid == run.child.id.pid || !open_member(&request.root, &root)) {
     if (request.root.pid != run.child.id.pid && errno == EMFILE) refuse_for_descriptors(connection);
-    else refuse(connection, "adopt-member", "it is no process of this run, or its first one");
+    else refuse(connection, "adopt-member", "the process is not a member of this run, or is its first process");
     return;
   }
   if (connection->fd < 0 || ends(connection)) { /* the look has told */

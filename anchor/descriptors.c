@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define RETRY_MS 20 /* how long a wait lasts that poll(2) refuses */
+#define RETRY_MS 20 /* length of a wait when poll(2) fails */
 
 static long descriptor_limit(void) {
   struct rlimit limit;
@@ -39,7 +39,7 @@ void os_poll(struct pollfd *set, nfds_t count, int timeout_ms) {
     place[used++] = i;
   }
   int ready = poll(open, used, timeout_ms);
-  if (ready < 0 && errno != EINTR) { /* EINVAL: the limit was lowered below what is open. ENOMEM: for now */
+  if (ready < 0 && errno != EINTR) { /* EINVAL: the limit is below the number of open descriptors. ENOMEM: temporary */
     for (nfds_t i = 0; i < used; i++)
       if (poll(&open[i], 1, 0) < 0) open[i].revents = 0;
     pause_ms(timeout_ms >= 0 && timeout_ms < RETRY_MS ? timeout_ms : RETRY_MS);

@@ -78,7 +78,7 @@ static long collect_known(long max, int signal) {
     if (marked(run.known[i].pid)) continue;
     if (!os_open(&run.known[i], &members[count])) {
       if (errno != EACCES) continue;
-      /* Hidden, and not to be told from another process: counted, and without a handle never signalled. */
+      /* A hidden process without a verified identity is counted. Without a handle it is never signalled. */
       members[count] = (struct member){.id = run.known[i], .handle = -1, .uid = (uid_t)-1, .threads = 1, .state = STATE_HIDDEN};
     }
     if (tree_dead(&members[count]) || is_anothers(run.known[i].pid)) {
@@ -119,7 +119,7 @@ long collect(int signal) {
   }
   for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
-  if (run.adopted && count < max) remember(count); /* of a look that is cut short, those not found would be forgotten */
+  if (run.adopted && count < max) remember(count); /* a truncated list would forget members */
   if ((uint64_t)count > run.processes) run.processes = (uint64_t)count;
   return count;
 }
@@ -300,7 +300,7 @@ static const char *why_alive(const struct member *member) {
   return strcmp(kind, "foreign-uid") == 0 || strcmp(kind, "hidden") == 0 ? kind : "unkillable";
 }
 
-/* Good enough for a list: one that is hidden, without a unique id, is the one that had its number before. */
+/* For display only: a hidden process without a unique id is taken for the earlier process with the same pid. */
 static bool same_entry(const struct identity *one, const struct identity *other) {
   bool unsure = (one->start == 0 || other->start == 0) && (one->unique == 0 || other->unique == 0);
   return os_same(one, other) || (one->pid == other->pid && unsure);
@@ -335,8 +335,8 @@ static void note_residue(long count) {
 }
 
 /*
- * Whoever is ended besides the leader, by TERM or by KILL. Those that were counted before are told by their start time:
- * only a process born in the same tick as the newest of them, after the TERM, is missed.
+ * Counts the processes besides the leader that are ended by TERM or KILL. The start time tells which of them were counted
+ * before. A process that starts after the TERM in the same clock tick as the newest counted one is missed.
  */
 static void count_cleaned(long count) {
   uint64_t newest = run.cleaned_start;
@@ -370,7 +370,7 @@ static void json_members(struct json *json, long count) {
 
 static void put_json(struct out *out, const void *text) { out_text(out, T_JSON, text); }
 
-/* Something of this run lives that no list names: a child that is not waitable, or whatever populates the cgroup. */
+/* True when the run has a live process that no list names: a child that has not exited, or a member of the cgroup. */
 static bool unlisted_left(void) {
   siginfo_t info;
   if (run.boundary.cgroup >= 0 && !os_boundary_empty(&run.boundary)) return true;
@@ -378,7 +378,7 @@ static bool unlisted_left(void) {
   return alone() && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid == 0;
 }
 
-/* Adds it to those collected, as a process without a number. */
+/* Adds an unlisted process to `members`, with pid 0. */
 static long count_unlisted(long count) {
   long alive = 0;
   for (long i = 0; i < count; i++) alive += !tree_dead(&members[i]);
@@ -565,7 +565,7 @@ static void finish(uint64_t now) {
     tell_all(F_EXITED, put_json, text);
     run.told_end = true;
   } else {
-    /* Full disk: whoever asked for the stop is not kept waiting, also one that came after the owner was told. The owner to come is told again. */
+    /* The disk is full: answer every connection now, also those opened after the owner was told. The next owner is told again. */
     tell_all(F_EXITED, put_json, text);
   }
   if (!saved && !gone(run.instance_directory) && !(run.told_end && gone(run.directory))) {

@@ -3,8 +3,8 @@
  * left, and the latter is killed. It decides nothing else, reads nothing but the first bytes of a connection, and leaves
  * when there is neither a supervisor nor an anchor.
  *
- * It also watches that anchors run (pulse.h). One that does not is sent SIGCONT. When an end of a run is overdue and its
- * anchor still does not run, the run is ended without it. A supervisor that lives sees to both first.
+ * The launcher also watches that anchors run (pulse.h). It sends SIGCONT to an anchor that does not run. When the end of a
+ * run is overdue and its anchor still does not run, the launcher ends the run. A live supervisor does both first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +43,9 @@
 #define WATCH_HELD_MS 10000
 #define SILENT_MS 10000         /* an anchor that runs beats every five seconds */
 #define CONTINUE_MS 2000        /* SIGCONT works at once */
-#define CONTINUE_AGAIN_MS 30000 /* whoever stopped it may have let go */
+#define CONTINUE_AGAIN_MS 30000 /* a debugger may have detached */
 #define OVERDUE_MS 2000         /* an anchor that runs ends its runs on time */
-#define HELD_SLACK_MS 30000     /* more than a supervisor that lives takes */
+#define HELD_SLACK_MS 30000     /* longer than a live supervisor needs */
 #define GRACE_MOST_MS 10000
 
 struct guest {
@@ -64,10 +64,10 @@ struct anchor {
   uint64_t lost_at;
   struct pulse *pulse;
   uint64_t continued_at; /* SIGCONT was sent then, and it has not run since; 0: it runs */
-  bool unreaped;         /* killed by us, and a debugger has not let us wait for it */
-  bool swept;            /* unreaped, and all else is done */
+  bool unreaped;         /* killed by the launcher; waitpid fails while a debugger traces it */
+  bool swept;            /* unreaped, and its runs are swept */
   struct enforced {
-    uint64_t owner_gone_at, kill_at; /* kill_at: it was told to leave, and is killed then */
+    uint64_t owner_gone_at, kill_at; /* kill_at: TERM was sent; KILL is due then */
     bool done;
   } ends[RUNS_MAX];
 };
@@ -107,7 +107,7 @@ static void forget_anchor(size_t at) {
   anchors[at] = anchors[--anchor_count];
 }
 
-/* The runs of an anchor: what it was started for, and what it says it serves. */
+/* The runs of an anchor: the run it was started for, and those in its pulse. */
 static const char *run_of(const struct anchor *anchor, int at) {
   if (at < 0) return anchor->run_id;
   if (anchor->pulse == NULL || anchor->pulse->runs[at].id[0] == 0) return NULL;
@@ -224,7 +224,7 @@ static void start_anchor(int fd, const char *run_id) {
     if (pulse != NULL) (void)munmap(pulse, sizeof *pulse);
     return;
   }
-  if (pulse != NULL) (void)madvise(pulse, sizeof *pulse, MADV_DONTFORK); /* not for other anchors, and no cost to their start */
+  if (pulse != NULL) (void)madvise(pulse, sizeof *pulse, MADV_DONTFORK); /* other anchors do not inherit it */
   struct anchor *anchor = &anchors[anchor_count++];
   *anchor = (struct anchor){.pid = pid, .kill_mode = "pid", .pulse = pulse};
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
@@ -328,7 +328,7 @@ static void save_swept_run(const struct anchor *anchor, const char *run_id, cons
   struct json json = {.data = text, .size = sizeof text};
   int dir = open_run(run_id);
   if (dir < 0) return;
-  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* whoever ended it without its anchor has said so, and knows better */
+  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* the process that ended the run wrote it: keep that */
     close(dir);
     return;
   }
@@ -355,7 +355,7 @@ static void save_swept(const struct anchor *anchor, const char *emptiness) {
     if (run_of(anchor, at) != NULL) save_swept_run(anchor, run_of(anchor, at), emptiness);
 }
 
-/* Of all its runs; true when nobody is in any of them. */
+/* True when the cgroups of all its runs are empty. */
 static bool boundaries_empty(const struct anchor *anchor) {
   struct boundary boundary;
   bool empty = true;
@@ -452,7 +452,7 @@ static uint64_t wall_ms(void) {
   return (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
 }
 
-/* The next supervisor makes an event of it. */
+/* Writes silent.json; the next supervisor turns it into an event. */
 static void note_silence(const struct pulse_run *run, uint64_t silent_ms, bool continued) {
   char text[128];
   struct json json = {.data = text, .size = sizeof text};
@@ -467,7 +467,7 @@ static void note_silence(const struct pulse_run *run, uint64_t silent_ms, bool c
   close(dir);
 }
 
-/* A run that its anchor had accepted a stop for ends for that reason. */
+/* Writes stop.json. A stop that the anchor had accepted keeps its reason. */
 static void save_stop(const struct pulse_run *run, const char *reason) {
   char text[4096];
   struct json json = {.data = text, .size = sizeof text};
@@ -481,7 +481,7 @@ static void save_stop(const struct pulse_run *run, const char *reason) {
   json_raw(&json, ",\"requestId\":");
   json_string(&json, asked ? run->request : "");
   json_raw(&json, ",\"withoutAnchor\":true}\n");
-  json_save(dir, "stop.json", &json); /* a full disk must not keep us from ending it */
+  json_save(dir, "stop.json", &json); /* failure is ignored: the run is ended on a full disk too */
   close(dir);
 }
 
@@ -491,7 +491,7 @@ static void sooner(uint64_t at, const char *why, uint64_t *due, const char **rea
   *reason = why;
 }
 
-/* Why this run should have ended by now; NULL: it need not have. */
+/* The reason for which the end of this run is overdue; NULL: it is not overdue. */
 static const char *overdue(const struct pulse_run *run, struct enforced *end, uint64_t now, uint64_t slack) {
   struct identity owner;
   uint64_t due = UINT64_MAX, lost_at = run->owner_lost_at;
@@ -510,7 +510,7 @@ static const char *overdue(const struct pulse_run *run, struct enforced *end, ui
 static struct member watched_anchor;
 static struct boundary watched_boundary;
 
-/* All of one run, in `members`: below its anchor when that serves no other, else in its cgroup, or below its first process. */
+/* Fills `members` with one run: all below an anchor that serves only it, else its cgroup, else its first process's tree. */
 static long collect_run(int signal) {
   const struct pulse_run *run = &watched->pulse->runs[watched_run];
   if (runs_served(watched) == 1) {
@@ -534,8 +534,8 @@ static long collect_run(int signal) {
 }
 
 /*
- * Everybody of the run, and its anchor last: only that keeps what does not die below itself. An anchor that serves others
- * too stays, and will find this run gone, should it ever run again.
+ * Kills the processes of the run, then its anchor. The anchor is last because it is the subreaper of the survivors. An
+ * anchor that serves other runs is not killed; if it runs again, it finds this run empty.
  */
 static void kill_run(struct anchor *anchor, int at) {
   bool whole = watched_boundary.cgroup >= 0 && os_boundary_kill(&watched_boundary);
@@ -548,7 +548,7 @@ static void kill_run(struct anchor *anchor, int at) {
   if (left > 0) return; /* the next look tries again */
   if (whole) anchor->kill_mode = "cgroup";
   if (runs_served(anchor) == 1) {
-    (void)os_signal(&watched_anchor, SIGKILL); /* nobody is left below it but the dead, who fall to us */
+    (void)os_signal(&watched_anchor, SIGKILL); /* only zombies are below it; the launcher reaps them */
     return;
   }
   bool proven = watched_boundary.cgroup >= 0 && os_boundary_empty(&watched_boundary);
@@ -578,14 +578,14 @@ static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t 
 
 static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
   uint64_t silent_ms = now > anchor->pulse->beat ? now - anchor->pulse->beat : 0;
-  if (runs_served(anchor) == 0) slack = 0; /* no supervisor has heard of it yet, or any more */
+  if (runs_served(anchor) == 0) slack = 0; /* no supervisor knows this anchor */
   if (silent_ms < SILENT_MS + slack) {
     anchor->continued_at = 0;
     for (int i = 0; i < RUNS_MAX; i++) anchor->ends[i].kill_at = 0;
     return;
   }
   if (!os_look(anchor->pid, &watched_anchor)) return;
-  if (tree_dead(&watched_anchor)) { /* a debugger has its death, and has not waited for it */
+  if (tree_dead(&watched_anchor)) { /* a zombie that its tracer has not reaped */
     anchor->unreaped = true;
     lose_anchor(anchor, 0, SIGKILL);
   } else if (anchor->continued_at == 0 || now - anchor->continued_at >= CONTINUE_AGAIN_MS) {
@@ -603,7 +603,7 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
   os_close(&watched_anchor);
 }
 
-/* Silence alone ends nothing. */
+/* A silent anchor is only sent SIGCONT, unless an end of one of its runs is overdue. */
 static void watch_anchors(uint64_t now, bool held) {
   static uint64_t next;
   if (now < next) return;

@@ -1,4 +1,4 @@
-/* Linux: which signals reach us, and what a command finds of that. */
+/* Linux: signals that an anchor receives, and the signal state that a command starts with. */
 #include "os.h"
 
 #include <signal.h>
@@ -10,8 +10,8 @@
 #define KERNEL_SET (SIGNALS / 8)
 
 int os_hear_signals(void) {
-  /* The raw call: the library's leaves out the numbers that it uses itself, and those would end us. The kernel delivers
-     KILL and STOP, and a fault of our own, all the same. */
+  /* The raw system call, because libc's wrapper leaves its internal signals unblocked, whose default action ends the
+     process. KILL, STOP and synchronous faults cannot be blocked. */
   const uint64_t every = UINT64_MAX;
   sigset_t mask;
   if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &every, NULL, KERNEL_SET) != 0) return -1;

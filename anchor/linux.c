@@ -54,7 +54,7 @@ bool os_look_failed(void) {
   return failed;
 }
 
-/* Says nothing about the process: we have too few descriptors, or the machine has. */
+/* The error is about resources, not about the process. */
 static bool short_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
 static void note_failure(void) { look_failed |= short_of_descriptors(errno); }
@@ -195,13 +195,13 @@ static bool is_ancestor(pid_t pid) {
   return among_ancestors(pid);
 }
 
-/* Readable when all of its threads have exited: the only word on a zombie that /proc does not show. */
+/* A pidfd is readable when all threads have exited. This detects a zombie that /proc hides. */
 static bool has_exited(int handle) {
   struct pollfd p = {.fd = handle, .events = POLLIN};
   return handle >= 0 && poll(&p, 1, 0) == 1;
 }
 
-/* Whether there is such a process, whoever owns it: hidepid does not apply to these calls. */
+/* True when the process exists, also that of another user: hidepid does not apply to these calls. */
 static bool exists(pid_t pid, int handle) { return handle >= 0 ? still_alive(handle) : getpgid(pid) >= 0 || errno != ESRCH; }
 
 static void fill_hidden(struct member *out) {

@@ -19,7 +19,7 @@ static const char usage[] =
     "anchor marked NAME [OTHER...]           every process with that variable in its environment\n"
     "anchor limits                           which limits can be set from here\n"
     "anchor survey                           launchers, anchors, supervisors and cgroups of runs, of any state directory\n"
-    "anchor lock                             lock the directory open as descriptor 3, for whoever has it open\n"
+    "anchor lock                             lock the directory open as descriptor 3; the caller keeps the lock\n"
     "anchor init -- COMMAND...               PID 1 of a container\n";
 
 static const char *option(int argc, char **argv, const char *name) {

@@ -11,14 +11,14 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
 /* Brief: identity and state only. Ports: also what the descendants listen on. */
 int inspect_mode(bool brief, bool ports);
 int reap_mode(int argc, char **argv);
-/* SIGCONT to an anchor. */
+/* Sends SIGCONT to a verified anchor. */
 int continue_mode(int argc, char **argv);
 /* Of another tool's process: one only, and with a marker that must be there. */
 int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);
 /* Which limits can be set from here. */
 int limits_mode(void);
-/* What of Holdfast runs here, of whatever state directory. */
+/* Lists the Holdfast processes of all state directories. */
 int survey_mode(void);
 int init_mode(char **command);
 

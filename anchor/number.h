@@ -1,11 +1,11 @@
-/* Numbers in text that somebody else wrote: decimal digits and nothing else, and no more than 64 bits. */
+/* Parses numbers in untrusted text: decimal digits only, at most 64 bits. */
 #ifndef NUMBER_H
 #define NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The longest time, in milliseconds, that is taken from anybody: it stays in the future when it is added to now. */
+/* The longest accepted time in milliseconds: added to the current time, it does not overflow. */
 #define TIME_MAX (UINT64_C(1) << 48)
 
 /* The text after the digits it begins with; NULL when there is none, or the number is too large. */

@@ -74,7 +74,7 @@ int os_hear_signals(void);
 void os_default_signals(void);
 void os_unblock_signals(void);
 
-/* Since the last call a process could not be looked at for want of descriptors or memory: who was not found may be there. */
+/* True when, since the last call, a lookup failed for lack of descriptors or memory: a process not found may still exist. */
 bool os_look_failed(void);
 uint64_t os_now_ms(void);
 bool os_become_reaper(void);

@@ -226,7 +226,7 @@ static struct connection *least_needed(void) {
   return least;
 }
 
-/* Of all runs, as long as too few descriptors are left for what an anchor must be able to do at any time. */
+/* Drops the least needed connections of all runs until DESCRIPTORS_RESERVED descriptors are free. */
 static void make_room(void) {
   struct served *accepting = serving;
   while (os_descriptors_free(DESCRIPTORS_RESERVED) < DESCRIPTORS_RESERVED) {

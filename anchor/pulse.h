@@ -1,6 +1,6 @@
 /*
- * What an anchor tells its launcher through memory that both share: that it runs, and when each of its runs is to end. The
- * launcher reads it when the anchor does not run: an anchor may be stopped between any two instructions.
+ * Memory that an anchor shares with its launcher. The anchor writes that it runs, and when each of its runs is to end. The
+ * launcher reads it while the anchor is stopped, which can be between any two instructions.
  */
 #ifndef PULSE_H
 #define PULSE_H
@@ -27,7 +27,7 @@ struct pulse {
   struct pulse_run runs[RUNS_MAX];
 };
 
-/* Of this anchor; NULL: nobody shares it. */
+/* The pulse of this anchor; NULL: no launcher shares it. */
 extern struct pulse *own_pulse;
 
 #endif

@@ -58,8 +58,8 @@ static bool is_spared(pid_t pid) {
 }
 
 /*
- * Children of everyone who still lives, not of the root alone: when a parent dies, only who was found before is found. Orphans
- * are children of the anchor, which is asked last: an orphan found there was looked for at its old parent before.
+ * Looks for children of every live member, not only of the root: when a parent dies, its children are no longer below the
+ * root. Orphans become children of the anchor, so the anchor's children are read last and no orphan is missed.
  */
 static long collect_tree(int signal) {
   for (long i = 0; i < known; i++)
@@ -113,11 +113,11 @@ static bool verify(const struct request *request, char *why, size_t size) {
   return false;
 }
 
-/* NULL, or why it is left alone. Without a unique id, start time and program file must match. */
+/* NULL: verified. Otherwise the reason. Without a unique id, start time and program file must match. */
 static const char *verify_anchor(const struct identity *id, const char *path, struct member *out) {
   char program[PATH_SIZE] = "";
   *out = (struct member){.handle = -1};
-  if (os_untouchable(id->pid)) return "the anchor is ourselves, an ancestor of ours or of our own group: refused";
+  if (os_untouchable(id->pid)) return "the anchor is this process, one of its ancestors, or in its process group: refused";
   if (!os_open(id, out)) return errno == ESRCH ? "the anchor is gone" : "the anchor cannot be looked at: left alone";
   bool unique = id->unique != 0 && out->id.unique == id->unique;
   bool same_program = path != NULL && os_executable(id->pid, program, sizeof program) && strcmp(program, path) == 0;
@@ -129,7 +129,7 @@ static const char *verify_anchor(const struct identity *id, const char *path, st
   return why;
 }
 
-/* Everything below a subreaper that still lives is dead, and so is the cgroup: nobody of the run can be anywhere else. */
+/* The anchor is a subreaper: while it lives, every process of the run is below it or in the cgroup. True: none is alive. */
 static bool empty_below_anchor(void) {
   (void)os_look_failed();
   if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, 0) != 0) return false;
@@ -220,7 +220,7 @@ static bool parse(int argc, char **argv, struct request *request) {
   }
   request->grace = clamp_time(request->grace);
   bool named = request->root.pid != 0 || request->cgroup != NULL || request->anchor.pid != 0;
-  return argc % 2 == 0 && named && !(request->anchor.pid != 0 && spared_count > 0); /* who serves others is not named */
+  return argc % 2 == 0 && named && !(request->anchor.pid != 0 && spared_count > 0); /* a shared anchor is never ended */
 }
 
 static void end_tree(uint64_t grace, bool in_cgroup, bool *whole) {
@@ -263,10 +263,10 @@ int reap_mode(int argc, char **argv) {
   }
   if (!rooted) snprintf(why, sizeof why, anchored ? "the anchor is verified" : "cgroup path and inode match");
   os_protect_us();
-  bool whole = false; /* those who went when asked were asked one by one */
+  bool whole = false; /* cgroup.kill ended processes; TERM goes to each one */
   end_tree(request.grace, in_cgroup, &whole);
   long killed = known - living(), ours = known;
-  /* Without an anchor only the cgroup knows everyone who was ever in: ancestry loses those whose parents died before we came. */
+  /* Without an anchor only the cgroup proves emptiness: ancestry misses processes whose parents died earlier. */
   bool proven = anchored ? empty_below_anchor() : reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary);
   const char *anchor = anchored ? proven ? kill_anchor() : "kept" : NULL;
   /* An adopted service carries the marker of the run it came from. */

@@ -349,7 +349,7 @@ static void hear(const struct pollfd *p) {
   if (p[P_LEADER].revents != 0) run.leader_gone = true;
 }
 
-/* The launcher may look after any of these stores: what an entry says is complete whenever its id is set. */
+/* The launcher may read after any of these stores: the id is set last, so an entry with an id is complete. */
 static void tell_run(struct pulse_run *out) {
   bool due = run.active && (run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done;
   const struct policy *policy = &run.policy;
@@ -359,7 +359,7 @@ static void tell_run(struct pulse_run *out) {
   out->owner_lost_at = run.owner == NULL ? run.owner_lost_at : 0;
   out->grace = policy->grace;
   if (out->owned != (run.owner != NULL) || out->owner.unique != run.owner_process.unique || out->owner.pid != run.owner_process.pid) {
-    out->owned = true; /* of an unknown owner nothing is concluded */
+    out->owned = true; /* an owner with pid 0 is never taken for dead */
     out->owner.pid = 0;
     atomic_signal_fence(memory_order_seq_cst);
     out->owner.start = run.owner_process.start;
@@ -446,7 +446,7 @@ void begin_serving(struct served *slot) {
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched) {
   os_default_signals();
   (void)signal(SIGPIPE, SIG_IGN);
-  (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the spool, not our end */
+  (void)signal(SIGXFSZ, SIG_IGN); /* write(2) then fails with EFBIG */
   int signals = os_hear_signals();
   if (signals < 0 || !os_become_reaper() || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return 1;
   if (!launched) os_protect_us(); /* otherwise the launcher has */

@@ -71,7 +71,7 @@ struct residue {
   char command[COMMAND_SIZE];
 };
 
-/* What whoever started a run wants to be found in its directory without a record: JSON text, which an anchor does not read. */
+/* JSON text from START or ADOPT by which the run is found without the store. The anchor stores it and does not parse it. */
 #define SCOPE_SIZE 2048
 
 struct served {
@@ -146,7 +146,7 @@ void stream_read(struct stream *stream);
 void streams_settle(uint64_t now);
 bool streams_ended(void);
 void streams_abandon(void);
-/* Are the spools as they were written? What is missing is told. */
+/* Checks the spool files for damage by other programs, and reports lost bytes. */
 void streams_check(void);
 void streams_drain(uint64_t now);
 /* Its memory and files; its ends are closed. */
@@ -179,7 +179,7 @@ bool listener_open(void);
 const char *tier(void);
 
 /* run.c */
-/* Whoever is at the other end; 0: not to be seen from here. */
+/* The peer process; pid 0: it is not visible in this pid namespace. */
 pid_t peer_of(int fd);
 void read_status(void);
 void close_gate(void);

@@ -35,8 +35,8 @@ static uint64_t segment_end(const struct spool *spool, uint64_t base) {
 }
 
 /*
- * What is on disk of the segment at `base`; an error that is not its absence says nothing, and counts as all of it. One that
- * is gone is put back, empty: without it, readers could not tell it from those that we have dropped.
+ * Returns how many bytes of the segment at `base` are on disk. After an error other than ENOENT, all of it is assumed. A
+ * removed segment is created again, empty, so that readers can tell it from a segment that the anchor dropped.
  */
 static uint64_t segment_length(const struct spool *spool, uint64_t base, uint64_t written) {
   char name[48];
@@ -51,14 +51,14 @@ static uint64_t segment_length(const struct spool *spool, uint64_t base, uint64_
   return (uint64_t)st.st_size < written ? (uint64_t)st.st_size : written;
 }
 
-/* Bytes of the segment at `base` that are not there, and that nobody has acknowledged. */
+/* Counts the bytes of the segment at `base` that are missing and not acknowledged. */
 static uint64_t missing_from(const struct spool *spool, uint64_t base) {
   uint64_t end = segment_end(spool, base), from = base + segment_length(spool, base, end - base);
   if (spool->back_pressure && from < spool->acked) from = spool->acked;
   return from < end ? end - from : 0;
 }
 
-/* The oldest segment goes; how many bytes that were. */
+/* Removes the oldest segment and returns its size. */
 static uint64_t remove_oldest(struct spool *spool) {
   char name[48];
   uint64_t end = segment_end(spool, spool->start), length = end - spool->start;
@@ -98,7 +98,7 @@ static bool next_segment(struct spool *spool) {
   return true;
 }
 
-/* Everything that is kept goes: the newest segment, too. */
+/* Drops all segments, including the newest. */
 static void drop_all(struct spool *spool) {
   while (spool->start < spool->end) spool->dropped += remove_oldest(spool);
   spool_close(spool);
@@ -106,7 +106,7 @@ static void drop_all(struct spool *spool) {
   spool->cut_count = 0;
 }
 
-/* The newest segment ends before it is full. */
+/* Ends the newest segment before it is full. */
 static void cut(struct spool *spool) {
   spool_close(spool);
   if (spool->end == spool->segment_base) return; /* nothing was in it: it is made again */
@@ -114,7 +114,7 @@ static void cut(struct spool *spool) {
   else spool->cuts[spool->cut_count++] = spool->end;
 }
 
-/* The newest segment is as it was written. False: it is not, and holds no byte any more that we did not write, as far as that can be known. */
+/* True when the newest segment is as the anchor wrote it. Otherwise detectable foreign bytes are cut off. */
 static bool newest_intact(struct spool *spool) {
   char name[48];
   struct stat st;
@@ -133,7 +133,7 @@ static bool newest_intact(struct spool *spool) {
     return false;
   }
   if (there < written) return false;
-  if ((uint64_t)st.st_size > written) { /* somebody else has appended to it */
+  if ((uint64_t)st.st_size > written) { /* another program appended to it */
     (void)!ftruncate(spool->segment, (off_t)written);
     return false;
   }
@@ -172,7 +172,7 @@ static void forget(struct spool *spool, size_t length) {
   spool->start = spool->segment_base = spool->end;
 }
 
-/* Appended to the newest segment; -1 and errno. It was truncated in this very moment: 0, and what was written is taken back. */
+/* Appends to the newest segment. -1: errno is set. 0: another program truncated it meanwhile, and the write is undone. */
 static ssize_t append(struct spool *spool, const void *data, size_t length) {
   struct stat st;
   uint64_t used = spool->end - spool->segment_base;

@@ -26,7 +26,7 @@ struct spool {
   uint64_t start, end;  /* what can be read now */
   uint64_t acked, dropped;
   uint64_t lost_before; /* in segments that are not kept any more */
-  uint64_t lost;        /* bytes that somebody else took out of segments before anybody acknowledged them, as of the last check */
+  uint64_t lost;        /* unacknowledged bytes removed by other programs, at the last check */
   int error;            /* errno of the last failed write, 0 when the last one went through */
 };
 
@@ -39,8 +39,8 @@ size_t spool_append(struct spool *spool, const void *data, size_t length);
 void spool_drain(struct spool *spool, size_t left);
 void spool_ack(struct spool *spool, uint64_t offset);
 /*
- * Are the segments as we wrote them? When the newest is not, the spool goes on in another, so that no byte is ever stored
- * at a wrong place: what is missing is then between two segments. Counts in `lost` what is missing of all. True: that has changed.
+ * Compares the segments with what was written, and counts missing bytes in `lost`. When the newest segment is damaged, the
+ * spool continues in a new one, so that no byte is stored at a wrong offset. True: the segments or `lost` changed.
  */
 bool spool_check(struct spool *spool);
 /* The files are gone: forget them, count them, go on in `dir`. */

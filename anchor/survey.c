@@ -1,6 +1,6 @@
 /*
- * `anchor survey`: what of Holdfast runs on this machine, whatever state directory it belongs to: launchers and anchors,
- * supervisors that have a lock file open, and the cgroups of runs. Looks only; one JSON line each.
+ * `anchor survey`: prints one JSON line for each launcher, anchor and supervisor on this machine, and for each cgroup of a
+ * run, of all state directories. It changes nothing.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ static const char *option_of(const char *words, const char *end, const char *nam
   return NULL;
 }
 
-/* Seen as the process sees it: it may live in another mount namespace or below another root. */
+/* Resolved through the root of the process, which may be in another mount namespace or chroot. */
 static void put_directory(struct json *json, pid_t pid, const char *directory) {
   char path[WORDS_SIZE + 32];
   struct stat st;
@@ -60,7 +60,7 @@ static void put_directory(struct json *json, pid_t pid, const char *directory) {
   put_text(json, ",\"there\":", there ? "yes" : gone ? "no" : "unknown");
 }
 
-/* Launchers and anchors: by their binary, and by what they say they are. */
+/* Launchers and anchors, recognized by executable and command line. */
 static void show_machinery(pid_t pid) {
   static char words[WORDS_SIZE], link[LINK_SIZE], cgroup[PATH_SIZE];
   struct member member;
@@ -83,7 +83,7 @@ static void show_machinery(pid_t pid) {
   put_text(&json, ",\"runId\":", launches ? NULL : run);
   put_text(&json, ",\"cgroup\":", in_cgroup ? cgroup : NULL);
   if (known) put_directory(&json, pid, directory);
-  /* Whatever was read by number was its own, if it is still itself. */
+  /* What was read by pid is valid only if the pid still names the same process. */
   if (known && os_refresh(&member) && !tree_dead(&member)) {
     put_facts(&json, &member);
     json_raw(&json, "}");
@@ -92,7 +92,7 @@ static void show_machinery(pid_t pid) {
   os_close(&member);
 }
 
-/* Supervisors: a lock file of an instance is open, deleted or not. */
+/* Supervisors: processes with an instance.lock open, also a deleted one. */
 static void show_supervisor(pid_t pid) {
   char path[64], link[LINK_SIZE];
   snprintf(path, sizeof path, "/proc/%d/fd", pid);

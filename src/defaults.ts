@@ -20,10 +20,10 @@ export const defaults = {
   callerReturnMs: 10_000,
   /** When a gateway is killed, somebody else may be starting the next one; after this the caller does. */
   gatewayBackMs: 1_000,
-  /** Between its attempts, doubling: soon after one gateway was killed, gently where none can be started at all. Below the time in which the next gateway expects it back. */
+  /** Pause between attempts of a caller to start a gateway; doubles. The maximum is below callerReturnMs, in which the next gateway expects the caller. */
   gatewayRetryMs: 250,
   gatewayRetryMaxMs: 5_000,
-  /** How long a caller tries for a gateway once no anchor answers for its run: what keeps gateways from starting for so long needs a person. */
+  /** How long a caller tries to start a gateway once no anchor answers for its run. A longer outage needs an operator. */
   callerHoldMs: 600_000,
   /** A gateway that lives but does not hold the run yet is asked again after this, doubling: it may be taking up hundreds. */
   callerAgainMs: 20,
@@ -37,7 +37,7 @@ export const defaults = {
   /** Lease: renewed three times before it expires; far above the worst wait for a busy store. */
   leaseMs: 30_000,
   renewMs: 10_000,
-  /** Between two looks at one's own locks: two stats. A lock file that was deleted keeps nobody out until the next look. */
+  /** Interval at which a supervisor checks its own locks; a check costs two stat calls. A deleted lock file protects nothing until the next check. */
   lockLookMs: 1_000,
   /** A supervisor that could not renew stops steering here, well before the lease expires. */
   selfFenceMs: 20_000,
@@ -114,7 +114,7 @@ export const defaults = {
   /** A write the store refused is repeated after this, doubling up to the second: quick after a lock, gentle on a full disk. */
   storeRetryMs: 50,
   storeRetryMaxMs: 5_000,
-  /** Whoever waits for a run's end is answered this long after it, with the record pending, when the store has not taken it: a commit takes milliseconds, and a person notices two seconds. */
+  /** A caller that waits for a run's end is answered this long after the end if the record is not written by then. A commit takes milliseconds, and a person notices two seconds. */
   recordWaitMs: 1_500,
   /** A gateway that starts while its database is away asks again after this, doubling: soon after a restart, gently through a long one. Spread by half, so that many hosts do not come at once. */
   storeAwayRetryMs: 250,
@@ -180,13 +180,13 @@ export const defaults = {
   gatewayRebindMs: 5_000,
   /** Beyond what it was told to wait for: a gateway lets go of hundreds of runs within seconds. */
   gatewayStopMs: 30_000,
-  /** A gateway that hangs is told to stop by a signal and killed after this: it is made to be. */
+  /** Time between SIGTERM and SIGKILL for a gateway that hangs. Runs survive a killed gateway. */
   gatewaySignalGraceMs: 10_000,
   /** One request of a reading command to a gateway that answered a moment ago: a page of a long log on a loaded machine. */
   gatewayReadMs: 10_000,
   /** Of `stopBoundMs`, what a command keeps for stopping without the gateway: the default grace, the kill report, and a second to look. */
   stopDirectMs: 8_000,
-  /** Of `stopBoundMs`, what a command keeps to start, to say what it did and to leave. */
+  /** Part of `stopBoundMs` that a command reserves for its start, its report and its exit. */
   stopReportMs: 1_000,
   /** The gateway's log: five files of ten megabytes hold weeks. */
   logBytes: 10 * 1024 * 1024,

@@ -117,13 +117,13 @@ export class InstanceLocked extends HoldfastError {
   }
 }
 
-/** Another process of the same instance has taken its place: this one steers nothing any more and signals nobody. */
+/** Another process of the same instance has replaced this one, which no longer controls or signals runs. */
 export class InstanceTaken extends HoldfastError {
   readonly instanceId: string;
   constructor(instanceId: string, evidence: string) {
     super(
       "INSTANCE_TAKEN",
-      `another process of instance ${instanceId} has taken its place: ${evidence}. This process has stopped and left all runs to the other; none was ended`,
+      `another process of instance ${instanceId} has replaced this one: ${evidence}. This process has stopped and left all runs to the other process; no run was ended`,
     );
     this.instanceId = instanceId;
   }
@@ -260,7 +260,7 @@ export class GatewayUnreachable extends HoldfastError {
   }
 }
 
-/** A gateway is there and cannot be asked: it is stopped, or hangs, or nobody listens for it. Not the same as none that runs. */
+/** A gateway runs and does not answer: it is stopped, hangs, or has lost its socket. */
 export class GatewaySilent extends HoldfastError {
   /** Null: it is not known. */
   readonly pid: number | null;

@@ -8,7 +8,7 @@ import { anchorEnv } from "./launcher-process.js";
 /** Far above what thousands of processes take; beyond it, the answer is not one. */
 const ANSWER_MAX = 256 * 1024 * 1024;
 
-/** Run a mode of the binary that answers and leaves. Returns its lines. `passed`: its descriptors from 3 on. */
+/** Run the anchor in a one-shot mode and return its output lines. `passed`: its descriptors from 3 on. */
 export function askAnchor(
   anchorPath: string,
   args: readonly string[],

@@ -18,7 +18,7 @@ export interface InstanceHold extends AsyncDisposable {
   check(): Promise<HoldState>;
 }
 
-/** Removers hold the directory's lock for milliseconds, and each look at it costs a process. */
+/** Removing an instance holds the directory lock for milliseconds. Each attempt to lock starts a process. */
 const REMOVERS_GONE_MS = 200;
 const RETRY_MS = 20;
 
@@ -30,8 +30,8 @@ interface Locks {
 const heldLocks = new Set<Locks>();
 
 /**
- * Hold an instance with two kernel-held locks: on `instance.lock`, which everybody can ask about, and on the directory
- * itself, which stays when the file is deleted. Rejects with InstanceLocked when another process holds either.
+ * Hold an instance with two kernel locks: on `instance.lock`, which any process can query, and on the
+ * directory itself, which stays when the file is deleted. Rejects with InstanceLocked when another process holds either.
  */
 export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   let locks = await lockBoth(instanceDir);
@@ -66,7 +66,7 @@ export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   };
   return {
     async check() {
-      // Never an answer of an earlier look: what happened between the two would be missed.
+      // Results are not cached: a change since the last check would be missed.
       if ((await isAt(instanceDir, locks.directory)) && (await locks.file.isInPlace())) return "held";
       repairing ??= repair().finally(() => {
         repairing = null;
@@ -82,7 +82,7 @@ export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   };
 }
 
-/** The directory first: whoever is refused has made no lock file that others would find free. */
+/** Locks the directory first, so that a refused process leaves no unlocked lock file behind. */
 async function lockBoth(instanceDir: string): Promise<Locks> {
   const until = performance.now() + REMOVERS_GONE_MS;
   for (;;) {
@@ -104,10 +104,10 @@ async function lockBoth(instanceDir: string): Promise<Locks> {
   }
 }
 
-/** Null: directories cannot be locked here, and the file's lock has to do. */
+/** Null: the directory cannot be locked here; the lock on the file alone is used. */
 async function lockDirectory(path: string): Promise<FileHandle | "held" | null> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  // An anchor that cannot be asked is complained of by whoever needs it to start something.
+  // A missing or broken anchor binary is reported when a run is started.
   const [answer] = await askAnchor(findAnchor(), ["lock"], "", [directory.fd]).catch(() => []);
   if (answer === '"locked"') return directory;
   await directory.close();

@@ -57,7 +57,7 @@ export interface StartSpec {
   readonly stderr: SpoolSpec;
   readonly policy: AnchorPolicy;
   readonly limits: RunLimits;
-  /** Left out: the run directory does not say whose the run is. */
+  /** Absent: the run directory has no scope. */
   readonly scope?: RunScope;
 }
 
@@ -407,7 +407,7 @@ export interface Swept {
   readonly emptiness: "proven" | "unproven";
 }
 
-/** `silent.json`: the launcher found that an anchor did not run, while no supervisor looked after it. */
+/** `silent.json`: the launcher found that an anchor did not run while no supervisor was connected. */
 export interface NotedSilence {
   /** Wall-clock milliseconds. */
   readonly at: number;
@@ -463,13 +463,13 @@ export interface AnchorHost extends AsyncDisposable {
   /** Send SIGCONT to a verified anchor. A sentence says why it was not sent; null: it was. */
   continueAnchor(anchor: KnownAnchor): Promise<string | null>;
   /**
-   * Write down, before a run is ended without its anchor, why it is: whoever records the end needs the reason. A stop
-   * that the anchor had accepted keeps its own reason. Resolves with the stop that counts.
+   * Write `stop.json` before a run is ended without its anchor. The supervisor that records the end takes
+   * the reason from it. A stop that the anchor had accepted keeps its reason. Resolves with the stop in effect.
    */
   recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop>;
-  /** Write down that a run was ended without its anchor. */
+  /** Write `swept.json` for a run that was ended without its anchor. */
   recordSwept(run: RunAddress, swept: Swept): Promise<void>;
-  /** What the launcher noted about a silent anchor; once, then it is forgotten. */
+  /** Read and remove `silent.json`, written by the launcher. */
   takeSilence(run: RunAddress): Promise<NotedSilence | null>;
   /** Bytes in the run's directory. */
   size(run: RunAddress): Promise<number>;

@@ -75,7 +75,7 @@ export async function openNativeHost(options: NativeHostOptions): Promise<Native
   return new Native(options, anchorPath);
 }
 
-/** What can be done without being a supervisor: look, and stop a run by the key in its directory or without its anchor. */
+/** Operations that need no supervisor: inspect runs, and stop a run with or without its anchor. */
 export type NativeObserver = Pick<
   AnchorHost,
   | "machine"
@@ -97,7 +97,7 @@ export type NativeObserver = Pick<
   | "recordSwept"
   | typeof Symbol.asyncDispose
 > & {
-  /** Whose the run is, as its directory says; null: it does not. */
+  /** The scope in the run directory; null: there is none. */
   scope(run: RunAddress): Promise<DirectoryScope | null>;
   /** The processes of each cgroup; null: it is gone, or cannot be seen from here. */
   boundaryMembers(

@@ -64,7 +64,7 @@ export class RunDirectories {
     return (await this.remains(runId)).exit;
   }
 
-  /** Null: an older anchor, or none has got as far as writing it. */
+  /** Null: an older anchor wrote it, or no anchor has written it yet. */
   async scope(runId: string): Promise<DirectoryScope | null> {
     const directory = this.of(runId);
     const said = await readIfThere(join(directory, "anchor.json"), parseScope);
@@ -143,7 +143,7 @@ export class RunDirectories {
   }
 }
 
-/** Whole or not at all, like the anchor's own files. */
+/** Writes the file atomically, like the anchor does. */
 async function replaceFile(path: string, content: object): Promise<void> {
   const unfinished = `${path}.${process.pid}.new`;
   try {

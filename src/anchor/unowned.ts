@@ -14,7 +14,7 @@ export interface UnownedProcess {
   readonly command: string;
 }
 
-/** A run that lives without a state directory that knows of it. */
+/** A live run whose state directory was removed. */
 export interface UnownedRun {
   readonly runId: string;
   readonly instanceId: string;
@@ -133,7 +133,7 @@ function withAnchor(
       owner !== undefined
         ? `its supervisor, process ${owner.pid}, lives and holds its lock`
         : anchor.uniqueId === null
-          ? "this kernel has no unique ids, so its anchor cannot be told from a stranger"
+          ? "this kernel has no unique process ids, so its anchor cannot be verified"
           : null,
   };
 }
@@ -179,7 +179,7 @@ function instanceOf(place: string): string {
   return place.replace(/-[0-9a-f]+-[0-9a-f]+$/, "");
 }
 
-/** Those of this state directory are looked after by its own records. */
+/** Runs of this state directory are excluded: they have records. */
 async function placesIn(home: string): Promise<ReadonlySet<string>> {
   const names = await readdir(join(home, "instances")).catch(() => []);
   const places = names.map(async (name) => {

@@ -136,10 +136,10 @@ function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-/** Here, for every command at once: a copy's records and sockets must not be taken for its own by any of them. */
+/** Checked here for all commands: none may use the records and sockets in a copy. */
 async function refuseCopy(): Promise<void> {
   const home = resolveHome();
-  // Whatever else is wrong with the directory is said by those that use it.
+  // Other errors of the directory are reported by the command that uses it.
   const { kind, recorded } = await mustBeOriginal(home);
   if (kind === "moved")
     say(

@@ -4,7 +4,7 @@ import { findAnchor } from "../anchor/find.js";
 import { inspect } from "../anchor/inspect.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 
-/** Which process a gateway is, for when its socket cannot be asked: `gateway.json` in its instance directory. */
+/** `gateway.json` in the instance directory: the gateway process, for when its socket does not answer. */
 const noteOf = (home: string, instanceId: string): string =>
   join(home, "instances", instanceId, "gateway.json");
 

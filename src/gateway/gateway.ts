@@ -73,7 +73,7 @@ export interface Gateway {
   readonly ready: Promise<void>;
   /** Resolves when somebody has asked it to stop, over the API. */
   readonly asked: Promise<void>;
-  /** Resolves when another process of this gateway's instance has taken its place: this one must leave. */
+  /** Resolves when another process of this gateway's instance has replaced it: this process must exit. */
   readonly taken: Promise<InstanceTaken>;
   /**
    * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
@@ -124,7 +124,11 @@ export async function openGateway({
   });
   onNews({ type: "up", instanceId, home, pid: process.pid });
   const unnoted = (cause: unknown): void =>
-    problem({ runId: null, message: "what this gateway is could not be written down", cause });
+    problem({
+      runId: null,
+      message: "gateway.json or config.toml of this gateway could not be written",
+      cause,
+    });
   await noteProcess(home, instanceId).catch(unnoted);
   const callers = new Callers(supervisor);
   let looked = false;

@@ -10,7 +10,7 @@ export interface UnreachableGateway {
   readonly instanceId: string;
   /** Verified to be alive; null: not known. */
   readonly process: ProcessIdentity | null;
-  /** False: nothing can be asked, its socket is missing or nobody listens on it. */
+  /** False: its socket is missing, or no process listens on it. */
   readonly listens: boolean;
 }
 
@@ -40,5 +40,5 @@ export function unreachableText(home: string, { instanceId, process, listens }: 
   const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
   return listens
     ? `${who} does not answer: it is stopped or overloaded. Its runs go on under their anchors`
-    : `${who} runs, but cannot be reached: nobody listens on ${gatewaySocket(home)}. A missing socket is made again within ${defaults.gatewayRebindMs / 1_000} s`;
+    : `${who} runs, but cannot be reached: no process listens on ${gatewaySocket(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
 }

@@ -158,7 +158,7 @@ export async function reach(home: string, token: string | null = null): Promise<
   return typeof asked === "object" ? asked : null;
 }
 
-/** `nobody`: no process listens. `silent`: one does, and has not answered in time or broke off. */
+/** `nobody`: no process listens. `silent`: one listens, and did not answer in time or hung up. */
 export async function ask(home: string, token: string): Promise<Reached | "nobody" | "silent"> {
   const client = createClient({ socketPath: gatewaySocket(home), token });
   const late = AbortSignal.timeout(defaults.gatewayAnswerMs);

@@ -42,7 +42,7 @@ export async function heldInstance(home: string): Promise<string | null> {
   const instanceId = readText(join(home, "gateway-id")).trim();
   if (instanceId === "") return null;
   const { isInstanceLockFree } = await import("../store/instance-lock.js");
-  // A lock that cannot be read is for whoever tries to take it to complain of.
+  // An unreadable lock is reported by the process that tries to take it.
   const free = await isInstanceLockFree(join(home, "instances", instanceId)).catch(() => true);
   return free ? null : instanceId;
 }

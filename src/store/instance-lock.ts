@@ -18,7 +18,7 @@ const ASKERS_GONE_MS = 100;
 const RETRY_MS = 5;
 
 export interface FileLock extends AsyncDisposable {
-  /** False: the file was removed or replaced, so this lock keeps nobody out any more. */
+  /** False: the file was removed or replaced, so this lock no longer excludes other processes. */
   isInPlace(): Promise<boolean>;
 }
 

@@ -54,7 +54,7 @@ export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
     case "exited":
       return {
         state: "exited",
-        // Whoever says so, and whatever was done to the clock meanwhile: nothing ends before it started.
+        // The wall clock may have been set back: an end before the start is never recorded.
         ended_at: sql`case when ${change.at} < ${STARTED} then ${STARTED} else ${change.at} end`,
         ...(change.lastOutputAt === undefined ? {} : { last_output_at: change.lastOutputAt }),
         exit_reason: change.exit.reason,

@@ -23,7 +23,7 @@ export async function adoptRun(live: LiveRun, options: AdoptOptions = {}): Promi
     const service = { port: null, readyAt: null };
     const deadlines = options.keepTimeouts === true ? facts.deadlines : NO_DEADLINES;
     const at = context.clock.wall();
-    // Whoever takes it over goes on with it: its caller's leaving is no reason to end it any more.
+    // The new owner continues the run: it no longer ends when its caller exits.
     const policy = { ...facts.policy, onOrphan: "adopt" } as const;
     const change = { to: "service", service, deadlines, policy } as const;
     const written = await context.store.saveRun(journal.lease, change, [

@@ -37,7 +37,7 @@ export interface Traces {
 export type Aftermath =
   /** It had finished: the true end. */
   | { readonly kind: "exit"; readonly exit: AnchorExit }
-  /** Alive, or not to be told from others, and not answering. Nothing may be concluded yet. */
+  /** The anchor does not answer and is alive, or may be. Nothing may be concluded yet. */
   | { readonly kind: "anchor-alive" }
   /** The caller no longer wants to know; nothing was touched. */
   | { readonly kind: "given-up" }
@@ -56,7 +56,7 @@ export interface Verdict {
   readonly alive: readonly Survivor[];
   /** One clause: what was done about it here. */
   readonly note: string | null;
-  /** Its anchor serves other runs, and was left alone: without a cgroup nobody can prove that this one is empty. */
+  /** Its anchor serves other runs and was not killed: only a cgroup can prove this run empty. */
   readonly shared?: boolean;
 }
 

@@ -1,18 +1,18 @@
 import { eventFacts, type LiveRun } from "./live-run.js";
 
-/** Silence of one anchor, as this supervisor hears it. Times are the clock's. */
+/** When an anchor last answered, and what was done about its silence. Times are of `Clock`. */
 export interface AnchorHearing {
-  /** The last sign of life. */
+  /** When the last message came. */
   heardAt: number;
-  /** A STATUS is out since then. */
+  /** When a STATUS was sent that is not answered yet. */
   askedAt: number | null;
   /** It was sent SIGCONT then, and has not answered since. Null: it answers, as far as is known. */
   continuedAt: number | null;
   /** When the first stop was asked for here. */
   stopAt: number | null;
-  /** How often it fell silent after that. */
+  /** How many times the anchor stopped answering after that. */
   silences: number;
-  /** Something is being done about it. */
+  /** True while `attendSilence` runs. */
   busy: boolean;
   /** The last event about it. */
   notedAt: number;

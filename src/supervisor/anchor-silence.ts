@@ -10,8 +10,8 @@ import { step } from "./run-state.js";
 import { endWithoutAnchor, silentAnchor, whatWasEnded } from "./stop-directly.js";
 
 /**
- * Its anchor does not answer. Silence alone gets an event and SIGCONT. When a stop was asked for and SIGCONT has not
- * helped, the run is ended without its anchor.
+ * Handles an anchor that does not answer. The silence is recorded as an event, and the anchor is sent SIGCONT.
+ * When a stop was requested and the anchor still does not answer, the run is ended without it.
  */
 export async function attendSilence(live: LiveRun): Promise<void> {
   const { hearing, context } = live;
@@ -24,7 +24,7 @@ export async function attendSilence(live: LiveRun): Promise<void> {
     if (continuedAt === null || again) {
       if (stopAt !== null) hearing.silences++;
       await rouse(live, continuedAt ?? now);
-      // Stopped again and again, it would never get to the end.
+      // An anchor that is stopped again and again would never end its run.
       if (hearing.silences <= SILENCES_FORGIVEN) return;
     } else if (stopAt === null) {
       if (now - continuedAt >= CONTINUE_AGAIN_MS) await continueAnchor(live);
@@ -33,7 +33,7 @@ export async function attendSilence(live: LiveRun): Promise<void> {
     await end(live);
   } finally {
     hearing.busy = false;
-    // Asked anew, with time to answer: SIGCONT needs less of it than a loaded machine.
+    // Ask again. After SIGCONT during a stop, the anchor has anchorContinueMs to answer.
     if (hearing.continuedAt !== null && live.asked !== null)
       hearing.askedAt = context.clock.now() - defaults.anchorAnswerMs + defaults.anchorContinueMs;
     else if (hearing.continuedAt !== null) hearing.askedAt = context.clock.now();
@@ -85,12 +85,12 @@ async function continueAnchor(live: LiveRun): Promise<string | null> {
 async function end(live: LiveRun): Promise<void> {
   const { context, traces, facts, asked } = live;
   if (asked === null || isOver(live)) return;
-  // Who has survived a KILL has had its grace.
+  // Processes that survived a KILL get no second grace period.
   const graceMs = live.survivorsNoted ? 0 : Math.min(asked.graceMs ?? facts.policy.graceMs, GRACE_MOST_MS);
   const ended = await endWithoutAnchor(context.host, traces, asked, graceMs);
   if (isOver(live)) return;
   const remains = await context.host.remains(facts.address);
-  // It woke up and did it itself.
+  // The anchor ran again and ended the run itself.
   if (remains.exit !== null) return concludeExit(live, remains.exit, "exit-file");
   if (ended === null || !ended.reaped.verified) return reportNothingDone(live, ended?.reaped.why ?? null);
   const { reaped, stop, others } = ended;
@@ -99,9 +99,9 @@ async function end(live: LiveRun): Promise<void> {
   noteStop(live, stop);
   if (reaped.survivors.length > 0) {
     live.state = step(live.state, { type: "survivors", survivors: reaped.survivors });
-    return noteSurvivors(live, reaped.survivors, "its anchor does not answer; killing them is tried again");
+    return noteSurvivors(live, reaped.survivors, "its anchor does not answer; the supervisor retries");
   }
-  // Neither its anchor nor a cgroup could speak for it: what became of it is found out as for any other dead anchor.
+  // Neither anchor nor cgroup proves that the run is empty: it is handled like any run with a dead anchor.
   if (reaped.emptiness === "unproven" && others.length === 0) return;
   const { killed, killMode, residue, emptiness } = reaped;
   const after = {
@@ -123,16 +123,16 @@ function reportNothingDone({ facts: { runId }, context, hearing }: LiveRun, why:
   const now = context.clock.now();
   if (now - hearing.notedAt < NOTE_AGAIN_MS && hearing.silences > 1) return;
   hearing.notedAt = now;
-  const reason = why ?? "no process of it is on record here";
-  const message = `run ${runId}: its anchor does not answer, and it could not be ended without it: ${reason}. Nothing was signalled; trying again`;
+  const reason = why ?? "no process of the run is on record here";
+  const message = `run ${runId}: its anchor does not answer, and the run could not be ended without the anchor: ${reason}. Nothing was signalled; trying again`;
   context.report({ runId, message, cause: null });
 }
 
-/** SIGCONT is repeated to one that is silent without a stop: whoever stopped it may have let go. */
+/** Interval of SIGCONT to a silent anchor without a stop: a debugger may have detached. */
 const CONTINUE_AGAIN_MS = 30_000;
 /** Events and messages about one anchor: a command that stops its anchor again and again must not fill the store. */
 const NOTE_AGAIN_MS = 60_000;
-/** After a stop: twice it is continued and heard, the third time it is ended. */
+/** After a stop, an anchor is continued this many times; then the run is ended without it. */
 const SILENCES_FORGIVEN = 2;
 /** Of a longer grace, what leaves room within the bound of a stop. */
 const GRACE_MOST_MS = defaults.stopBoundMs / 2;

@@ -45,7 +45,7 @@ export class AnchorWatch {
 
   #look(): void {
     const now = this.#clock.now();
-    // This process was stopped or starved itself: what anchors have answered meanwhile is still to be read.
+    // This process itself was stopped or starved: answers of anchors are not read yet.
     const late = now - this.#dueAt > LATE_MS;
     this.#dueAt = Infinity;
     let any = false;
@@ -58,7 +58,7 @@ export class AnchorWatch {
   }
 }
 
-/** True: to be looked at again soon. Who is not connected is seen to by who connects. */
+/** True: check this run again soon. A run without a connection is handled by the reconnect. */
 function watch(live: LiveRun, now: number): boolean {
   const { hearing, link } = live;
   if (isOver(live) || link === null) return false;
@@ -76,7 +76,7 @@ function watch(live: LiveRun, now: number): boolean {
 
 async function attend(live: LiveRun): Promise<void> {
   await attendSilence(live);
-  // A connection that ends meanwhile is nobody else's to see to.
+  // If the connection ended meanwhile, nothing else reconnects.
   if (live.link === null && !isOver(live) && !live.regaining) await regain(live);
 }
 
@@ -87,7 +87,7 @@ function ask({ hearing, link }: LiveRun, now: number): void {
 
 /** While an answer is waited for. */
 const LOOK_SOON_MS = 500;
-/** A look that is later than this tells of this process, not of anchors. */
+/** A check that runs later than this shows that this process was delayed, not that anchors are silent. */
 const LATE_MS = 2_000;
-/** Of one that should say something by itself. */
+/** For a run that is being started or stopped: its anchor should send messages by itself. */
 const ASK_SOON_MS = 1_000;

@@ -138,7 +138,7 @@ export interface FollowOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The end of a run, for whoever waited for it. */
+/** The end of a run, for a caller that waited for it. */
 export interface RunEnding {
   /** The terminal record, or with `recordPending` what it will say. */
   readonly record: RunRecord;
@@ -214,7 +214,7 @@ export interface SupervisorOptions {
   /** Ends the waiting for a store that is away. */
   readonly signal?: AbortSignal;
   /**
-   * Told once when another process of this instance has taken its place. This supervisor then steers nothing any more,
+   * Called once when another process of this instance has replaced this one. This supervisor then steers nothing,
    * its runs are left alive, and every call but `close` rejects with the same error.
    */
   readonly onTaken?: (error: InstanceTaken) => void;

@@ -31,7 +31,7 @@ export async function cancel(live: LiveRun, options: CancelOptions = {}): Promis
   if (!live.deadlines.cancel(stop)) sendStop(live, stop);
   if (live.owed.length === 0) return;
   live.owedHanded ??= deferred<void>();
-  // One that cannot be reached for so long is ended without its anchor, or nobody can: the stop stays owed.
+  // After this time the run is ended without its anchor if possible. Otherwise the stop stays pending.
   await live.context.clock.pause(defaults.stopBoundMs, live.owedHanded.promise);
   // Robbed with the stop still in hand: nobody has heard of it.
   if (live.letGo instanceof LeaseLost) throw live.letGo;

@@ -16,7 +16,7 @@ export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
   for (const stream of STREAMS) {
     noteLost(live, stream, exit[stream].lost ?? 0);
     const more = live.ranges.update(stream, { ...exit[stream], closed: true });
-    // Of a run that nobody attended it may be long ago: its spool says.
+    // An exit file may be old: the time of the last output then comes from the spool.
     if (more && source === "anchor") live.activity.output();
   }
   if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
@@ -54,7 +54,7 @@ export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
 /** Processes besides the leader: those that were ended, and those that an operator gave up on. */
 function endedBeside(exit: AnchorExit): Pick<Finale, "ended" | "survivors"> {
   const { residueCount, killMode, emptiness, cleaned = null } = exit;
-  // Nothing was signalled: whoever was left went by itself.
+  // No process was signalled: the remaining ones exited by themselves.
   const signalled = killMode === "none" ? 0 : (cleaned ?? residueCount);
   const survivors = emptiness === "unproven" ? residueCount : 0;
   return { ended: Math.max(0, signalled - survivors), survivors };

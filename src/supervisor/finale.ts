@@ -21,7 +21,7 @@ export interface Finale {
   readonly processes: number;
   /** When the anchor saw it end, on the wall clock, if that was told; otherwise now. */
   readonly endedAt?: number | null;
-  /** How long it ran, on a clock that nobody can set. */
+  /** How long it ran, on the monotonic clock. */
   readonly durationMs?: number;
   /** When the last of its output was written, if that was told. */
   readonly lastOutputAt?: number | null;
@@ -82,7 +82,7 @@ export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
   };
 }
 
-/** Ended without its anchor for a stop's reason: only where somebody has done that and can say what became of it. */
+/** The stop's reason counts only when the run was ended without its anchor and the outcome is known. */
 function enforced({ remains, emptiness, shared = false }: Lost): RunRemains | null {
   if (remains === null || remains.firstStop?.withoutAnchor !== true) return remains;
   if (emptiness === "proven" || remains.swept !== null || shared) return remains;

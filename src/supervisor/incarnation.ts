@@ -74,7 +74,7 @@ export class Incarnation {
     return this.#taken === null;
   }
 
-  /** Another process of this instance is at work. */
+  /** Call when another process is found to run as this instance. */
   lose(evidence: string): void {
     if (this.#taken !== null) return;
     this.stop();

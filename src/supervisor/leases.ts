@@ -6,7 +6,7 @@ export interface LeasesOptions {
   readonly store: RunStore;
   readonly clock: Clock;
   readonly instanceId: string;
-  /** False: another process of this instance has taken its place, and renews what is its. */
+  /** False: another process of this instance has replaced this one, and renews the leases. */
   readonly isCurrent: () => Promise<boolean>;
   /** How many leases there are to renew. */
   readonly held: () => number;
@@ -59,7 +59,7 @@ export class Leases {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     this.#timer = null;
-    // A renewal that a store which is away has not answered keeps nobody waiting.
+    // The wait is bounded: the store may not answer.
     if (this.#renewing !== null) await this.#options.clock.pause(defaults.storeAnswerMs, this.#renewing);
   }
 

@@ -14,7 +14,7 @@ export interface RunProcesses {
   readonly root: ProcessEvidence | null;
   /** Verified members: below the run's anchor, in its cgroup, or below its verified first process. The anchor is none. */
   readonly processes: LiveProcesses;
-  /** Processes with the run's marker that nothing verifies: a marker can be set by anybody. */
+  /** Unverified processes that carry the run's marker: any process can set a marker. */
   readonly claims: readonly ClaimingProcess[];
   /** Why there may be processes besides these; null: all were looked at. Empty `processes` mean "none" only with null. */
   readonly unknown: string | null;
@@ -154,7 +154,7 @@ async function lookAtCgroups(
   );
 }
 
-/** By lease id. Only where no anchor is verified: an anchor is the parent of whatever has lost its own. */
+/** Marked processes by lease id. Not needed with a verified anchor, which is the parent of all orphans. */
 async function markedOf(
   host: Looker,
   records: readonly TracedRun[],
@@ -188,7 +188,7 @@ function processesOf(
       : root?.matches === true
         ? [asMember(root), ...root.descendants]
         : [];
-  // The cgroup decides where there is one: a process that lost its parents has no other run's ancestry left.
+  // A cgroup decides before ancestry: an orphan has lost the ancestry of its run.
   const descended = membersOf(record, open, below).filter(
     ({ identity }) => (ownerOf.get(keyOf(identity)) ?? runId) === runId,
   );
@@ -206,7 +206,7 @@ function processesOf(
     (below.length >= PROCESSES_NAMED
       ? `only the first ${PROCESSES_NAMED} of its processes are named`
       : null) ??
-    // An anchor that is verified is the parent of all there are.
+    // A verified anchor is an ancestor of all processes of the run.
     (anchor?.matches === true ? null : (cgroup?.unknown ?? null));
   // Without what its anchor serves for other runs.
   const own = anchor === null ? null : { ...anchor, descendants: descended };

@@ -107,7 +107,7 @@ export async function missed(live: LiveRun): Promise<void> {
   else if (record.ownerInstanceId !== context.instanceId) robbed(live, record.ownerInstanceId);
 }
 
-/** A write was refused for a newer epoch: whose it is decides whether one run is lost or the instance. */
+/** Finds out whether a newer epoch means that this process lost one run or the whole instance. */
 export async function findTaker({ context, facts }: LiveRun, hadEpoch: number): Promise<void> {
   const record = await context.store.getRun(facts.runId);
   if (record !== null && (await takenByAnotherProcess(context, record, hadEpoch)))

@@ -116,7 +116,7 @@ async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
   };
   const saved = await live.context.store.saveRun(live.journal.lease, change);
   if (saved) live.journal.committed(change);
-  else if (!isOver(live)) throw new NotSteering(runId, "its record was ended by somebody else");
+  else if (!isOver(live)) throw new NotSteering(runId, "another process ended its record");
   // The fresh lease may be the first write in a long while that the store took: then the others can be renewed too.
   if (live.context.leases.fenced) await live.context.leases.renew();
   if (live.context.leases.fenced) throw new NotSteering(runId, "its lease could not be renewed");

@@ -105,9 +105,9 @@ export async function stopDirectly(
 type Through =
   | { readonly kind: "ended"; readonly exit: AnchorExit }
   | { readonly kind: "survivors"; readonly survivors: readonly Survivor[] }
-  /** The time is up, and the anchor answers: it is at work. Null: it did not say who lives. */
+  /** The time is up, and the anchor still stops the run. Null: it did not list the live processes. */
   | { readonly kind: "late"; readonly alive: readonly Survivor[] | null }
-  /** It listens, or did, and says nothing within the time it has. */
+  /** The anchor accepted the connection and did not answer in time. */
   | { readonly kind: "silent" }
   | { readonly kind: "no-anchor" };
 
@@ -217,13 +217,13 @@ function endedBy({ reason, actor, emptiness, residue }: AnchorExit): DirectOutco
 }
 
 function lateOutcome(alive: readonly Survivor[] | null, boundMs: number): DirectOutcome {
-  const told = `its anchor was told to stop it and is at work; after ${boundMs / 1000} s`;
+  const told = `its anchor was told to stop it and is stopping it; after ${boundMs / 1000} s`;
   if (alive === null || alive.length === 0)
     return { outcome: "unknown", detail: `${told} it has not said that the run is gone` };
   return {
     outcome: "survivors",
     survivors: alive,
-    detail: `${told} these still have time to leave by themselves, and are killed when their grace is over`,
+    detail: `${told} these processes still run; the anchor kills them when their grace period is over`,
   };
 }
 
@@ -252,7 +252,7 @@ export async function endWithoutAnchor(
   const anchor = silentAnchor(host, traces);
   if (anchor === null) return null;
   const others = await othersOf(host, run, anchor);
-  // First: should this process die on the way, whoever records the end knows its reason. A full disk must not prevent the end.
+  // First, so that the reason is on disk if this process dies. A full disk must not prevent the end.
   const counts = await host.recordStop(run, stop).catch(() => stop);
   const reaped = await host.reap({
     root,
@@ -263,7 +263,7 @@ export async function endWithoutAnchor(
       ? { anchor }
       : { spared: others.flatMap((other) => (other.root === null ? [] : [other.root])) }),
   });
-  // With neither a live anchor nor a cgroup to prove it, what became of the run is for whoever records its end to find out.
+  // Without a live anchor or a cgroup nothing is proven: the supervisor that records the end decides.
   const isDone = reaped.emptiness === "proven" || (reaped.verified && others.length > 0);
   if (isDone && reaped.survivors.length === 0)
     await host.recordSwept(run, { anchorSignal: null, ...reaped }).catch(() => undefined);

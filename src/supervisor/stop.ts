@@ -54,7 +54,7 @@ async function outcomeOf(live: LiveRun, until: number): Promise<Stopped> {
   }
 }
 
-/** The time is up: who is there is named, whether it still has its grace or nobody could reach it. */
+/** The time is up: lists the live processes, also those within their grace period. */
 async function stillThere(live: LiveRun): Promise<Stopped> {
   const members = await liveMembers(live).catch(() => []);
   const survivors = members.map(({ identity: { pid, startTime }, command }) => ({

@@ -184,10 +184,10 @@ class ComposedSupervisor implements Supervisor {
     incarnation.start();
   }
 
-  /** Another process is this instance: steer nothing, write nothing, leave every run alive. */
+  /** Another process is this instance: control nothing, write nothing, leave every run alive. */
   #leaveToOther(error: InstanceTaken): void {
     const { live, leases } = this.#context;
-    // What is just being started is let go of as soon as it has a run.
+    // A run that is being started is released as soon as it exists.
     this.#context.closing ??= { actor: null };
     for (const each of [...live.values()]) letGo(each, error);
     void leases.stop();

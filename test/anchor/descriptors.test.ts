@@ -132,7 +132,7 @@ for (const [way, env] of ways)
     });
   });
 
-test("the command keeps the descriptor limits of whoever started the launcher, the anchor has the hard one", async () => {
+test("a command keeps the descriptor limits of the launcher's parent; the anchor uses the hard limit", async () => {
   const launcher = await RawLauncher.start(anchorEnv(), "ulimit -Sn 77; ulimit -Hn 300");
   const owner = await launcher.run("run_a", "ulimit -Sn; ulimit -Hn; read line");
   expect(await printedPids(launcher, 2)).toEqual([77, 300]);

@@ -62,7 +62,7 @@ async function startOf(pid: number): Promise<number> {
   return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
 }
 
-describe("the largest time that a frame can carry is far away, not now:", () => {
+describe("the largest time in a frame does not overflow to the present:", () => {
   for (const tag of ["OVERALL_MS", "NO_OUTPUT_MS"] as const)
     test(`POLICY with ${tag}`, async () => {
       const launcher = await RawLauncher.start();
@@ -131,7 +131,7 @@ describe("the largest time that a frame can carry is far away, not now:", () => 
 });
 
 describe("numbers that do not fit", () => {
-  test("a terminal of START with a side that no terminal has is refused, as RESIZE ignores it", async () => {
+  test("START with an impossible terminal size is refused; RESIZE with one is ignored", async () => {
     const launcher = await RawLauncher.start();
     for (const size of [
       { rows: 65_536 + 24, cols: 80 },

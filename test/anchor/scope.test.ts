@@ -32,7 +32,7 @@ test("a scope that does not fit loses its command first, then its labels, and ke
     expect(Buffer.byteLength(scopeText({ ...scope, ...each }))).toBeLessThan(2_048);
 });
 
-test("a run directory says whose the run is, and which tasks it was given since", async () => {
+test("a run directory holds the scope of its run and the tasks it was given later", async () => {
   const instance = await mkdtemp(join(tmpdir(), "hf-scope-"));
   onTestFinished(() => rm(instance, { recursive: true }));
   const runs = new RunDirectories(instance);

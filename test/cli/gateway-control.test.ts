@@ -13,7 +13,7 @@ import type { Finished } from "./stage.js";
 /** Says `up`, waits to be let go on, says `after` and exits with 7. */
 const inTwoParts = (gate: Gate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;
 
-test("gateway status tells the version that runs, and when another is installed", async () => {
+test("gateway status shows the running version, and the installed one when it differs", async () => {
   await using resident = await Resident.open();
   const copy = await mkdtemp(join(tmpdir(), "hf-"));
   try {
@@ -257,7 +257,7 @@ describe.concurrent("a command that acts", () => {
     });
   });
 
-  test("that stops something starts none: it does that without one, and says so", async () => {
+  test("that stops a run starts no gateway: it stops the run directly, and says so", async () => {
     await using resident = await Resident.started();
     const runId = await resident.script("sleep 7007");
     await resident.stop();

@@ -119,7 +119,7 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     expect(check?.detail).toContain(`gateway ${instanceId} (pid ${pid}) ${words}`);
   });
 
-  test("is not waited for without end by gateway start, which starts no second one", async () => {
+  test("gateway start waits for it for a limited time, and starts no second gateway", async () => {
     await using place = await Resident.started();
     await using held = await stopped(place);
     const { code, stdout, stderr } = await place.holdfast("gateway", "start");
@@ -152,7 +152,7 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     expect(await place.record(runId)).toMatchObject({ state: "running" });
   });
 
-  test("is not ended when it should terminate its runs, which it cannot be told", async () => {
+  test("is not ended by gateway stop --runs terminate", async () => {
     await using place = await Resident.started();
     await using held = await stopped(place);
     const { code, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");

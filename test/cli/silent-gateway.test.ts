@@ -75,7 +75,7 @@ describe("a gateway that is stopped", () => {
     expect(failed).toEqual([]);
   }, 300_000);
 
-  test("is the only way a session has: it is told so, and nothing is stopped or shown", async () => {
+  test("makes every command of a session fail: nothing is stopped or shown", async () => {
     const asSession = async (...words: readonly string[]) => {
       const { child, finished } = resident.startWith({ HOLDFAST_TOKEN: token }, ...words);
       child.stdin.end();

@@ -96,7 +96,7 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
       ["unique ids", () => Field.open(), true],
       ["start times only", () => WeakField.open(), false],
     ] as const)
-      test(`whose clocks are ${where}, with ${name}: runs of a live gateway are nobody else's, and every command works`, async ({
+      test(`whose clocks are ${where}, with ${name}: no other process takes runs of a live gateway, and every command works`, async ({
         skip,
       }) => {
         if (whyNot !== null) skip(whyNot);

@@ -62,7 +62,7 @@ async function truncatedUnread(stage: Stage, going: Going, reader: number): Prom
   process.kill(reader, "SIGCONT");
 }
 
-describe("output that somebody has truncated is stated, never made up:", PATIENT, () => {
+describe("truncated output is reported, never replaced by other bytes:", PATIENT, () => {
   test("to a foreground caller through the gateway", async () => {
     await using house = await House.started();
     const going = house.start("run", "--buffer", "256K", ...printer(house.home));

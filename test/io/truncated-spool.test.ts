@@ -129,7 +129,7 @@ async function scene() {
 
 describe("the newest spool file", () => {
   for (const [how, damage] of ofTheNewest)
-    test(`${how}: everybody gets what was written, and is told what is missing`, async () => {
+    test(`${how}: every reader gets what was written, and how much is missing`, async () => {
       const { supervisor, run, problems } = await scene();
       const live = follow(run);
       await print(supervisor, run, 1, 400);

@@ -79,7 +79,7 @@ test.for([
   expect(lastOutputAt).toBeLessThanOrEqual(endedAt ?? 0);
 });
 
-test("a run without output has no time of its last", async () => {
+test("a run without output has no lastOutputAt", async () => {
   const world = fakeWorld();
   const run = await start(world);
   world.host.last.exit();

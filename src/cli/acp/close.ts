@@ -49,7 +49,7 @@ function told(answer: Answer, json: boolean): number {
   return survivors.length === 0 ? 0 : exitCodes.incomplete;
 }
 
-/** Its processes were stopped; that the session is closed only a gateway can record. */
+/** The session was stopped without a gateway. Only a gateway can record that it is closed. */
 function direct(
   wanted: string,
   found: FoundSession | null,
@@ -79,7 +79,7 @@ function direct(
   sayRemark(remark);
   if (!closed)
     say(
-      `${key} is not closed on record: only a gateway can do that; say it again when one answers`,
+      `${key} is still open on record: only a gateway can close it; repeat the command when one answers`,
       "yellow",
     );
   return code;

@@ -116,7 +116,7 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .command("status")
     .summary("whether one runs, and how it is")
     .description(
-      "Whether a gateway runs for this state directory, and how it is. Only reads. Exit status 1 when none does, 3 when one does but cannot be reached.",
+      "Show whether a gateway runs for this state directory, and its state. Only reads. Exit status 1: none runs; 3: one runs and cannot be reached.",
     )
     .option("--json", "as JSON")
     .action(async ({ json }: { readonly json?: true }) => {

@@ -10,7 +10,7 @@ between file systems is used as it is when no run is open in it and its
 records are its own.
 
 reset-identity makes a copy a state directory of its own: new ids; the
-original's open runs are ended on record as lost, and nobody is signalled. In
+original's open runs are ended on record as lost; no process is signalled. In
 a shared PostgreSQL nothing of the original's is changed.
 
 keep-identity is for a directory that takes the place of the original, which
@@ -47,7 +47,7 @@ export function addStateCommand(program: Command, finish: Finish): void {
     .command("reset-identity")
     .summary("make a copy a state directory of its own")
     .description(
-      "Give a copied state directory new ids, and end the original's open runs in it on record. Nobody is signalled.",
+      "Give a copied state directory new ids, and end the original's open runs in it on record. No process is signalled.",
     )
     .option("--yes", "do not ask")
     .option("--json", "as JSON")
@@ -58,9 +58,9 @@ export function addStateCommand(program: Command, finish: Finish): void {
     });
   state
     .command("keep-identity")
-    .summary("let a restored directory take the place of its original")
+    .summary("keep the ids of a directory that replaces its original")
     .description(
-      "Say that this directory takes the place of its original, which is gone. Its ids and open runs stay.",
+      "Declare that this directory replaces its original, which no longer exists. Its ids and open runs are kept.",
     )
     .option("--yes", "do not ask")
     .option("--json", "as JSON")

@@ -111,7 +111,7 @@ async function anchors({
   }
 }
 
-/** Runs of Holdfast that no state directory knows of. Nothing to say when there is none. */
+/** Live runs whose state directory was removed. Reports nothing when there are none. */
 export async function checkUnowned(): Promise<Check[]> {
   const found = await unownedRuns();
   return found.map((run) => warn("unowned", unownedLine(run), run.whyNot ?? END_UNOWNED));
@@ -137,7 +137,7 @@ async function silentAnchors({ host }: Observatory): Promise<Check> {
   );
 }
 
-/** Null: it has ended, or nobody listens. */
+/** Null: the run has ended, or no anchor listens. */
 async function answers(host: Observatory["host"], run: RunAddress): Promise<boolean | null> {
   try {
     const link = await host.attach(run, 0, defaults.anchorContinueMs);

@@ -21,7 +21,7 @@ export class AnchorHold implements AsyncDisposable {
     this.#runId = runId;
   }
 
-  /** How long neither a gateway nor this hold has had the run; counted from the first call. */
+  /** Time since the first call in which neither a gateway nor this hold owned the run. */
   gapMs(): number {
     this.#gapSince ??= performance.now();
     return performance.now() - this.#gapSince;
@@ -33,8 +33,8 @@ export class AnchorHold implements AsyncDisposable {
   }
 
   /**
-   * Hold the anchor if no gateway lives. True while a gateway is worth trying for: the run is there, or what it left
-   * has not been read.
+   * Hold the anchor if no gateway is alive. True while the caller should keep trying to start one: the run
+   * directory still exists.
    */
   async keep(): Promise<boolean> {
     if (this.#link !== null) return true;
@@ -46,12 +46,12 @@ export class AnchorHold implements AsyncDisposable {
     const instanceId = (await readFile(join(this.#home, "gateway-id"), "utf8")).trim();
     const run = { instanceId, runId: this.#runId };
     const gateway = (await host.instances()).find((each) => each.instanceId === instanceId);
-    // One that lives attaches by itself: a newer epoch from here would lock it out.
+    // A live gateway attaches by itself; a newer epoch from here would lock it out.
     if (gateway?.alive === false) this.#link = await this.#own(host, run);
     return this.#link !== null || (await host.runIds(instanceId)).includes(this.#runId);
   }
 
-  /** Null: no anchor answers, or its command has not been let go and never will be. */
+  /** Null: no anchor answers, or the command was not executed yet and never will be. */
   async #own(host: Observatory["host"], run: RunAddress): Promise<AnchorLink | null> {
     const observer = await host.attach(run, 0);
     if (observer === null) return null;

@@ -34,7 +34,7 @@ export async function tokenFor(home: string): Promise<string> {
   return sessionToken() ?? (await readOperatorToken(home)) ?? "";
 }
 
-/** The gateway; null: none runs. Starts nothing. Rejects with GatewaySilent when one is there and cannot be asked. */
+/** The gateway; null: none runs. Starts nothing. Rejects with GatewaySilent when it does not answer. */
 export async function askGateway(): Promise<Connection | null> {
   const home = resolveHome();
   const token = await tokenFor(home);
@@ -45,7 +45,7 @@ export async function askGateway(): Promise<Connection | null> {
   throw await silentGateway(home, held, asked === "silent" ? defaults.gatewayAnswerMs : null);
 }
 
-/** `withinMs`: how long it was waited for; null: nobody listens. */
+/** `withinMs`: how long the command waited for an answer; null: no process listens. */
 async function silentGateway(
   home: string,
   instanceId: string | null,
@@ -56,18 +56,18 @@ async function silentGateway(
   const gateway = `the gateway${pid === null ? "" : ` (pid ${pid})`}`;
   const why =
     withinMs === null
-      ? `${gateway} cannot be reached: nobody listens on ${gatewaySocket(home)}`
+      ? `${gateway} cannot be reached: no process listens on ${gatewaySocket(home)}`
       : `${gateway} did not answer within ${withinMs / 1000} s`;
   return new GatewaySilent(pid, why);
 }
 
-/** The same, for a command that reads: whatever is asked of it is bounded, too. */
+/** The same for a command that reads: every request has a timeout. */
 export async function runningGateway(): Promise<Connection | null> {
   const found = await askGateway();
   return found === null ? null : { ...found, client: boundedClient(found.client, found.home) };
 }
 
-/** A client whose every question is answered within `gatewayReadMs`, besides what it says it will wait. */
+/** A client whose requests time out after `gatewayReadMs`, plus the wait that the request itself asks for. */
 function boundedClient(client: GatewayClient, home: string): GatewayClient {
   const verbs = Object.entries(client) as [
     string,

@@ -47,12 +47,12 @@ export async function gatewayBack(
     if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {
       said = true;
       const why = onPurpose ? "the gateway was stopped" : "the gateway is gone";
-      const anchored = `${what} goes on, and its output when another one runs (${mayStart ? "one is being started" : `at most ${formatDuration(forMs)} from now, then its anchor ends it`})`;
+      const anchored = `${what} keeps running; its output continues when another gateway runs (${mayStart ? "one is being started" : `at most ${formatDuration(forMs)} from now, then its anchor ends it`})`;
       say(`${why}; ${meanwhile ?? anchored}`);
     }
     if (mayStart && performance.now() > nextTryAt) {
       kept = await keep().catch(() => kept);
-      // Somebody else may succeed where this fails: that is waited for, too.
+      // Another process may start a gateway although this attempt failed.
       if (found === null)
         await startGateway(home).catch((error: unknown) => {
           const { message } = error as Error;

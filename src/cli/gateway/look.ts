@@ -46,7 +46,7 @@ export async function openLook(): Promise<Look> {
   return readLocally(resolveHome());
 }
 
-/** The gateway, where there is another way to read: null also, after saying so, when one is there and does not answer. */
+/** The gateway, for commands that can read without it. Null: none runs, or it does not answer (reported). */
 export async function answeringGateway(): Promise<Connection | null> {
   const running = await runningGateway().catch(silence);
   if (!(running instanceof GatewaySilent)) return running;
@@ -55,7 +55,7 @@ export async function answeringGateway(): Promise<Connection | null> {
   return null;
 }
 
-/** As a value: there is another way. */
+/** Returns the error instead of throwing it: the caller can read without a gateway. */
 export function silence(error: unknown): GatewaySilent {
   if (error instanceof GatewaySilent) return error;
   throw error;

@@ -89,12 +89,15 @@ async function goBack(
     return exitCodes.incomplete;
   }
   const left = ends();
-  say(`${first}; nor with the former one: ${again}. No gateway runs. ${endingsText(left)}`, "red");
+  say(
+    `${first}; it did not start with the former configuration either: ${again}. No gateway is running. ${endingsText(left)}`,
+    "red",
+  );
   if (json) print(toJson({ running: false, error: why, formerError: again, ends: left }));
   return exitCodes.failure;
 }
 
-/** As text: why not. */
+/** Returns why it did not start, as text. */
 async function startFormer(home: string, instanceId: string | null): Promise<Started | string> {
   const path = instanceId === null ? "" : formerConfig(home, instanceId);
   if (!existsSync(path)) return "it is not on record";
@@ -155,11 +158,11 @@ function endings(runs: readonly RunRecord[], downAt: number): Ending[] {
 }
 
 function endingsText(ends: readonly Ending[]): string {
-  if (ends.length === 0) return "No run ends for that reason: `holdfast gateway start` starts one.";
+  if (ends.length === 0) return "No run ends because of this. To start a gateway: holdfast gateway start.";
   const named = ends.slice(0, RUNS_NAMED).map(({ runId, inMs }) => `${runId} in ${seconds(inMs)}`);
   const more = ends.length - named.length;
   if (more > 0) named.push(`${more} more`);
-  return `If none is started (holdfast gateway start), these runs are ended by their anchors: ${named.join(", ")}.`;
+  return `Unless a gateway is started (holdfast gateway start), these runs are ended by their anchors: ${named.join(", ")}.`;
 }
 
 function seconds(ms: number): string {

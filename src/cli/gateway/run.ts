@@ -57,7 +57,7 @@ export async function runGateway({
   if (gateway === null) return 0;
   const taken = await Promise.race([told, gateway.asked, gateway.taken]);
   if (taken !== undefined) {
-    // As if killed: what lies in the directory, the socket and the row in the store are the other process's by now.
+    // Exit without cleanup: directory, socket and the row in the store belong to the other process.
     say(taken.message, "red");
     return exitCodes.failure;
   }

@@ -73,7 +73,7 @@ async function endUnreachable(
   });
   if (runs !== "leave")
     return left(
-      `It cannot be told what to do with its runs; nothing was done. \`holdfast gateway stop\` ends it and leaves them; \`holdfast runs cancel\` stops each without it`,
+      `Without an answer it cannot stop its runs; nothing was done. \`holdfast gateway stop\` ends it and leaves them; \`holdfast runs cancel\` stops each without it`,
     );
   if (process === null) return left("Its process is not known, so nothing was signalled; see gateway.log");
   const { verified, why, survivors } = await reapMarked(findAnchor(), {
@@ -87,11 +87,11 @@ async function endUnreachable(
       `It could not be verified (${why}), so nothing was signalled. To end it: kill ${process.pid}`,
     );
   if (survivors.length > 0 || !(await gone(home)))
-    return left(`It was told to stop and killed, and is still there`);
+    return left(`It was sent SIGTERM and SIGKILL, and is still running`);
   return { kind: "signalled", instanceId, pid: process.pid };
 }
 
-/** Until it has let go of its instance and nobody answers any more. */
+/** Waits until the instance is unlocked and no gateway answers. */
 async function gone(home: string): Promise<boolean> {
   const until = performance.now() + defaults.gatewayStopMs;
   while ((await heldInstance(home)) !== null || (await reach(home).catch(() => null)) !== null) {

@@ -33,7 +33,7 @@ export function runFace(wanted: string, graceMs: number | null): StopFace<Answer
       const runId = await fullRunId({ client }, wanted, signal);
       return client.kill({ params: { runId }, body: graceMs === null ? {} : { graceMs } }, signal);
     },
-    // Of a run of another host, the gateway there is the only one that can do more.
+    // A run on another host can be stopped only by the gateway there.
     settled: ({ outcome, command }) => outcome !== "unknown" || command !== null,
     find: async (observatory) => [await mustFindRun(observatory, wanted)],
   };

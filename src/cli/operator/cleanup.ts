@@ -57,7 +57,7 @@ function isUntouched(result: Result): result is Untouched {
 
 /** What `--yes` does about a run. */
 type Plan =
-  /** Stop it: through the gateway, its anchor, its cgroup or its verified processes. Then end its record, if nobody else does. */
+  /** Stop it, then end its record if no supervisor does. */
   | "stop"
   /** The gateway of its host is asked to stop it. */
   | "hand-over"
@@ -107,7 +107,7 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
     say("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
-  // A person may have thought about it for a while.
+  // The time limit starts after the confirmation.
   const path = new StopPath(null, request.yes ? began : performance.now());
   const results = await endAll(path, items);
   if (request.json)
@@ -133,7 +133,7 @@ function mustHaveScope({ run, session, agent, labels, allOrphans }: CleanupReque
   );
 }
 
-/** From the store; what it cannot say, and all when it cannot be read, from the run directories. */
+/** From the store, and from the run directories for runs that cannot be read from the store. */
 async function inScope(observatory: Observatory, request: CleanupRequest): Promise<readonly Item[]> {
   const { run, session, agent, labels, allOrphans } = request;
   let unread: Error | null = null;
@@ -147,7 +147,7 @@ async function inScope(observatory: Observatory, request: CleanupRequest): Promi
   }
   if (unread !== null)
     say(
-      `the store cannot be read (${unread.message.split(". ", 1)[0]}); going by the run directories`,
+      `the store cannot be read (${unread.message.split(". ", 1)[0]}); only the run directories are used`,
       "yellow",
     );
   const known = new Set(surveyed.map(({ record }) => record.runId));
@@ -266,7 +266,7 @@ function recordedItem(each: Surveyed, request: CleanupRequest): Item {
   };
 }
 
-/** Everything that lives goes the one way that all commands stop runs by; of the rest only the records are ended. */
+/** Live runs are stopped through StopPath like in all commands; of the others only the records are ended. */
 async function endAll(path: StopPath, items: readonly Item[]): Promise<ReadonlyMap<string, Result>> {
   const results = new Map<string, Result>();
   for (const { runId, plan, surveyed } of items) {
@@ -321,7 +321,7 @@ async function endUnderLease(
   for (const runId of rest) results.set(runId, await becameOf(supervisor, runId, decisions));
 }
 
-/** Its end, or the word that there are survivors; not for longer than `enough`. */
+/** Waits until the run has ended or reports survivors, or `enough` is aborted. */
 async function ended(run: Run, enough: AbortSignal): Promise<void> {
   let waiting = true;
   const over = run.wait().then(
@@ -354,7 +354,7 @@ function unprovenText({ exit }: RunRecord): string {
   return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${detail === null ? "" : `: ${detail}`}`;
 }
 
-/** Those that were seen and are not left. */
+/** Processes that were listed before and do not survive. */
 function endedProcesses(
   { live }: Item,
   result: Result | undefined,

@@ -14,7 +14,7 @@ import { confirm } from "./confirm.js";
 
 export const END_UNOWNED = "holdfast runs cleanup --unowned";
 
-/** Runs of Holdfast that no state directory knows of. A session sees none; nor does anybody where that cannot be looked at. */
+/** Live runs whose state directory was removed. Empty for a session, and where processes cannot be listed. */
 export async function unownedRuns(): Promise<readonly UnownedRun[]> {
   if (sessionToken() !== null) return [];
   return findUnowned(findAnchor(), resolveHome()).catch(() => []);
@@ -23,7 +23,7 @@ export async function unownedRuns(): Promise<readonly UnownedRun[]> {
 /** For commands that show what runs: one line each, beside what they show. */
 export async function sayUnowned(): Promise<void> {
   for (const run of await unownedRuns())
-    // Of one whose directory is not known, somebody may know who uses another state directory.
+    // A run whose directory is not known may belong to another state directory that is in use.
     if (run.directory !== null) say(`${unownedLine(run)}; \`${END_UNOWNED}\` ends it`, "yellow");
 }
 
@@ -56,7 +56,7 @@ export async function cleanupUnowned({
   mustBeOperator("end processes without an owner");
   const found = await findUnowned(findAnchor(), resolveHome());
   if (!json && found.length > 0) print(`${found.flatMap(lines).join("\n")}\n`);
-  if (!json && found.length === 0) say("every run of Holdfast has a state directory that knows of it", "dim");
+  if (!json && found.length === 0) say("no unowned run was found: every run has a state directory", "dim");
   const endable = found.filter(({ whyNot }) => whyNot === null);
   if (dryRun || endable.length === 0) {
     if (json) print(toJson({ runs: found }, 2));

@@ -97,7 +97,7 @@ function reasonFor(live: ProcessEvidence, runs: number): string {
   // Whose it is, a session is not told: it would look different from nobody's.
   if (sessionToken() !== null) return "it belongs to no run that may be seen";
   if (live.state === HIDDEN)
-    return "it is hidden (/proc is mounted with hidepid), and it is listed below no anchor: whose it is cannot be told";
+    return "it is hidden (/proc is mounted with hidepid), and it is not below any anchor: its run is not known";
   if (live.runId !== null) return `it carries the marker of ${live.runId}, which is not alive here`;
   return runs === 0 ? "nothing is running here" : "neither its ancestry nor its cgroup leads to a run";
 }

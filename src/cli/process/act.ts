@@ -214,7 +214,7 @@ export async function removeProcess(wanted: string, json: boolean): Promise<numb
   }
   if (stopped.through === "direct") sayRemark(stopped.remark);
   if (!removed)
-    say(`${runId} is not hidden: only a gateway can do that; say it again when one answers`, "yellow");
+    say(`${runId} is not hidden: only a gateway can hide it; repeat the command when one answers`, "yellow");
   return stopCode(outcome.outcome);
 }
 

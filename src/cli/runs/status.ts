@@ -25,7 +25,7 @@ export function statusOf({ state, exit }: Pick<RunRecord, "state" | "exit">): st
   }
 }
 
-/** How a run ended, for whoever waited for it, when the store has not taken its record. */
+/** How a run ended, for a caller that waited for it, while its record is not written. */
 export function pendingText({ runId, exit }: Pick<RunRecord, "runId" | "exit">, why: string): string {
   return `${runId} ${endText(exit)}; the store cannot be written (${why}), its record is pending`;
 }
@@ -33,7 +33,7 @@ export function pendingText({ runId, exit }: Pick<RunRecord, "runId" | "exit">, 
 function endText(exit: RunRecord["exit"]): string {
   if (exit?.reason === "exit") return `ended with exit code ${exit.code ?? "unknown"}`;
   if (exit?.reason === "signal") return `was ended by signal ${exit.signal ?? "unknown"}`;
-  return `has ended (${exit?.reason ?? "how is not known"})`;
+  return `has ended (${exit?.reason ?? "reason unknown"})`;
 }
 
 /** From where, and when on the store's clock, runs are looked at. */

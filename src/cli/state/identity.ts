@@ -44,7 +44,7 @@ export async function showState(json: boolean): Promise<number> {
       ["directory", directory === null ? `${home} (does not exist yet)` : home],
       ["state id", shown.stateId ?? "none yet"],
       ["gateway id", shown.gatewayId ?? "none yet"],
-      ["copy of", shown.copyOf ?? "nothing: it is an original"],
+      ["copy of", shown.copyOf ?? "none: this is an original"],
     ] as const;
     print(`${lines.map(([name, value]) => `${name.padEnd(10)}  ${value}`).join("\n")}\n`);
   }
@@ -69,7 +69,7 @@ export async function resetIdentity({ yes, json }: Request): Promise<number> {
   const former = (await readFile(join(home, "gateway-id"), "utf8").catch(() => "")).trim();
   if (!shared && open.length + former.length > 0) {
     await using store = await openStore(storePath, "reset-identity");
-    const detail = `this state directory is a copy of ${original}; the run stayed with the original, and nobody was signalled here`;
+    const detail = `this state directory is a copy of ${original}; the run stayed with the original, and no process was signalled here`;
     for (const record of open) await forgetRun(store, record, cliActor(), { detail, expiredForMs: null });
     await silenceTasks(store);
     if (former !== "") await store.forgetGateway(former);
@@ -105,14 +105,14 @@ export async function keepIdentity({ yes, json }: Request): Promise<number> {
   const { home } = directory;
   const original = provenance.recorded.path;
   if (provenance.originalThere) {
-    say(`${home} cannot take the place of ${original}, which is still there; nothing was changed`, "red");
+    say(`${home} cannot replace ${original}, which still exists; nothing was changed`, "red");
     return exitCodes.refused;
   }
-  const question = `Is the original of this directory, ${original}, gone for good? Its runs are then taken up here.`;
+  const question = `Is the original of this directory, ${original}, gone for good? If so, its runs are continued here.`;
   if (!(await confirm(question, yes))) return unchanged();
   await recordPlace(home, true);
   if (json) print(toJson({ home, stateId: await observeStateId(home), copyOf: original }));
-  else print(`${home} has taken the place of its original\n`);
+  else print(`${home} has replaced its original\n`);
   return 0;
 }
 
@@ -143,13 +143,13 @@ async function openRuns(storePath: string): Promise<readonly RunRecord[]> {
 /** More than any store has open. */
 const TASKS = 100_000;
 
-/** The original tells of their ends. */
+/** The original delivers their notifications. */
 async function silenceTasks(store: Store): Promise<void> {
   for (const { taskId, version } of await store.listTasks({ statuses: ["queued", "running"], limit: TASKS }))
     await store.commitTask(taskId, version, { set: { policy: "silent" } });
 }
 
-/** Kept, for the output in it, where nobody looks for instances. */
+/** Moved to a path that is not searched for instances; kept for the output in it. */
 async function setAside(instancesPath: string): Promise<void> {
   const aside = `${instancesPath}-of-original`;
   await rm(aside, { recursive: true, force: true });

@@ -38,7 +38,7 @@ export async function findTask(observatory: Observatory | null, wanted: string):
   if (taskIds.size > 1 && !taskIds.has(wanted) && going.length > 1)
     throw new BadInput(
       "task",
-      `${JSON.stringify(wanted)} is the name of several: ${[...taskIds].join(", ")}`,
+      `${JSON.stringify(wanted)} is the name of several tasks: ${[...taskIds].join(", ")}`,
     );
   return { task: null, runs: going };
 }
@@ -56,7 +56,7 @@ async function taskOnRecord(observatory: Observatory, look: Look, wanted: string
   // A session that is one run ends with it; any other stays when its turn is over.
   if (isEnded(status) && session?.mode !== "run") return { task, runs: [] };
   const turn = await store?.getAcpTurn(turnId);
-  // Ending its agent would end the turn that runs now, which is another.
+  // Ending the agent would end the turn that runs now, which is a different one.
   if (turn?.state === "queued")
     throw new BadInput(
       "task",
@@ -101,7 +101,7 @@ async function runsOfSession(observatory: Observatory, sessionId: string): Promi
   return (await selectRuns(observatory, (scope) => isAgent(scope) && scope.sessionId === sessionId)).runs;
 }
 
-/** Those that go on; when there are none, those that have ended: that they have is then the answer. */
+/** The runs that have not ended; when all have ended, all of them, so that the answer can say so. */
 function openOnes(runs: readonly SelectedRun[]): readonly SelectedRun[] {
   const open = runs.filter(({ ended }) => !ended);
   return open.length > 0 ? open : runs;
@@ -122,7 +122,7 @@ function isSession(
   );
 }
 
-/** By all of an id, or by a beginning that is more than what all ids begin with. */
+/** Matches a whole id, or a prefix that is longer than the type prefix. */
 function isNamed(id: string, prefix: string, wanted: string): boolean {
   return (
     id === wanted || (wanted.length > prefix.length && id.startsWith(wanted)) || id === `${prefix}${wanted}`

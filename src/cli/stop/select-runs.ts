@@ -4,7 +4,7 @@ import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { FoundRun } from "../operator/find-run.js";
 import type { Observatory } from "../operator/observer.js";
 
-/** Whose a run is, from its record or its directory; a record names no task. */
+/** Session, agent, labels and tasks of a run, from its record or its directory; a record names no task. */
 export interface SelectedRun extends FoundRun {
   readonly scope: DirectoryScope;
   /** Null: it has no directory here. */
@@ -89,7 +89,7 @@ interface OpenDirectory {
 async function openDirectories({ host }: Observatory): Promise<readonly OpenDirectory[]> {
   const found: OpenDirectory[] = [];
   for (const { instanceId, alive } of await host.instances())
-    // What cannot be read (another user's) is no reason not to stop the others.
+    // An unreadable instance (of another user) must not prevent stopping the others.
     for (const runId of await host.runIds(instanceId).catch(() => [])) {
       const address = { instanceId, runId };
       const scope = await host.scope(address).catch(() => null);

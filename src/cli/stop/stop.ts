@@ -37,7 +37,7 @@ export type Stopped<Answer> =
   /** `remark`: one line about the fallback; null: there is nothing to say. */
   | { readonly through: "direct"; readonly runs: readonly DirectStop[]; readonly remark: string | null };
 
-/** What was found of the gateway. `why` is null when none runs: then going on without it is nothing special. */
+/** The gateway, or why it cannot be used. `why` is null when none runs: that needs no remark. */
 type Found = { readonly connection: Connection } | { readonly connection: null; readonly why: string | null };
 
 /** Why the gateway did not settle it. */
@@ -85,7 +85,7 @@ export class StopPath {
         : await face.find(observatory).catch((error: unknown) => {
             throw asked.error ?? error;
           });
-    // Of another host there is nothing here but the record, if that: only a gateway can hand it over.
+    // A run of another host has at most a record here: only a gateway can hand the stop over.
     if (observatory === null || found === null || (await areElsewhere(observatory, found)))
       return { through: "gateway", answer: await face.ask(await needGateway(), this.#left(0)) };
     const stops = await Promise.all(found.map((each) => this.#stopOne(observatory, each, face.graceMs)));
@@ -135,7 +135,7 @@ export class StopPath {
   }
 }
 
-/** What had ended when it was looked at directly was told to by the gateway, as far as is known here. */
+/** A run that had ended before it was stopped directly is counted as stopped by the gateway. */
 function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
   if (outcome.outcome !== "ended-before" || record?.state === "exited") return { runId, record, outcome };
   return { runId, record, outcome: { outcome: "gone", detail: outcome.detail } };
@@ -177,7 +177,7 @@ async function findGateway(): Promise<Found> {
 }
 
 function forSession(why: string): string {
-  return `${why}, and a session has no other way to stop anything: only a gateway knows what is its own. The operator can stop it without one`;
+  return `${why}, and a session has no other way to stop anything: only a gateway knows which runs belong to the session. The operator can stop it without a gateway`;
 }
 
 function firstSentence(message: string): string {
@@ -206,7 +206,7 @@ async function remarkOf(
   const record =
     unread === null
       ? "the next gateway completes its record"
-      : `its record catches up when the store works again: ${firstSentence(unread.message)}`;
+      : `its record is completed when the store works again: ${firstSentence(unread.message)}`;
   const done = stopped.every(({ outcome }) => outcome.outcome === "gone") ? "stopped" : "tried to stop";
   return [
     why ?? "no gateway is running",

@@ -81,7 +81,7 @@ async function waited(wanted: string, shows: boolean): Promise<Waited> {
   const pending = await Promise.race([recorded, pendingEnd(followed, task.runId, left.signal)]);
   left.abort();
   if (pending === null) return { task: (await followed.client.getTask({ params })).task, pending };
-  // Nobody waits for it any more; it ends with this process.
+  // The result is not needed any more; the request ends with this process.
   recorded.catch(() => undefined);
   return { task: { ...task, ...endOf(pending.run) }, pending };
 }
@@ -92,7 +92,7 @@ async function pendingEnd(
   runId: string | null,
   left: AbortSignal,
 ): Promise<NonNullable<Waited["pending"]>> {
-  // No output is news: from there on there will be none.
+  // An offset beyond any output: the poll returns for state changes only.
   const query = { waitMs: POLL_MS, maxChars: 0, stdout: LAST, stderr: LAST };
   while (runId !== null && !left.aborted) {
     const news = await followed.client.poll({ params: { runId }, query }, left).catch(() => null);

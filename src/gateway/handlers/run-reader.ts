@@ -7,10 +7,10 @@ import type { HeardOf } from "../contract/contract.js";
 /** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
 
-/** A run as it is now: of one whose end the store has not taken yet, what its record will say, and why it does not. */
+/** A run as it is now. While its record is pending: the future record, and why it is not written. */
 export async function nowOf(reader: RunReader, record: RunRecord): Promise<RunEnding> {
   const run = reader.run(record.runId);
-  // Let go of meanwhile, its record is all there is.
+  // This supervisor released the run meanwhile: use the record.
   const ending = run?.state === "exited" ? await run.end().catch(() => null) : null;
   return ending ?? { record: (await reader.getRun(record.runId)) ?? record, recordPending: null };
 }

@@ -12,7 +12,7 @@ export interface Listening extends AsyncDisposable {
 }
 
 /**
- * On the state directory's own socket. Only for whoever holds the gateway's lock: a socket that is there is a dead one's.
+ * On the state directory's own socket. Needs the gateway's lock: an existing socket is then a dead gateway's.
  * A socket that is deleted or replaced while the gateway runs is made again; connections that are open stay open.
  */
 export async function listenLocally(

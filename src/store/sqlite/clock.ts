@@ -4,8 +4,8 @@ let offsetNs: bigint | null = null;
 
 /**
  * The store's clock: milliseconds of the initial time namespace's CLOCK_MONOTONIC, the same in every process of one
- * boot, whatever time namespace it lives in (suspend does not count). A value means nothing in another boot; whoever
- * compares two must know that their boot ids are equal.
+ * boot, whatever time namespace it lives in (suspend does not count). Compare two values
+ * only when their boot ids are equal.
  */
 export function hostMonotonicMs(): number {
   // A process stays in its time namespace.

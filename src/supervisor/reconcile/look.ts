@@ -156,8 +156,8 @@ async function lookInside(
     return { ...sight, exitFile: exit !== null };
   }
   const launched = instances.get(record.originInstanceId)?.launched === true;
-  // Its identity is not on record, means nothing here, or cannot be compared: whoever answers to its key is the anchor.
-  // When the kernel says that the process is gone, whatever listens on its socket is a stranger.
+  // Its identity is not on record, or cannot be compared here: the process that accepts its key is the anchor.
+  // When the kernel says that the process is gone, another process listens on its socket.
   const nameless = record.anchor === null || !isSameMachine(host.machine, record);
   const asked = (nameless || sight.anchor === "unknown") && record.bootId === host.machine.bootId;
   const answer = asked ? await ask(host, address) : "gone";

@@ -51,7 +51,7 @@ export async function reconcile(context: Context, scope: Scope = {}): Promise<Re
       const { live, left } = context.live.has(record.runId)
         ? { live: null, left: "it was taken up here meanwhile" }
         : await act(context, record, claim, wanted);
-      // Said is what happened, not what was meant.
+      // Report what was done, not what was decided.
       return { live, decided: left === null ? wanted : ({ ...wanted, action: "leave", why: left } as const) };
     }),
   );
