@@ -3,7 +3,7 @@
  * left, and the latter is killed. It decides nothing else, reads nothing but the first bytes of a connection, and leaves
  * when there is neither a supervisor nor an anchor.
  *
- * The launcher also watches that anchors run (pulse.h). It sends SIGCONT to an anchor that does not run. When the end of a
+ * The launcher also watches that anchors run (heartbeat.h). It sends SIGCONT to an anchor that does not run. When the end of a
  * run is overdue and its anchor still does not run, the launcher ends the run. A live supervisor does both first.
  */
 #include <errno.h>
@@ -26,7 +26,7 @@
 #include "json.h"
 #include "modes.h"
 #include "os.h"
-#include "pulse.h"
+#include "heartbeat.h"
 #include "tree.h"
 #include "wire.h"
 
@@ -62,7 +62,7 @@ struct anchor {
   long killed;
   const char *kill_mode;
   uint64_t lost_at;
-  struct pulse *pulse;
+  struct heartbeat *heartbeat;
   uint64_t continued_at; /* SIGCONT was sent then, and it has not run since; 0: it runs */
   bool unreaped;         /* killed by the launcher; waitpid fails while a debugger traces it */
   bool swept;            /* unreaped, and its runs are swept */
@@ -103,15 +103,15 @@ static bool is_anchor(pid_t pid) {
 }
 
 static void forget_anchor(size_t at) {
-  if (anchors[at].pulse != NULL) (void)munmap(anchors[at].pulse, sizeof *anchors[at].pulse);
+  if (anchors[at].heartbeat != NULL) (void)munmap(anchors[at].heartbeat, sizeof *anchors[at].heartbeat);
   anchors[at] = anchors[--anchor_count];
 }
 
-/* The runs of an anchor: the run it was started for, and those in its pulse. */
+/* The runs of an anchor: the run it was started for, and those in its heartbeat. */
 static const char *run_of(const struct anchor *anchor, int at) {
   if (at < 0) return anchor->run_id;
-  if (anchor->pulse == NULL || anchor->pulse->runs[at].id[0] == 0) return NULL;
-  return strcmp(anchor->pulse->runs[at].id, anchor->run_id) == 0 ? NULL : anchor->pulse->runs[at].id;
+  if (anchor->heartbeat == NULL || anchor->heartbeat->runs[at].id[0] == 0) return NULL;
+  return strcmp(anchor->heartbeat->runs[at].id, anchor->run_id) == 0 ? NULL : anchor->heartbeat->runs[at].id;
 }
 
 /* Anchors, and who was stuck at a certain time. */
@@ -212,21 +212,21 @@ static void start_anchor(int fd, const char *run_id) {
     anchors = more;
     anchor_room = room;
   }
-  struct pulse *pulse = mmap(NULL, sizeof *pulse, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (pulse == MAP_FAILED) pulse = NULL; /* it is not watched */
-  else pulse->beat = os_now_ms();
+  struct heartbeat *heartbeat = mmap(NULL, sizeof *heartbeat, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (heartbeat == MAP_FAILED) heartbeat = NULL; /* it is not watched */
+  else heartbeat->beat = os_now_ms();
   pid_t pid = fork(); /* no exec: it would cost several times as much as everything else here */
   if (pid == 0) {
-    own_pulse = pulse;
+    own_heartbeat = heartbeat;
     exit(become_anchor(fd, run_id));
   }
   if (pid < 0) {
-    if (pulse != NULL) (void)munmap(pulse, sizeof *pulse);
+    if (heartbeat != NULL) (void)munmap(heartbeat, sizeof *heartbeat);
     return;
   }
-  if (pulse != NULL) (void)madvise(pulse, sizeof *pulse, MADV_DONTFORK); /* other anchors do not inherit it */
+  if (heartbeat != NULL) (void)madvise(heartbeat, sizeof *heartbeat, MADV_DONTFORK); /* other anchors do not inherit it */
   struct anchor *anchor = &anchors[anchor_count++];
-  *anchor = (struct anchor){.pid = pid, .kill_mode = "pid", .pulse = pulse};
+  *anchor = (struct anchor){.pid = pid, .kill_mode = "pid", .heartbeat = heartbeat};
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
 }
 
@@ -434,7 +434,7 @@ static int watched_run;
 static bool is_root_of_another(pid_t pid) {
   struct identity now;
   for (int i = 0; i < RUNS_MAX; i++) {
-    const struct pulse_run *other = &watched->pulse->runs[i];
+    const struct heartbeat_run *other = &watched->heartbeat->runs[i];
     if (i != watched_run && other->id[0] != 0 && other->root.pid == pid) return !os_identity(pid, &now) || os_same(&now, &other->root); /* one that cannot be told apart is spared */
   }
   return false;
@@ -442,7 +442,7 @@ static bool is_root_of_another(pid_t pid) {
 
 static int runs_served(const struct anchor *anchor) {
   int count = 0;
-  for (int i = 0; i < RUNS_MAX; i++) count += anchor->pulse->runs[i].id[0] != 0 && !anchor->ends[i].done;
+  for (int i = 0; i < RUNS_MAX; i++) count += anchor->heartbeat->runs[i].id[0] != 0 && !anchor->ends[i].done;
   return count;
 }
 
@@ -453,7 +453,7 @@ static uint64_t wall_ms(void) {
 }
 
 /* Writes silent.json; the next supervisor turns it into an event. */
-static void note_silence(const struct pulse_run *run, uint64_t silent_ms, bool continued) {
+static void note_silence(const struct heartbeat_run *run, uint64_t silent_ms, bool continued) {
   char text[128];
   struct json json = {.data = text, .size = sizeof text};
   int dir = open_run(run->id);
@@ -468,7 +468,7 @@ static void note_silence(const struct pulse_run *run, uint64_t silent_ms, bool c
 }
 
 /* Writes stop.json. A stop that the anchor had accepted keeps its reason. */
-static void save_stop(const struct pulse_run *run, const char *reason) {
+static void save_stop(const struct heartbeat_run *run, const char *reason) {
   char text[4096];
   struct json json = {.data = text, .size = sizeof text};
   bool asked = run->stop_at != 0;
@@ -492,7 +492,7 @@ static void sooner(uint64_t at, const char *why, uint64_t *due, const char **rea
 }
 
 /* The reason for which the end of this run is overdue; NULL: it is not overdue. */
-static const char *overdue(const struct pulse_run *run, struct enforced *end, uint64_t now, uint64_t slack) {
+static const char *overdue(const struct heartbeat_run *run, struct enforced *end, uint64_t now, uint64_t slack) {
   struct identity owner;
   uint64_t due = UINT64_MAX, lost_at = run->owner_lost_at;
   const char *reason = NULL;
@@ -512,7 +512,7 @@ static struct boundary watched_boundary;
 
 /* Fills `members` with one run: all below an anchor that serves only it, else its cgroup, else its first process's tree. */
 static long collect_run(int signal) {
-  const struct pulse_run *run = &watched->pulse->runs[watched_run];
+  const struct heartbeat_run *run = &watched->heartbeat->runs[watched_run];
   if (runs_served(watched) == 1) {
     long count = os_descendants(&watched_anchor, members, tree_max(), NULL, signal);
     return count < 0 ? 0 : count;
@@ -552,12 +552,12 @@ static void kill_run(struct anchor *anchor, int at) {
     return;
   }
   bool proven = watched_boundary.cgroup >= 0 && os_boundary_empty(&watched_boundary);
-  save_swept_run(anchor, anchor->pulse->runs[at].id, proven ? "proven" : "unproven");
+  save_swept_run(anchor, anchor->heartbeat->runs[at].id, proven ? "proven" : "unproven");
   anchor->ends[at].done = true;
 }
 
 static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t now) {
-  const struct pulse_run *run = &anchor->pulse->runs[at];
+  const struct heartbeat_run *run = &anchor->heartbeat->runs[at];
   struct enforced *end = &anchor->ends[at];
   watched = anchor;
   watched_run = at;
@@ -577,7 +577,7 @@ static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t 
 }
 
 static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
-  uint64_t silent_ms = now > anchor->pulse->beat ? now - anchor->pulse->beat : 0;
+  uint64_t silent_ms = now > anchor->heartbeat->beat ? now - anchor->heartbeat->beat : 0;
   if (runs_served(anchor) == 0) slack = 0; /* no supervisor knows this anchor */
   if (silent_ms < SILENT_MS + slack) {
     anchor->continued_at = 0;
@@ -592,11 +592,11 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
     bool first = anchor->continued_at == 0, sent = os_signal(&watched_anchor, SIGCONT) == 0;
     anchor->continued_at = now;
     for (int i = 0; first && i < RUNS_MAX; i++)
-      if (anchor->pulse->runs[i].id[0] != 0) note_silence(&anchor->pulse->runs[i], silent_ms, sent);
+      if (anchor->heartbeat->runs[i].id[0] != 0) note_silence(&anchor->heartbeat->runs[i], silent_ms, sent);
   } else if (now - anchor->continued_at >= CONTINUE_MS) {
     for (int i = 0; i < RUNS_MAX; i++) {
-      if (anchor->pulse->runs[i].id[0] == 0 || anchor->ends[i].done) continue;
-      const char *reason = overdue(&anchor->pulse->runs[i], &anchor->ends[i], now, slack);
+      if (anchor->heartbeat->runs[i].id[0] == 0 || anchor->ends[i].done) continue;
+      const char *reason = overdue(&anchor->heartbeat->runs[i], &anchor->ends[i], now, slack);
       if (reason != NULL) enforce(anchor, i, reason, now);
     }
   }
@@ -609,7 +609,7 @@ static void watch_anchors(uint64_t now, bool held) {
   if (now < next) return;
   next = now + WATCH_MS;
   for (size_t i = 0; i < anchor_count; i++)
-    if (!anchors[i].lost && !anchors[i].swept && anchors[i].pulse != NULL) watch_anchor(&anchors[i], now, held ? HELD_SLACK_MS : 0);
+    if (!anchors[i].lost && !anchors[i].swept && anchors[i].heartbeat != NULL) watch_anchor(&anchors[i], now, held ? HELD_SLACK_MS : 0);
 }
 
 static size_t anchors_left(void) {

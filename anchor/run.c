@@ -23,7 +23,7 @@
 struct served runs[RUNS_MAX];
 struct served *serving = runs;
 const char *cgroups_of_runs;
-struct pulse *own_pulse;
+struct heartbeat *own_heartbeat;
 
 int runs_active(void) {
   int count = 0;
@@ -350,7 +350,7 @@ static void hear(const struct pollfd *p) {
 }
 
 /* The launcher may read after any of these stores: the id is set last, so an entry with an id is complete. */
-static void tell_run(struct pulse_run *out) {
+static void publish_run(struct heartbeat_run *out) {
   bool due = run.active && (run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done;
   const struct policy *policy = &run.policy;
   out->overall_at = due && policy->overall > 0 ? run.overall_from + policy->overall : 0;
@@ -377,10 +377,10 @@ static void tell_run(struct pulse_run *out) {
   }
 }
 
-static void tell_launcher(void) {
-  if (own_pulse == NULL) return;
+static void publish_heartbeat(void) {
+  if (own_heartbeat == NULL) return;
   for (int i = 0; i < RUNS_MAX; i++) {
-    struct pulse_run *out = &own_pulse->runs[i];
+    struct heartbeat_run *out = &own_heartbeat->runs[i];
     serving = &runs[i];
     bool served = run.active && run.ready;
     if (out->id[0] != 0 && (!served || strcmp(out->id, run.id) != 0)) {
@@ -389,7 +389,7 @@ static void tell_launcher(void) {
       memset(out, 0, sizeof *out);
     }
     if (!served) continue;
-    tell_run(out);
+    publish_run(out);
     if (out->id[0] != 0) continue;
     out->root = run.child.id;
     memcpy(out->id + 1, run.id + 1, sizeof out->id - 1);
@@ -397,7 +397,7 @@ static void tell_launcher(void) {
     out->id[0] = run.id[0];
   }
   serving = runs;
-  own_pulse->beat = os_now_ms();
+  own_heartbeat->beat = os_now_ms();
 }
 
 /* One round. What anybody wrote comes before anybody's death. A run that is adopted in it is heard in the next. */
@@ -416,7 +416,7 @@ static void turn(int signals) {
     uint64_t due = next_deadline(now);
     if (due < wait) wait = due;
   }
-  tell_launcher();
+  publish_heartbeat();
   os_poll(p, count, (int)wait);
   bool died = p[0].revents != 0;
   for (int i = 0; i < RUNS_MAX; i++) {

@@ -11,7 +11,7 @@
 
 #include "json.h"
 #include "os.h"
-#include "pulse.h"
+#include "heartbeat.h"
 #include "spool.h"
 #include "wire.h"
 

@@ -5,7 +5,7 @@ import { InstanceLocked } from "../errors.js";
 import { isRemoved, removeBoundaries } from "./boundaries.js";
 import { launcherListens } from "./connect.js";
 import { errorCode } from "./error-code.js";
-import { holdInstance } from "./hold-instance.js";
+import { holdInstance } from "./instance-locks.js";
 
 /** Everything an instance directory ever holds besides `runs`. Anything else was put there by somebody. */
 const KNOWN_FILES = [

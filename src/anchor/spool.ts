@@ -73,6 +73,7 @@ export class Spool implements AsyncDisposable {
   }
 
   async #read(wanted: number, maxBytes: number): Promise<OutputSlice> {
+    const endWasKnown = this.#ended !== null;
     let offset = wanted;
     let lost = 0;
     let segment = maxBytes > 0 ? await this.#find(offset) : null;
@@ -91,6 +92,8 @@ export class Spool implements AsyncDisposable {
     }
     const ending = maxBytes > 0 ? await this.#ending() : null;
     if (ending !== null && ending.end > offset) {
+      // The anchor writes its last output before exit.json: output that came after the look above is not lost.
+      if (!endWasKnown) return this.#read(wanted, maxBytes);
       lost += ending.end - Math.max(offset, ending.start);
       offset = ending.end;
     }

@@ -10,7 +10,7 @@ import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
 import { Callers } from "./callers.js";
 import { parseConfig, type Config } from "./config.js";
-import { noteConfig, noteProcess } from "./gateway-note.js";
+import { noteConfig, noteProcess } from "./gateway-file.js";
 import { openOffice } from "./office.js";
 import { Rounds } from "./rounds.js";
 import type { Denial } from "./sights.js";

@@ -31,7 +31,7 @@ export async function locateGateway(home: string, token: string | null = null): 
   const instanceId = await heldInstance(home);
   if (instanceId === null) return { kind: "none" };
   // Loaded only where there is something to be asked: every command would wait for it.
-  const { notedProcess } = await import("./gateway-note.js");
+  const { notedProcess } = await import("./gateway-file.js");
   const process = await notedProcess(home, instanceId);
   return { kind: "unreachable", gateway: { instanceId, process, listens: asked === "silent" } };
 }

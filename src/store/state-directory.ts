@@ -6,7 +6,7 @@ import { StateCopied, StateUnusable } from "../errors.js";
 import { errnoOf } from "./errno.js";
 import { networkFileSystemOf } from "./file-system.js";
 import { longestSocketPath, socketPathLimit } from "./socket-path.js";
-import { provenanceOf, recordPlace } from "./state-place.js";
+import { provenanceOf, recordLocation } from "./state-location.js";
 
 export interface StateDirectory {
   readonly home: string;
@@ -52,7 +52,7 @@ export async function openStateDirectory(path: string): Promise<StateDirectory> 
     throw refuse(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
   });
   const { kind } = await mustBeOriginal(home);
-  if (kind === "moved") await recordPlace(home);
+  if (kind === "moved") await recordLocation(home);
   return found;
 }
 

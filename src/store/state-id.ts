@@ -2,14 +2,14 @@ import { randomUUID } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { keptId } from "./kept-id.js";
-import { recordPlace } from "./state-place.js";
+import { recordLocation } from "./state-location.js";
 
 const FILE = "state-id";
 
 /** Tells one state directory from all others that keep their runs in the same store. Made once. */
 export async function stateIdOf(home: string): Promise<string> {
   const stateId = await keptId(home, FILE, () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`);
-  await recordPlace(home);
+  await recordLocation(home);
   return stateId;
 }
 

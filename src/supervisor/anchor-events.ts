@@ -1,7 +1,7 @@
 import type { AnchorEvent, AnchorLink } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../errors.js";
-import { heard } from "./anchor-hearing.js";
+import { anchorAnswered } from "./anchor-liveness.js";
 import { heardKind } from "./adopt-run.js";
 import { noteStop, noteSurvivors } from "./cancel.js";
 import { concludeExit } from "./conclude.js";
@@ -16,7 +16,7 @@ import { noteStarted } from "./started.js";
 /** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {
   if (isOver(live) || live.link !== link) return;
-  if (event.type !== "closed") heard(live);
+  if (event.type !== "closed") anchorAnswered(live);
   switch (event.type) {
     case "started":
       return noteStarted(live);
@@ -66,7 +66,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       live.adopting?.resolve();
       live.signalling?.reject(new NotSteering(live.facts.runId, "its anchor does not answer now"));
       unanswered(live);
-      if (!live.regaining && !live.hearing.busy) live.context.track(live.facts.runId, regain(live));
+      if (!live.regaining && !live.liveness.busy) live.context.track(live.facts.runId, regain(live));
       return;
   }
 }

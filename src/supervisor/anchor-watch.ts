@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { attendSilence } from "./anchor-silence.js";
+import { handleUnresponsive } from "./unresponsive-anchor.js";
 import type { Clock, Timer } from "./clock.js";
 import { isOver, type LiveRun } from "./live-run.js";
 import { regain } from "./regain.js";
@@ -51,7 +51,7 @@ export class AnchorWatch {
     let any = false;
     for (const live of this.#live()) {
       any = true;
-      if (late && live.hearing.askedAt !== null) live.hearing.askedAt = now;
+      if (late && live.liveness.askedAt !== null) live.liveness.askedAt = now;
       if (watch(live, now)) this.soon();
     }
     if (any) this.start();
@@ -60,28 +60,28 @@ export class AnchorWatch {
 
 /** True: check this run again soon. A run without a connection is handled by the reconnect. */
 function watch(live: LiveRun, now: number): boolean {
-  const { hearing, link } = live;
+  const { liveness, link } = live;
   if (isOver(live) || link === null) return false;
   // While it is being started or stopped, it has something to say.
   const isDue = live.asked !== null || live.state.name === "starting";
-  if (hearing.busy) return true;
-  if (hearing.askedAt !== null && now - hearing.askedAt >= defaults.anchorAnswerMs) {
+  if (liveness.busy) return true;
+  if (liveness.askedAt !== null && now - liveness.askedAt >= defaults.anchorAnswerMs) {
     live.context.track(live.facts.runId, attend(live));
     return true;
   }
-  if (hearing.askedAt === null && now - hearing.heardAt >= (isDue ? ASK_SOON_MS : defaults.anchorAskMs))
+  if (liveness.askedAt === null && now - liveness.lastMessageAt >= (isDue ? ASK_SOON_MS : defaults.anchorAskMs))
     ask(live, now);
-  return isDue || hearing.askedAt !== null;
+  return isDue || liveness.askedAt !== null;
 }
 
 async function attend(live: LiveRun): Promise<void> {
-  await attendSilence(live);
+  await handleUnresponsive(live);
   // If the connection ended meanwhile, nothing else reconnects.
   if (live.link === null && !isOver(live) && !live.regaining) await regain(live);
 }
 
-function ask({ hearing, link }: LiveRun, now: number): void {
-  hearing.askedAt = now;
+function ask({ liveness, link }: LiveRun, now: number): void {
+  liveness.askedAt = now;
   link?.status();
 }
 

@@ -2,7 +2,7 @@ import type { AnchorLink, FirstStop, StopRequest, Survivor } from "../anchor/hos
 import { leftText } from "../anchor/seen.js";
 import { defaults } from "../defaults.js";
 import { BadInput, LeaseLost } from "../errors.js";
-import { expectAnswer } from "./anchor-hearing.js";
+import { expectAnswer } from "./anchor-liveness.js";
 import type { CancelOptions } from "./api.js";
 import { deferred } from "./deferred.js";
 import { newRequestId } from "./ids.js";

@@ -1,4 +1,4 @@
-import type { HoldState } from "../anchor/hold-instance.js";
+import type { LockState } from "../anchor/instance-locks.js";
 import { defaults } from "../defaults.js";
 import { InstanceTaken } from "../errors.js";
 import type { Problem } from "./api.js";
@@ -7,7 +7,7 @@ import type { Clock, Timer } from "./clock.js";
 export interface IncarnationOptions {
   readonly instanceId: string;
   /** The locks of the instance. Null: there are none to look at. */
-  readonly check: (() => Promise<HoldState>) | null;
+  readonly check: (() => Promise<LockState>) | null;
   readonly clock: Clock;
   readonly report: (problem: Problem) => void;
   /** Called once: from here on this process touches nothing of the instance. */

@@ -14,7 +14,7 @@ import type { NewRunEvent } from "../store/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../store/run-record.js";
 import type { HoldfastError } from "../errors.js";
 import type { Traces } from "./aftermath.js";
-import type { AnchorHearing } from "./anchor-hearing.js";
+import type { AnchorLiveness } from "./anchor-liveness.js";
 import type { Activity } from "./activity.js";
 import type { Timer } from "./clock.js";
 import type { Context } from "./context.js";
@@ -78,7 +78,7 @@ export interface LiveRun {
   /** What is known of the run's processes, should their anchor fall silent. */
   traces: Traces;
   /** Whether its anchor answers. */
-  readonly hearing: AnchorHearing;
+  readonly liveness: AnchorLiveness;
   firstStop: FirstStop | null;
   /** Why the command was not executed, when this supervisor knows. */
   failure: SpawnFailure | null;

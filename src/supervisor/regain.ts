@@ -1,8 +1,8 @@
 import type { AnchorLink } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { LeaseLost } from "../errors.js";
-import { heard } from "./anchor-hearing.js";
-import { attendSilence } from "./anchor-silence.js";
+import { anchorAnswered } from "./anchor-liveness.js";
+import { handleUnresponsive } from "./unresponsive-anchor.js";
 import { adopt } from "./adopt.js";
 import { aftermath } from "./aftermath.js";
 import { concludeAftermath } from "./conclude.js";
@@ -64,7 +64,7 @@ async function attempt(live: LiveRun, tries: number): Promise<boolean> {
         return true;
       }
       journal.renew(found.lease);
-      heard(live);
+      anchorAnswered(live);
       adopt(live, found.link, true);
       refuseGate(live, found.link);
       return !connectionLost(live);
@@ -86,13 +86,13 @@ async function attempt(live: LiveRun, tries: number): Promise<boolean> {
       return true;
     case "unreachable":
       if (found.lease !== null) journal.renew(found.lease);
-      await attendSilence(live);
+      await handleUnresponsive(live);
       return isOver(live);
     case "silent": {
       if (found.lease !== null) journal.renew(found.lease);
       const after = await aftermath(context, live.traces, () => isOver(live));
       // It makes its socket anew, if it runs.
-      if (after.kind === "anchor-alive" && tries >= defaults.reattachTries) await attendSilence(live);
+      if (after.kind === "anchor-alive" && tries >= defaults.reattachTries) await handleUnresponsive(live);
       return concludeAftermath(live, after) || isOver(live);
     }
   }

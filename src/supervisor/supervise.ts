@@ -5,7 +5,7 @@ import { Activity } from "./activity.js";
 import { onAnchorEvent } from "./anchor-events.js";
 import { sendStop } from "./cancel.js";
 import type { Context } from "./context.js";
-import { newHearing } from "./anchor-hearing.js";
+import { newLiveness } from "./anchor-liveness.js";
 import { Deadlines } from "./deadlines.js";
 import { deferred } from "./deferred.js";
 import { Journal } from "./journal.js";
@@ -69,7 +69,7 @@ export function supervise(
       graceMs: facts.policy.graceMs,
       anchorPath: context.host.anchorPath,
     },
-    hearing: newHearing(context.clock.now()),
+    liveness: newLiveness(context.clock.now()),
     firstStop: null,
     failure: null,
     asked: null,

@@ -1,4 +1,4 @@
-import type { InstanceHold } from "../anchor/hold-instance.js";
+import type { InstanceHold } from "../anchor/instance-locks.js";
 import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import {

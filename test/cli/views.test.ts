@@ -130,10 +130,10 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     if (!bounded) context.skip("without a cgroup only the marker is left, which proves nothing");
     expect((await field.holdfast("runs", "show", runId)).stdout).not.toContain("none is alive");
     interface Dry {
-      readonly runs: readonly { readonly would: string; readonly processes: readonly Named[] }[];
+      readonly runs: readonly { readonly plan: string; readonly processes: readonly Named[] }[];
     }
     const dry = await field.json<Dry>("runs", "cleanup", "--all-orphans", "--dry-run");
-    expect(dry.runs).toMatchObject([{ would: "stop" }]);
+    expect(dry.runs).toMatchObject([{ plan: "stop" }]);
     const done = await field.json<{ runs: { outcome: string; ended: Named[] }[] }>(
       "runs",
       "cleanup",
@@ -154,12 +154,12 @@ describe("runs cleanup --all-orphans", () => {
       ["echo up; sleep 7202"],
     );
     interface Listed {
-      readonly runs: readonly { readonly runId: string; readonly would: string; readonly outcome?: string }[];
+      readonly runs: readonly { readonly runId: string; readonly plan: string; readonly outcome?: string }[];
     }
     const all = ["runs", "cleanup", "--all-orphans"] as const;
     const plan = async (...flags: readonly string[]): Promise<Record<string, string>> => {
       const { runs } = await field.json<Listed>(...all, "--dry-run", ...flags);
-      return Object.fromEntries(runs.map(({ runId, would }) => [runId, would]));
+      return Object.fromEntries(runs.map((each) => [each.runId, each.plan]));
     };
     expect(await plan()).toEqual({ [service]: "keep-service", [task]: "stop" });
     expect(await plan("--include-services")).toEqual({ [service]: "stop", [task]: "stop" });

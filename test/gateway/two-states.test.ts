@@ -189,7 +189,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
       message: expect.stringContaining("is a copy of") as string,
     });
     // The same without the record of where it was made: its row in the store tells.
-    await rm(join(home, "state-place"));
+    await rm(join(home, "state-location"));
     await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
       code: "STATE_UNUSABLE",
       message: expect.stringContaining("another host or directory") as string,

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { recordPlace } from "../../src/store/state-place.js";
+import { recordLocation } from "../../src/store/state-location.js";
 import { tiers } from "../tree/seat.js";
 import { House } from "./house.js";
 import type { Keeper } from "./keeper.js";
@@ -14,7 +14,7 @@ describe.concurrent("a copied state directory", () => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await using house = await House.open(tier);
       const keeper = await house.keeper(FIRST);
-      await recordPlace(house.home);
+      await recordLocation(house.home);
       writeFileSync(join(house.home, "gateway-id"), `${FIRST}\n`, { mode: 0o600 });
       const { runId } = await keeper.spawn(house.scenario, { graceMs });
       await house.crowd.complete();
@@ -30,7 +30,7 @@ describe.concurrent("a copied state directory", () => {
       house.expireLeases(1, copy);
       await expect(house.gateway(copy)).rejects.toMatchObject({ code: "STATE_COPIED", original: house.home });
       // Nor does a supervisor that does not know where the directory was made, as of a former release.
-      rmSync(join(copy, "state-place"));
+      rmSync(join(copy, "state-location"));
       const gateway = await house.gateway(copy);
       expect(gateway.instanceId).toBe(FIRST);
       await gateway.supervisor.reconcile();

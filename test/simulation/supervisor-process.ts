@@ -1,4 +1,4 @@
-import type { HoldState } from "../../src/anchor/hold-instance.js";
+import type { LockState } from "../../src/anchor/instance-locks.js";
 import { defaults } from "../../src/defaults.js";
 import type { Problem, Supervisor } from "../../src/supervisor/api.js";
 import type { Clock } from "../../src/supervisor/clock.js";
@@ -82,7 +82,7 @@ export class SupervisorProcess implements Actor {
   }
 
   /** Looked at in one moment, heard of in a later one. A lock file that nobody holds is made and locked again. */
-  #checkLock(): Promise<HoldState> {
+  #checkLock(): Promise<LockState> {
     const { scheduler, flaws } = this.#world;
     return new Promise((resolve) => {
       scheduler.post(this.place.machine, () => {

@@ -51,7 +51,7 @@ With --all-orphans only runs whose owner is gone, and of services, which live
 without a gateway by design, only with --include-services; otherwise everything
 in scope, also what a living gateway owns.
 
-With --unowned, and then with nothing else in scope, processes of runs that no
+With --without-state, and then with nothing else in scope, processes of runs that no
 state directory knows of any more, because it was removed: with a living anchor
 whose directory is gone, or with a cgroup of a run and its markers. Never while
 a supervisor holds the lock of their instance.
@@ -65,7 +65,7 @@ Exit status: 0 all gone, 1 no such run, 3 something is left or not confirmed,
 Examples:
   holdfast runs cleanup --all-orphans --dry-run
   holdfast runs cleanup --session chat-7 --yes
-  holdfast runs cleanup --unowned --dry-run
+  holdfast runs cleanup --without-state --dry-run
   holdfast runs cleanup --label ticket=42 --all-orphans
 `;
 
@@ -84,7 +84,7 @@ interface CleanupFlags {
   readonly agent?: string;
   readonly label?: Readonly<Record<string, string>>;
   readonly allOrphans?: true;
-  readonly unowned?: true;
+  readonly withoutState?: true;
   readonly includeServices?: true;
   readonly dryRun?: true;
   readonly yes?: true;
@@ -146,16 +146,16 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
     .option("--all-orphans", "only runs whose owner is gone, without services")
     .option("--include-services", "with --all-orphans: services, too")
-    .option("--unowned", "processes of runs whose state directory was removed")
+    .option("--without-state", "processes of runs whose state directory was removed")
     .option("--dry-run", "only show")
     .option("--yes", "do not ask")
     .option("--json", "runs, evidence and outcomes as JSON")
     .addHelpText("after", cleanupExamples)
     .action(async (flags: CleanupFlags) => {
-      if (flags.unowned === true) {
+      if (flags.withoutState === true) {
         const { dryRun = false, yes = false, json = false } = flags;
-        const { cleanupUnowned } = await import("../operator/unowned.js");
-        finish(await cleanupUnowned({ dryRun, yes, json }));
+        const { cleanupWithoutState } = await import("../operator/runs-without-state.js");
+        finish(await cleanupWithoutState({ dryRun, yes, json }));
         return;
       }
       const { cleanupRuns } = await import("../operator/cleanup.js");

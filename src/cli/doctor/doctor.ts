@@ -12,7 +12,7 @@ import { checkDatabase } from "./database.js";
 import { checkHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
-import { checkClock, checkRuns, checkUnowned, type RunChecks } from "./runs.js";
+import { checkClock, checkRuns, checkWithoutState, type RunChecks } from "./runs.js";
 import { checkState } from "./state.js";
 
 /** Look at everything Holdfast stands on. Changes nothing. */
@@ -30,10 +30,10 @@ async function allChecks(): Promise<RunChecks> {
   const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
   const kernel = await checkKernel();
-  const unowned = await checkUnowned();
+  const withoutState = await checkWithoutState();
   if (directory === null)
     return {
-      checks: [...checks, ...database, ...config, ...kernel, ...unowned, await checkLimits()],
+      checks: [...checks, ...database, ...config, ...kernel, ...withoutState, await checkLimits()],
       processes: new Map<string, never>(),
     };
   await using observatory = await openObservatory().catch(() => null);
@@ -47,7 +47,7 @@ async function allChecks(): Promise<RunChecks> {
     ...config,
     ...kernel,
     ...runs.checks,
-    ...unowned,
+    ...withoutState,
     await checkClock(directory),
     await checkLimits(),
   ];

@@ -14,7 +14,7 @@ import { stateScope } from "../../supervisor/state-scope.js";
 import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
 import { isShared } from "../operator/elsewhere.js";
 import type { Observatory } from "../operator/observer.js";
-import { END_UNOWNED, unownedLine, unownedRuns } from "../operator/unowned.js";
+import { END_WITHOUT_STATE, withoutStateLine, runsWithoutState } from "../operator/runs-without-state.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
@@ -112,9 +112,9 @@ async function anchors({
 }
 
 /** Live runs whose state directory was removed. Reports nothing when there are none. */
-export async function checkUnowned(): Promise<Check[]> {
-  const found = await unownedRuns();
-  return found.map((run) => warn("unowned", unownedLine(run), run.whyNot ?? END_UNOWNED));
+export async function checkWithoutState(): Promise<Check[]> {
+  const found = await runsWithoutState();
+  return found.map((run) => warn("runs without a state directory", withoutStateLine(run), run.whyNot ?? END_WITHOUT_STATE));
 }
 
 /** By the run directories, so that it needs no store. */

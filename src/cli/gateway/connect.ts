@@ -51,7 +51,7 @@ async function silentGateway(
   instanceId: string | null,
   withinMs: number | null,
 ): Promise<GatewaySilent> {
-  const { notedProcess } = await import("../../gateway/gateway-note.js");
+  const { notedProcess } = await import("../../gateway/gateway-file.js");
   const pid = instanceId === null ? null : ((await notedProcess(home, instanceId))?.pid ?? null);
   const gateway = `the gateway${pid === null ? "" : ` (pid ${pid})`}`;
   const why =

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { formerConfig } from "../../gateway/gateway-note.js";
+import { formerConfig } from "../../gateway/gateway-file.js";
 import { locateGateway, unreachableText, type Located } from "../../gateway/locate.js";
 import { environmentFor } from "../../gateway/settings.js";
 import { checkGateway, MAIN, startGateway, unmarkedEnvironment, type Started } from "../../gateway/start.js";

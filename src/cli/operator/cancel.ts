@@ -7,7 +7,7 @@ import { toJson } from "../json.js";
 import { fullRunId, handedOverText, stopCode } from "../process/act.js";
 import { print } from "../runs/print.js";
 import { statusOf } from "../runs/status.js";
-import { sayRemark, StopPath, type DirectStop, type StopFace, type Stopped } from "../stop/stop.js";
+import { sayRemark, StopPath, type DirectStop, type StopCommand, type Stopped } from "../stop/stop.js";
 import { mustFindRun } from "./find-run.js";
 
 export interface CancelRequest {
@@ -26,7 +26,7 @@ export type Outcome =
   | { readonly outcome: "handed-over"; readonly detail: string; readonly command: Answer["command"] };
 
 /** One run, by its id or the beginning of it. */
-export function runFace(wanted: string, graceMs: number | null): StopFace<Answer> {
+export function runFace(wanted: string, graceMs: number | null): StopCommand<Answer> {
   return {
     graceMs,
     ask: async ({ client }, signal) => {

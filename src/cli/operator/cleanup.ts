@@ -203,7 +203,7 @@ function directoryItem(found: SelectedRun, live: RunProcesses, request: CleanupR
       ...processLines(live),
       `  would: ${PLANS[plan]}`,
     ],
-    json: { ...facts, would: plan, ...shownProcesses(live) },
+    json: { ...facts, plan, ...shownProcesses(live) },
   };
 }
 
@@ -262,7 +262,7 @@ function recordedItem(each: Surveyed, request: CleanupRequest): Item {
     live: processes,
     surveyed: each,
     lines: linesOf(each, plan),
-    json: { ...facts, decision: { row, why }, would: plan, ...shownProcesses(processes) },
+    json: { ...facts, decision: { row, why }, plan, ...shownProcesses(processes) },
   };
 }
 

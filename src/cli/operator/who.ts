@@ -15,7 +15,7 @@ import { openStoreForReading } from "../runs/read-store.js";
 import { sessionToken } from "../session-token.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
-import { END_UNOWNED, unownedLine, unownedRuns } from "./unowned.js";
+import { END_WITHOUT_STATE, withoutStateLine, runsWithoutState } from "./runs-without-state.js";
 import { runFacts } from "./run-facts.js";
 import { whoElsewhere } from "./who-elsewhere.js";
 
@@ -34,7 +34,7 @@ export async function who(pid: number, host: string | null, json: boolean): Prom
 
 async function whoHere(pid: number, json: boolean): Promise<number> {
   await using observatory = await openObservatory();
-  if (observatory === null) return await whoUnowned(pid, json, "nothing was ever run here");
+  if (observatory === null) return await whoWithoutState(pid, json, "nothing was ever run here");
   const { host } = observatory;
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
@@ -50,7 +50,7 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const belonging =
     (await findBelonging(live, among, (paths) => host.inspectBoundaries(paths))) ??
     (live.state === HIDDEN && holder !== undefined ? hiddenBelonging(holder) : null);
-  if (belonging === null) return await whoUnowned(pid, json, reasonFor(live, here.length));
+  if (belonging === null) return await whoWithoutState(pid, json, reasonFor(live, here.length));
   const instances = await host.instances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
   const gateway = {
@@ -74,20 +74,20 @@ function hiddenBelonging(record: RunRecord): Belonging {
 }
 
 /** A process of a run whose state directory was removed. */
-async function whoUnowned(pid: number, json: boolean, otherwise: string): Promise<number> {
-  const run = (await unownedRuns()).find(
+async function whoWithoutState(pid: number, json: boolean, otherwise: string): Promise<number> {
+  const run = (await runsWithoutState()).find(
     ({ anchor, processes }) => anchor?.pid === pid || processes.some(({ identity }) => identity.pid === pid),
   );
   if (run === undefined) throw new NotOurs(pid, otherwise);
   const role = run.anchor?.pid === pid ? "anchor" : "member";
-  if (json) print(toJson({ pid, role, verified: true, unowned: true, ...run }, 2));
+  if (json) print(toJson({ pid, role, verified: true, withoutState: true, ...run }, 2));
   else
     print(
       `${[
         `${paletteFor(1).bold(String(pid))} is ${ROLES[role]} ${run.runId}, which has no owner`,
-        `  ${unownedLine(run)}`,
+        `  ${withoutStateLine(run)}`,
         ...run.evidence.map((fact) => `  evidence  ${sanitizeLine(fact)}`),
-        `  remedy    ${run.whyNot === null ? END_UNOWNED : sanitizeLine(run.whyNot)}`,
+        `  remedy    ${run.whyNot === null ? END_WITHOUT_STATE : sanitizeLine(run.whyNot)}`,
       ].join("\n")}\n`,
     );
   return 0;

@@ -72,8 +72,8 @@ export async function showProcesses(request: PsRequest): Promise<number> {
       else say("nothing is running", "dim");
     }
     if (!watch) {
-      const { sayUnowned } = await import("../operator/unowned.js");
-      await sayUnowned();
+      const { printRunsWithoutState } = await import("../operator/runs-without-state.js");
+      await printRunsWithoutState();
       return 0;
     }
     await setTimeout(EVERY_MS);

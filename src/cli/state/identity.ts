@@ -7,7 +7,7 @@ import { openStore, openStoreForReading } from "../../store/open.js";
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import { findAnyStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 import { observeStateId, stateIdOf } from "../../store/state-id.js";
-import { provenanceOf, recordPlace, type StateProvenance } from "../../store/state-place.js";
+import { provenanceOf, recordLocation, type StateProvenance } from "../../store/state-location.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/forget.js";
 import { cliActor } from "../actor.js";
@@ -78,7 +78,7 @@ export async function resetIdentity({ yes, json }: Request): Promise<number> {
   await rm(ledgerIn(home), { recursive: true, force: true });
   if (shared) await setAside(instancesPath);
   for (const name of ["gateway-id", "state-id", "host-id"]) await rm(join(home, name), { force: true });
-  await recordPlace(home, true);
+  await recordLocation(home, true);
   const [stateId, newGatewayId] = [await stateIdOf(home), await gatewayId(home)];
   if (json)
     print(
@@ -110,7 +110,7 @@ export async function keepIdentity({ yes, json }: Request): Promise<number> {
   }
   const question = `Is the original of this directory, ${original}, gone for good? If so, its runs are continued here.`;
   if (!(await confirm(question, yes))) return unchanged();
-  await recordPlace(home, true);
+  await recordLocation(home, true);
   if (json) print(toJson({ home, stateId: await observeStateId(home), copyOf: original }));
   else print(`${home} has replaced its original\n`);
   return 0;

@@ -16,7 +16,7 @@ import { sessionToken } from "../session-token.js";
 import { statusOf } from "../runs/status.js";
 
 /** What one command stops, and how the gateway is asked for it. */
-export interface StopFace<Answer> {
+export interface StopCommand<Answer> {
   readonly ask: (connection: Connection, signal: AbortSignal) => Promise<Answer>;
   /** False: the gateway could not end it; what is left is stopped directly. */
   readonly settled: (answer: Answer) => boolean;
@@ -75,35 +75,35 @@ export class StopPath {
     this.#until = from + defaults.stopBoundMs - defaults.stopReportMs + beyond;
   }
 
-  async stop<Answer>(face: StopFace<Answer>): Promise<Stopped<Answer>> {
-    const asked = await this.#ask(face);
+  async stop<Answer>(command: StopCommand<Answer>): Promise<Stopped<Answer>> {
+    const asked = await this.#ask(command);
     if ("answer" in asked) return { through: "gateway", answer: asked.answer };
     await using observatory = await openObservatory();
     const found =
       observatory === null && (await isShared())
         ? null
-        : await face.find(observatory).catch((error: unknown) => {
+        : await command.find(observatory).catch((error: unknown) => {
             throw asked.error ?? error;
           });
     // A run of another host has at most a record here: only a gateway can hand the stop over.
     if (observatory === null || found === null || (await areElsewhere(observatory, found)))
-      return { through: "gateway", answer: await face.ask(await needGateway(), this.#left(0)) };
-    const stops = await Promise.all(found.map((each) => this.#stopOne(observatory, each, face.graceMs)));
+      return { through: "gateway", answer: await command.ask(await needGateway(), this.#left(0)) };
+    const stops = await Promise.all(found.map((each) => this.#stopOne(observatory, each, command.graceMs)));
     const runs = asked.told ? stops.map(endedSince) : stops;
     return { through: "direct", runs, remark: await remarkOf(observatory, found, runs, asked.why) };
   }
 
   /** The gateway's answer, or why there is none that settles it. */
-  async #ask<Answer>(face: StopFace<Answer>): Promise<{ answer: Answer } | Unsettled> {
+  async #ask<Answer>(command: StopCommand<Answer>): Promise<{ answer: Answer } | Unsettled> {
     this.#found ??= findGateway();
     const found = await this.#found;
     if (found.connection === null) return { why: found.why, error: null, told: false };
     const late = this.#left(defaults.stopDirectMs);
     const began = performance.now();
     try {
-      const answer = await face.ask(found.connection, late);
+      const answer = await command.ask(found.connection, late);
       // What is left to another host, or to a session's gateway, is settled there.
-      if (face.settled(answer) || sessionToken() !== null) return { answer };
+      if (command.settled(answer) || sessionToken() !== null) return { answer };
       return { why: "the gateway could not end it", error: null, told: true };
     } catch (error) {
       const passed = formatDuration(performance.now() - began);
@@ -135,10 +135,14 @@ export class StopPath {
   }
 }
 
-/** A run that had ended before it was stopped directly is counted as stopped by the gateway. */
+/** What the gateway was told to stop and had ended by the time of the direct look. */
 function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
-  if (outcome.outcome !== "ended-before" || record?.state === "exited") return { runId, record, outcome };
-  return { runId, record, outcome: { outcome: "gone", detail: outcome.detail } };
+  if (outcome.outcome !== "ended-before") return { runId, record, outcome };
+  const { detail } = outcome;
+  if (record?.emptiness === "unproven")
+    return { runId, record, outcome: { outcome: "unknown", detail: `${detail}; emptiness is not proven` } };
+  if (record?.state === "exited") return { runId, record, outcome };
+  return { runId, record, outcome: { outcome: "gone", detail } };
 }
 
 /** Stop one run without the gateway. Neither store nor lease is needed. */

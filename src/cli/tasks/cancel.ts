@@ -5,7 +5,7 @@ import { toJson } from "../json.js";
 import { report } from "../operator/cancel.js";
 import { stopCode } from "../process/act.js";
 import { print } from "../runs/print.js";
-import { findTask } from "../stop/find-work.js";
+import { findTask } from "../stop/find-targets.js";
 import { sayRemark, StopPath, survivorsOf, type Stopped } from "../stop/stop.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { named } from "./named.js";

@@ -5,7 +5,7 @@ import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
 import { adopt, boundaryOf } from "../adopt.js";
-import { launcherSilence } from "../anchor-silence.js";
+import { launcherSilence } from "../unresponsive-anchor.js";
 import { endVerified, NOTHING_DONE, sweptAway, type Aftermath } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
 import { concludeAftermath } from "../conclude.js";

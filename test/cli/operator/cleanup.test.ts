@@ -12,7 +12,7 @@ interface Listed {
     readonly evidence: readonly string[];
     readonly answers: boolean;
     readonly decision: { readonly row: string };
-    readonly would: string;
+    readonly plan: string;
   }[];
 }
 
@@ -110,7 +110,7 @@ describe.concurrent("runs cleanup", () => {
     await using field = await Field.open();
     const [runId = ""] = await field.leave([PAIR]);
     const { runs } = await field.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run");
-    expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" }, would: "stop" }]);
+    expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" }, plan: "stop" }]);
     const text = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(text.stdout).toMatch(
       /its owner is gone, but its record cannot be ended before its lease expires, in [\d.]+s/,

@@ -2,8 +2,8 @@
  * Memory that an anchor shares with its launcher. The anchor writes that it runs, and when each of its runs is to end. The
  * launcher reads it while the anchor is stopped, which can be between any two instructions.
  */
-#ifndef PULSE_H
-#define PULSE_H
+#ifndef HEARTBEAT_H
+#define HEARTBEAT_H
 
 #include <stdbool.h>
 
@@ -12,7 +12,7 @@
 #define RUNS_MAX 8
 
 /* Times are `os_now_ms`; 0: none. */
-struct pulse_run {
+struct heartbeat_run {
   char id[64]; /* empty: none */
   struct identity root, owner;
   bool owned; /* its owner is connected; `owner.pid` is 0 where that cannot be identified */
@@ -22,12 +22,12 @@ struct pulse_run {
   char reason[32], actor[256], request[128]; /* of the stop */
 };
 
-struct pulse {
+struct heartbeat {
   uint64_t beat; /* at least every five seconds */
-  struct pulse_run runs[RUNS_MAX];
+  struct heartbeat_run runs[RUNS_MAX];
 };
 
-/* The pulse of this anchor; NULL: no launcher shares it. */
-extern struct pulse *own_pulse;
+/* The heartbeat of this anchor; NULL: no launcher shares it. */
+extern struct heartbeat *own_heartbeat;
 
 #endif

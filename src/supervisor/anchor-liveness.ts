@@ -1,9 +1,9 @@
 import { eventFacts, type LiveRun } from "./live-run.js";
 
 /** When an anchor last answered, and what was done about its silence. Times are of `Clock`. */
-export interface AnchorHearing {
+export interface AnchorLiveness {
   /** When the last message came. */
-  heardAt: number;
+  lastMessageAt: number;
   /** When a STATUS was sent that is not answered yet. */
   askedAt: number | null;
   /** It was sent SIGCONT then, and has not answered since. Null: it answers, as far as is known. */
@@ -12,15 +12,15 @@ export interface AnchorHearing {
   stopAt: number | null;
   /** How many times the anchor stopped answering after that. */
   silences: number;
-  /** True while `attendSilence` runs. */
+  /** True while `handleUnresponsive` runs. */
   busy: boolean;
   /** The last event about it. */
   notedAt: number;
 }
 
-export function newHearing(now: number): AnchorHearing {
+export function newLiveness(now: number): AnchorLiveness {
   return {
-    heardAt: now,
+    lastMessageAt: now,
     askedAt: null,
     continuedAt: null,
     stopAt: null,
@@ -31,19 +31,19 @@ export function newHearing(now: number): AnchorHearing {
 }
 
 /** Its anchor has said something. */
-export function heard(live: LiveRun): void {
-  const { hearing, context } = live;
-  hearing.heardAt = context.clock.now();
-  hearing.askedAt = null;
-  if (hearing.continuedAt === null) return;
-  const silentMs = Math.round(hearing.heardAt - hearing.continuedAt);
-  hearing.continuedAt = null;
+export function anchorAnswered(live: LiveRun): void {
+  const { liveness, context } = live;
+  liveness.lastMessageAt = context.clock.now();
+  liveness.askedAt = null;
+  if (liveness.continuedAt === null) return;
+  const silentMs = Math.round(liveness.lastMessageAt - liveness.continuedAt);
+  liveness.continuedAt = null;
   const at = context.clock.wall();
   live.journal.note(null, [{ ...eventFacts(live, at), type: "anchor-answers", data: { silentMs } }]);
 }
 
 /** A stop was sent: its anchor has to answer now. */
 export function expectAnswer(live: LiveRun): void {
-  live.hearing.stopAt ??= live.context.clock.now();
+  live.liveness.stopAt ??= live.context.clock.now();
   live.context.anchors.soon();
 }

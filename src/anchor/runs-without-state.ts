@@ -9,13 +9,13 @@ import { findRoot } from "./look-at-cgroup.js";
 import { reap } from "./reap.js";
 import { array, type Facts, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
 
-export interface UnownedProcess {
+export interface ProcessWithoutState {
   readonly identity: ProcessIdentity;
   readonly command: string;
 }
 
 /** A live run whose state directory was removed. */
-export interface UnownedRun {
+export interface RunWithoutState {
   readonly runId: string;
   readonly instanceId: string;
   /** The removed instance directory. Null: its anchor is gone, and nothing says where the directory was. */
@@ -24,7 +24,7 @@ export interface UnownedRun {
   readonly anchor: ProcessIdentity | null;
   readonly cgroup: Boundary | null;
   /** Without the anchor. */
-  readonly processes: readonly UnownedProcess[];
+  readonly processes: readonly ProcessWithoutState[];
   readonly evidence: readonly string[];
   /** Why it may not be ended; null: it may, by an operator. */
   readonly whyNot: string | null;
@@ -50,7 +50,7 @@ interface RunCgroup {
   readonly place: string;
   readonly runId: string;
   readonly boundary: Boundary;
-  readonly members: readonly (UnownedProcess & {
+  readonly members: readonly (ProcessWithoutState & {
     readonly runId: string | null;
     readonly instanceId: string | null;
   })[];
@@ -70,7 +70,7 @@ const THERE = ["yes", "no", "unknown"] as const;
  * a cgroup of a run with processes in it, of no instance of `home`, for which neither a launcher nor an anchor lives.
  * Looks only, and needs no state directory. Processes that only carry markers are claims, and are not in it.
  */
-export async function findUnowned(anchorPath: string, home: string): Promise<readonly UnownedRun[]> {
+export async function findRunsWithoutState(anchorPath: string, home: string): Promise<readonly RunWithoutState[]> {
   const survey = await lookAround(anchorPath);
   const orphans = survey.machinery.filter(({ kind, there }) => kind === "anchor" && there === "no");
   const trees = await inspect(
@@ -91,9 +91,9 @@ export async function findUnowned(anchorPath: string, home: string): Promise<rea
 }
 
 /** End it, verified once more through handles. An anchor gets TERM first, which tells it to stop its runs. */
-export async function endUnowned(
+export async function endRunWithoutState(
   anchorPath: string,
-  { anchor, cgroup }: UnownedRun,
+  { anchor, cgroup }: RunWithoutState,
   graceMs: number,
 ): Promise<ReapResult> {
   const result = await reap(anchorPath, { root: anchor, cgroup, leaseId: null, graceMs });
@@ -111,9 +111,9 @@ async function removeCgroups(cgroup: Boundary | null): Promise<void> {
 
 function withAnchor(
   { identity: anchor, executable, directory, runId, cgroup: seat }: Machinery,
-  below: readonly UnownedProcess[],
+  below: readonly ProcessWithoutState[],
   { supervisors, cgroups }: Survey,
-): UnownedRun {
+): RunWithoutState {
   const instanceId = basename(directory);
   const own = cgroups.find(
     ({ boundary, runId: of }) => of === runId && baseOf(boundary.path) === baseOf(seat),
@@ -138,7 +138,7 @@ function withAnchor(
   };
 }
 
-function withoutAnchor(cgroup: RunCgroup, { supervisors }: Survey): UnownedRun {
+function withoutAnchor(cgroup: RunCgroup, { supervisors }: Survey): RunWithoutState {
   const { runId, boundary, members } = cgroup;
   const instanceId = instanceOf(cgroup.place);
   const owner = supervisors.find(({ directory }) => basename(directory) === instanceId);

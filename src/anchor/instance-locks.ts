@@ -12,10 +12,10 @@ import { findAnchor } from "./find.js";
  * removed and is there and locked again. `unlocked`: the state directory itself is gone or another one, so there is
  * nothing to lock. `taken`: another process holds the instance now.
  */
-export type HoldState = "held" | "restored" | "unlocked" | "taken";
+export type LockState = "held" | "restored" | "unlocked" | "taken";
 
 export interface InstanceHold extends AsyncDisposable {
-  check(): Promise<HoldState>;
+  check(): Promise<LockState>;
 }
 
 /** Removing an instance holds the directory lock for milliseconds. Each attempt to lock starts a process. */
@@ -37,14 +37,14 @@ export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   let locks = await lockBoth(instanceDir);
   heldLocks.add(locks);
   const home = await inodeOf(homeOf(instanceDir));
-  let repairing: Promise<HoldState> | null = null;
+  let repairing: Promise<LockState> | null = null;
 
   const replace = (next: Locks): void => {
     heldLocks.delete(locks);
     locks = next;
     heldLocks.add(next);
   };
-  const repair = async (): Promise<HoldState> => {
+  const repair = async (): Promise<LockState> => {
     const sameDirectory = await isAt(instanceDir, locks.directory);
     if (home === null || (await inodeOf(homeOf(instanceDir))) !== home)
       return (await isInstanceLockFree(instanceDir).catch(() => true)) ? "unlocked" : "taken";

@@ -7,7 +7,7 @@ import { House } from "../../reconcile/house.js";
 import { FIRST } from "../../reconcile/orphan.js";
 import { main } from "../stage.js";
 
-interface Unowned {
+interface Listed {
   readonly runId: string;
   readonly instanceId: string;
   readonly anchor: { readonly pid: number } | null;
@@ -55,9 +55,9 @@ async function holdfast(
   return { code, stdout, stderr };
 }
 
-async function listed(house: House, runId: string, ...args: readonly string[]): Promise<Unowned | undefined> {
-  const { stdout } = await holdfast(house, "runs", "cleanup", "--unowned", "--json", ...args);
-  return (JSON.parse(stdout) as { runs: readonly Unowned[] }).runs.find((each) => each.runId === runId);
+async function listed(house: House, runId: string, ...args: readonly string[]): Promise<Listed | undefined> {
+  const { stdout } = await holdfast(house, "runs", "cleanup", "--without-state", "--json", ...args);
+  return (JSON.parse(stdout) as { runs: readonly Listed[] }).runs.find((each) => each.runId === runId);
 }
 
 describe("a service whose state directory was removed", () => {
@@ -68,12 +68,12 @@ describe("a service whose state directory was removed", () => {
       const { runId, members, marked } = await removed(house);
       const [first] = members;
       const ps = await holdfast(house, "ps");
-      expect(ps.stderr).toContain(`unowned: run ${runId} of instance ${FIRST}`);
+      expect(ps.stderr).toContain(`without a state directory: run ${runId} of instance ${FIRST}`);
       const doctor = await holdfast(house, "doctor", "--json");
-      expect(doctor.stdout).toContain(`unowned: run ${runId}`);
+      expect(doctor.stdout).toContain(`without a state directory: run ${runId}`);
       const who = await holdfast(house, "who", String(first?.pid), "--json");
       expect(JSON.parse(who.stdout)).toMatchObject({
-        unowned: true,
+        withoutState: true,
         runId,
         instanceId: FIRST,
         role: "member",

@@ -13,43 +13,43 @@ import { endWithoutAnchor, silentAnchor, whatWasEnded } from "./stop-directly.js
  * Handles an anchor that does not answer. The silence is recorded as an event, and the anchor is sent SIGCONT.
  * When a stop was requested and the anchor still does not answer, the run is ended without it.
  */
-export async function attendSilence(live: LiveRun): Promise<void> {
-  const { hearing, context } = live;
-  if (hearing.busy || isOver(live)) return;
-  hearing.busy = true;
+export async function handleUnresponsive(live: LiveRun): Promise<void> {
+  const { liveness, context } = live;
+  if (liveness.busy || isOver(live)) return;
+  liveness.busy = true;
   try {
     const now = context.clock.now();
-    const { continuedAt, stopAt } = hearing;
+    const { continuedAt, stopAt } = liveness;
     const again = continuedAt !== null && stopAt !== null && stopAt > continuedAt;
     if (continuedAt === null || again) {
-      if (stopAt !== null) hearing.silences++;
-      await rouse(live, continuedAt ?? now);
+      if (stopAt !== null) liveness.silences++;
+      await continueAndRecord(live, continuedAt ?? now);
       // An anchor that is stopped again and again would never end its run.
-      if (hearing.silences <= SILENCES_FORGIVEN) return;
+      if (liveness.silences <= MAX_SILENCES_AFTER_STOP) return;
     } else if (stopAt === null) {
       if (now - continuedAt >= CONTINUE_AGAIN_MS) await continueAnchor(live);
       return;
     } else if (now - continuedAt < defaults.anchorContinueMs) return;
     await end(live);
   } finally {
-    hearing.busy = false;
+    liveness.busy = false;
     // Ask again. After SIGCONT during a stop, the anchor has anchorContinueMs to answer.
-    if (hearing.continuedAt !== null && live.asked !== null)
-      hearing.askedAt = context.clock.now() - defaults.anchorAnswerMs + defaults.anchorContinueMs;
-    else if (hearing.continuedAt !== null) hearing.askedAt = context.clock.now();
+    if (liveness.continuedAt !== null && live.asked !== null)
+      liveness.askedAt = context.clock.now() - defaults.anchorAnswerMs + defaults.anchorContinueMs;
+    else if (liveness.continuedAt !== null) liveness.askedAt = context.clock.now();
     live.link?.status();
     context.anchors.soon();
   }
 }
 
-async function rouse(live: LiveRun, since: number): Promise<void> {
-  const { hearing, context, facts } = live;
+async function continueAndRecord(live: LiveRun, since: number): Promise<void> {
+  const { liveness, context, facts } = live;
   const { clock } = context;
   const unsent = await continueAnchor(live);
-  hearing.continuedAt = clock.now();
-  const silentMs = Math.round(clock.now() - Math.min(since, hearing.heardAt));
-  if (clock.now() - hearing.notedAt < NOTE_AGAIN_MS) return;
-  hearing.notedAt = clock.now();
+  liveness.continuedAt = clock.now();
+  const silentMs = Math.round(clock.now() - Math.min(since, liveness.lastMessageAt));
+  if (clock.now() - liveness.notedAt < NOTE_AGAIN_MS) return;
+  liveness.notedAt = clock.now();
   const data = { silentMs, continued: unsent === null, by: context.instanceId };
   live.journal.note(null, [{ ...eventFacts(live, clock.wall()), type: "anchor-silent", data }]);
   const did = unsent === null ? "it was sent SIGCONT" : `it could not be continued: ${unsent}`;
@@ -71,13 +71,13 @@ export async function launcherSilence(
 }
 
 async function continueAnchor(live: LiveRun): Promise<string | null> {
-  const { context, traces, hearing } = live;
+  const { context, traces, liveness } = live;
   const anchor = silentAnchor(context.host, traces);
   const unsent =
     anchor === null
       ? "it is not on record, or lives elsewhere"
       : await context.host.continueAnchor(anchor).catch(String);
-  if (hearing.continuedAt !== null) hearing.continuedAt = context.clock.now();
+  if (liveness.continuedAt !== null) liveness.continuedAt = context.clock.now();
   return unsent;
 }
 
@@ -119,10 +119,10 @@ async function end(live: LiveRun): Promise<void> {
   finalize(live, lostFinale(after, facts.policy.onEscape));
 }
 
-function reportNothingDone({ facts: { runId }, context, hearing }: LiveRun, why: string | null): void {
+function reportNothingDone({ facts: { runId }, context, liveness }: LiveRun, why: string | null): void {
   const now = context.clock.now();
-  if (now - hearing.notedAt < NOTE_AGAIN_MS && hearing.silences > 1) return;
-  hearing.notedAt = now;
+  if (now - liveness.notedAt < NOTE_AGAIN_MS && liveness.silences > 1) return;
+  liveness.notedAt = now;
   const reason = why ?? "no process of the run is on record here";
   const message = `run ${runId}: its anchor does not answer, and the run could not be ended without the anchor: ${reason}. Nothing was signalled; trying again`;
   context.report({ runId, message, cause: null });
@@ -133,6 +133,6 @@ const CONTINUE_AGAIN_MS = 30_000;
 /** Events and messages about one anchor: a command that stops its anchor again and again must not fill the store. */
 const NOTE_AGAIN_MS = 60_000;
 /** After a stop, an anchor is continued this many times; then the run is ended without it. */
-const SILENCES_FORGIVEN = 2;
+const MAX_SILENCES_AFTER_STOP = 2;
 /** Of a longer grace, what leaves room within the bound of a stop. */
 const GRACE_MOST_MS = defaults.stopBoundMs / 2;

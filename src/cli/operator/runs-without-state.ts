@@ -1,5 +1,5 @@
 import { findAnchor } from "../../anchor/find.js";
-import { endUnowned, findUnowned, type UnownedRun } from "../../anchor/unowned.js";
+import { endRunWithoutState, findRunsWithoutState, type RunWithoutState } from "../../anchor/runs-without-state.js";
 import { defaults } from "../../defaults.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { resolveHome } from "../../store/state-directory.js";
@@ -12,27 +12,27 @@ import { print } from "../runs/print.js";
 import { sessionToken } from "../session-token.js";
 import { confirm } from "./confirm.js";
 
-export const END_UNOWNED = "holdfast runs cleanup --unowned";
+export const END_WITHOUT_STATE = "holdfast runs cleanup --without-state";
 
 /** Live runs whose state directory was removed. Empty for a session, and where processes cannot be listed. */
-export async function unownedRuns(): Promise<readonly UnownedRun[]> {
+export async function runsWithoutState(): Promise<readonly RunWithoutState[]> {
   if (sessionToken() !== null) return [];
-  return findUnowned(findAnchor(), resolveHome()).catch(() => []);
+  return findRunsWithoutState(findAnchor(), resolveHome()).catch(() => []);
 }
 
 /** For commands that show what runs: one line each, beside what they show. */
-export async function sayUnowned(): Promise<void> {
-  for (const run of await unownedRuns())
+export async function printRunsWithoutState(): Promise<void> {
+  for (const run of await runsWithoutState())
     // A run whose directory is not known may belong to another state directory that is in use.
-    if (run.directory !== null) say(`${unownedLine(run)}; \`${END_UNOWNED}\` ends it`, "yellow");
+    if (run.directory !== null) say(`${withoutStateLine(run)}; \`${END_WITHOUT_STATE}\` ends it`, "yellow");
 }
 
-export function unownedLine({ runId, instanceId, directory, anchor, processes }: UnownedRun): string {
+export function withoutStateLine({ runId, instanceId, directory, anchor, processes }: RunWithoutState): string {
   const pids = processes.map(({ identity, command }) => `${identity.pid} ${command}`);
   const where = directory === null ? "no state directory known here" : `${directory}, which was removed`;
   const by = anchor === null ? "" : `, anchor ${anchor.pid}`;
   return sanitizeLine(
-    `unowned: run ${runId} of instance ${instanceId} (${where}) lives${by}: ${pids.join(", ") || "no process"}`,
+    `without a state directory: run ${runId} of instance ${instanceId} (${where}) lives${by}: ${pids.join(", ") || "no process"}`,
   );
 }
 
@@ -44,7 +44,7 @@ interface Ended {
 }
 
 /** Show them with the evidence, ask, end them, and say what became of each. */
-export async function cleanupUnowned({
+export async function cleanupWithoutState({
   dryRun,
   yes,
   json,
@@ -54,9 +54,9 @@ export async function cleanupUnowned({
   readonly json: boolean;
 }): Promise<number> {
   mustBeOperator("end processes without an owner");
-  const found = await findUnowned(findAnchor(), resolveHome());
+  const found = await findRunsWithoutState(findAnchor(), resolveHome());
   if (!json && found.length > 0) print(`${found.flatMap(lines).join("\n")}\n`);
-  if (!json && found.length === 0) say("no unowned run was found: every run has a state directory", "dim");
+  if (!json && found.length === 0) say("every run has a state directory", "dim");
   const endable = found.filter(({ whyNot }) => whyNot === null);
   if (dryRun || endable.length === 0) {
     if (json) print(toJson({ runs: found }, 2));
@@ -68,7 +68,7 @@ export async function cleanupUnowned({
     return exitCodes.incomplete;
   }
   // Asking takes time: an owner that has come back meanwhile keeps its run.
-  const now = await findUnowned(findAnchor(), resolveHome());
+  const now = await findRunsWithoutState(findAnchor(), resolveHome());
   const ended = await Promise.all(found.map((run) => end(run, now)));
   if (json) print(toJson({ runs: found.map((run, at) => ({ ...run, ...ended[at] })) }, 2));
   else
@@ -76,14 +76,14 @@ export async function cleanupUnowned({
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
 }
 
-async function end(run: UnownedRun, now: readonly UnownedRun[]): Promise<Ended> {
+async function end(run: RunWithoutState, now: readonly RunWithoutState[]): Promise<Ended> {
   const { runId, instanceId } = run;
   const still = now.find((each) => each.runId === runId && each.instanceId === instanceId);
   const leave = (detail: string): Ended => ({ runId, instanceId, outcome: "left-alone", detail });
   if (still === undefined) return { runId, instanceId, outcome: "gone", detail: "it has ended by itself" };
   if (still.whyNot !== null) return leave(still.whyNot);
   try {
-    const { verified, why, killed, survivors } = await endUnowned(findAnchor(), still, defaults.graceMs);
+    const { verified, why, killed, survivors } = await endRunWithoutState(findAnchor(), still, defaults.graceMs);
     if (!verified) return leave(why);
     const names = survivors.map(({ pid, command }) => `${pid} ${command}`).join(", ");
     return survivors.length > 0
@@ -94,7 +94,7 @@ async function end(run: UnownedRun, now: readonly UnownedRun[]): Promise<Ended> 
   }
 }
 
-function lines(run: UnownedRun): string[] {
+function lines(run: RunWithoutState): string[] {
   const { bold, dim } = paletteFor(1);
   const { runId, instanceId, processes, evidence, whyNot } = run;
   return [

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { databaseAddress } from "./database-address.js";
 
 /** Where a state directory was when it was last opened for writing, kept in it beside its id. */
-export interface StatePlace {
+export interface StateLocation {
   readonly path: string;
   readonly device: string;
   readonly inode: string;
@@ -14,23 +14,23 @@ export interface StatePlace {
   readonly bootId: string;
 }
 
-const FILE = "state-place";
+const FILE = "state-location";
 
 /**
  * `moved`: another directory than the recorded one, but provably harmless: the recorded one is gone, the records are
  * this directory's own, and no run is open in them.
  */
 export type StateProvenance =
-  | { readonly kind: "own" | "moved"; readonly recorded: StatePlace | null }
-  | { readonly kind: "copy"; readonly recorded: StatePlace; readonly originalThere: boolean };
+  | { readonly kind: "own" | "moved"; readonly recorded: StateLocation | null }
+  | { readonly kind: "copy"; readonly recorded: StateLocation; readonly originalThere: boolean };
 
 export async function provenanceOf(home: string): Promise<StateProvenance> {
-  const recorded = await readPlace(home);
+  const recorded = await readLocation(home);
   if (recorded === null) return { kind: "own", recorded };
-  const here = await observePlace(home);
-  if (here === null || isSamePlace(recorded, here)) return { kind: "own", recorded };
-  const there = await observePlace(recorded.path);
-  const originalThere = there !== null && isSamePlace(recorded, there);
+  const here = await observeLocation(home);
+  if (here === null || isSameLocation(recorded, here)) return { kind: "own", recorded };
+  const there = await observeLocation(recorded.path);
+  const originalThere = there !== null && isSameLocation(recorded, there);
   if (!originalThere && (await hasNoOpenRuns(home))) return { kind: "moved", recorded };
   return { kind: "copy", recorded, originalThere };
 }
@@ -39,7 +39,7 @@ export async function provenanceOf(home: string): Promise<StateProvenance> {
  * Whether two observations are of one directory. Within a boot a bind mount and a rename keep device and inode; a
  * snapshot has another device. Over a restart only the time of birth is sure to stay, where there is one.
  */
-export function isSamePlace(one: StatePlace, other: StatePlace): boolean {
+export function isSameLocation(one: StateLocation, other: StateLocation): boolean {
   const dated = one.birth !== "0" && other.birth !== "0";
   if (dated && one.birth !== other.birth) return false;
   if (one.bootId !== other.bootId) return dated || one.inode === other.inode;
@@ -47,10 +47,10 @@ export function isSamePlace(one: StatePlace, other: StatePlace): boolean {
 }
 
 /** Written with the state id, when the directory has moved, and once in each boot. */
-export async function recordPlace(home: string, always = false): Promise<void> {
-  const [recorded, here] = await Promise.all([readPlace(home), observePlace(home)]);
+export async function recordLocation(home: string, always = false): Promise<void> {
+  const [recorded, here] = await Promise.all([readLocation(home), observeLocation(home)]);
   if (here === null) return;
-  const same = recorded !== null && isSamePlace(recorded, here) && recorded.bootId === here.bootId;
+  const same = recorded !== null && isSameLocation(recorded, here) && recorded.bootId === here.bootId;
   if (same && !always && (recorded.path === here.path || (await leadsTo(recorded.path, here)))) return;
   const draft = join(home, `${FILE}.${randomUUID()}`);
   try {
@@ -61,25 +61,25 @@ export async function recordPlace(home: string, always = false): Promise<void> {
   }
 }
 
-async function leadsTo(path: string, here: StatePlace): Promise<boolean> {
-  const there = await observePlace(path);
-  return there !== null && isSamePlace(there, here);
+async function leadsTo(path: string, here: StateLocation): Promise<boolean> {
+  const there = await observeLocation(path);
+  return there !== null && isSameLocation(there, here);
 }
 
-async function readPlace(home: string): Promise<StatePlace | null> {
+async function readLocation(home: string): Promise<StateLocation | null> {
   const text = await readFile(join(home, FILE), "utf8").catch(() => null);
   if (text === null) return null;
   try {
-    const facts = JSON.parse(text) as Record<keyof StatePlace, unknown>;
+    const facts = JSON.parse(text) as Record<keyof StateLocation, unknown>;
     const known = [facts.path, facts.device, facts.inode, facts.birth, facts.bootId];
-    return known.every((fact) => typeof fact === "string") ? (facts as StatePlace) : null;
+    return known.every((fact) => typeof fact === "string") ? (facts as StateLocation) : null;
   } catch {
     // Damaged: nothing can be concluded from it, and the next writer makes it anew.
     return null;
   }
 }
 
-async function observePlace(path: string): Promise<StatePlace | null> {
+async function observeLocation(path: string): Promise<StateLocation | null> {
   const found = await stat(path, { bigint: true }).catch(() => null);
   if (found === null) return null;
   const bootId = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
