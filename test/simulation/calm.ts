@@ -78,19 +78,15 @@ async function stopWithoutAnchors(stage: Stage): Promise<void> {
   const silent = cast.anchors.filter((anchor) => anchor.held);
   if (silent.length === 0) return;
   world.storeTrouble = null;
-  const left = new Map(silent.map((anchor) => [anchor, anchor.mayEnd()] as const));
+  const unending = silent.filter((anchor) => !anchor.mayEnd());
   world.note(() => `${silent.length} anchors stay stopped`);
   for (const { runId } of silent) if (world.random.chance(0.7)) cancelHeld(stage, runId);
   await world.scheduler.pass(SILENT_STOP_MS);
   for (const each of stage.asked)
     world.watch.blame(each.runId, stopNeedsNoAnchor(each, world.watch.truth(each.runId)));
-  for (const [anchor, mayEnd] of left)
-    if (
-      anchor.gone &&
-      !mayEnd &&
-      !world.watch.truth(anchor.runId).ended &&
-      !stage.asked.some(({ runId }) => runId === anchor.runId)
-    )
+  for (const anchor of unending)
+    // Neither its own end nor a stop: it was killed for its silence.
+    if (anchor.gone && anchor.directory.exit === null && anchor.directory.firstStop === null)
       world.watch.blame(anchor.runId, "its anchor was killed although no end of it was due");
   world.watch.raise();
 }

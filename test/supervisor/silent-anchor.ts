@@ -22,7 +22,9 @@ export async function silence(pid: number, how: Silence): Promise<() => Promise<
   if (how === "SIGSTOP") {
     process.kill(pid, "SIGSTOP");
     await until("it is stopped", () => stateOf(pid) === "T");
-    return async () => void process.kill(pid, "SIGCONT");
+    return async () => {
+      if (!isDead(pid)) process.kill(pid, "SIGCONT");
+    };
   }
   const tracer = spawn(join(programs, "hold"), [String(pid)], { stdio: ["ignore", "pipe", "inherit"] });
   const exited = once(tracer, "exit");
