@@ -203,7 +203,9 @@ export async function removeProcess(wanted: string, json: boolean): Promise<numb
       const runId = await fullRunId(connection, wanted, signal);
       ({ stopping } = await connection.client.remove({ params: { runId } }, signal));
       removed = true;
-      return kill.ask(connection, signal);
+      const answer = await kill.ask(connection, signal);
+      // It may have ended between the two requests: of the first one.
+      return stopping && answer.outcome === "ended-before" ? { ...answer, outcome: "gone" as const } : answer;
     },
   });
   const { runId, outcome } = outcomeOf(stopped);

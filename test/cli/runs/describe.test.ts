@@ -152,7 +152,7 @@ describe("a run that has ended", () => {
     expect(text).toContain("output     2 KiB stdout, 0 bytes stderr so far");
     expect(text).toContain("cancel     manual-cancel by cli:me (r1)");
     expect(text).toContain("escape     7 d (detached)");
-    expect(text).toContain("cleanup    2 leftover, 0 surviving, by cgroup");
+    expect(text).toContain("cleanup    2 ended besides the leader, 0 surviving, by cgroup");
     expect(text).toContain("attach     epoch 2: continue");
     expect(text).toContain("exit       exit, 0, emptiness proven");
   });
