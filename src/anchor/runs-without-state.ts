@@ -70,7 +70,10 @@ const THERE = ["yes", "no", "unknown"] as const;
  * a cgroup of a run with processes in it, of no instance of `home`, for which neither a launcher nor an anchor lives.
  * Looks only, and needs no state directory. Processes that only carry markers are claims, and are not in it.
  */
-export async function findRunsWithoutState(anchorPath: string, home: string): Promise<readonly RunWithoutState[]> {
+export async function findRunsWithoutState(
+  anchorPath: string,
+  home: string,
+): Promise<readonly RunWithoutState[]> {
   const survey = await lookAround(anchorPath);
   const orphans = survey.machinery.filter(({ kind, there }) => kind === "anchor" && there === "no");
   const trees = await inspect(

@@ -69,7 +69,10 @@ function watch(live: LiveRun, now: number): boolean {
     live.context.track(live.facts.runId, attend(live));
     return true;
   }
-  if (liveness.askedAt === null && now - liveness.lastMessageAt >= (isDue ? ASK_SOON_MS : defaults.anchorAskMs))
+  if (
+    liveness.askedAt === null &&
+    now - liveness.lastMessageAt >= (isDue ? ASK_SOON_MS : defaults.anchorAskMs)
+  )
     ask(live, now);
   return isDue || liveness.askedAt !== null;
 }

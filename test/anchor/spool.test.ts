@@ -1,4 +1,5 @@
-import { mkdir, mkdtemp, readdir, rm, unlink, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { appendFile, mkdir, mkdtemp, open, readdir, rm, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -47,7 +48,35 @@ async function readAll(from = 0, maxBytes = 1 << 20): Promise<{ start: number; b
   }
 }
 
+function exitJson(end: number): string {
+  return JSON.stringify({
+    ...{ runId: "run_a", executed: true, reason: "exit", actor: "", requestId: "", leader: { code: 0 } },
+    ...{ spawnError: null, residue: [], residueCount: 0, killMode: "none", emptiness: "proven" },
+    stdout: { start: 0, end, dropped: 0 },
+    stderr: { start: 0, end: 0, dropped: 0 },
+    ...{ processes: 1, usage: { cpuMs: 1, peakKb: 1 }, durationMs: 1 },
+  });
+}
+
 describe("a spool", () => {
+  test("does not call output lost that came between the look and the end of the run", async () => {
+    await put(0, 10);
+    // A FIFO holds the reader where it has found no output and asks for the end.
+    const exit = join(directory, "exit.json");
+    execFileSync("mkfifo", [exit]);
+    const reading = spool.read(10, 100);
+    const writer = await open(exit, "w");
+    await appendFile(path(0), pattern(10, 5));
+    await writer.writeFile(exitJson(15));
+    await writer.close();
+    const { offset, bytes, lost } = await reading;
+    expect({ offset, bytes: Buffer.from(bytes), lost: lost ?? 0 }).toEqual({
+      offset: 10,
+      bytes: pattern(10, 5),
+      lost: 0,
+    });
+  });
+
   test("that does not exist yet has nothing", async () => {
     expect(await spool.read(0, 100)).toEqual({ offset: 0, bytes: new Uint8Array(0) });
     expect((await new Spool(join(directory, "none"), "stdout").read(7, 100)).offset).toBe(7);

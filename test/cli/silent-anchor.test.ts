@@ -199,7 +199,7 @@ describe.each([
       const stopped = await field.holdfast("process", "kill", record.runId);
       const hasCgroup = (await field.record(record.runId)).boundary?.cgroup !== null;
       // Only the cgroup knows everybody of it; without one, what is left cannot be told apart from the service.
-      if (hasCgroup) expect(stopped.code).toBe(0);
+      expect(stopped.code === 0).toBe(hasCgroup);
       await until("its own are gone", () => find(2822) === undefined);
       expect(await field.ended(record.runId)).toMatchObject({
         exit: { reason: "manual-cancel", detail: expect.stringContaining(`it also serves ${service}`) },

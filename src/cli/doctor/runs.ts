@@ -114,7 +114,9 @@ async function anchors({
 /** Live runs whose state directory was removed. Reports nothing when there are none. */
 export async function checkWithoutState(): Promise<Check[]> {
   const found = await runsWithoutState();
-  return found.map((run) => warn("runs without a state directory", withoutStateLine(run), run.whyNot ?? END_WITHOUT_STATE));
+  return found.map((run) =>
+    warn("runs without a state directory", withoutStateLine(run), run.whyNot ?? END_WITHOUT_STATE),
+  );
 }
 
 /** By the run directories, so that it needs no store. */

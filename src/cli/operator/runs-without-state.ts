@@ -1,5 +1,9 @@
 import { findAnchor } from "../../anchor/find.js";
-import { endRunWithoutState, findRunsWithoutState, type RunWithoutState } from "../../anchor/runs-without-state.js";
+import {
+  endRunWithoutState,
+  findRunsWithoutState,
+  type RunWithoutState,
+} from "../../anchor/runs-without-state.js";
 import { defaults } from "../../defaults.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { resolveHome } from "../../store/state-directory.js";
@@ -27,7 +31,13 @@ export async function printRunsWithoutState(): Promise<void> {
     if (run.directory !== null) say(`${withoutStateLine(run)}; \`${END_WITHOUT_STATE}\` ends it`, "yellow");
 }
 
-export function withoutStateLine({ runId, instanceId, directory, anchor, processes }: RunWithoutState): string {
+export function withoutStateLine({
+  runId,
+  instanceId,
+  directory,
+  anchor,
+  processes,
+}: RunWithoutState): string {
   const pids = processes.map(({ identity, command }) => `${identity.pid} ${command}`);
   const where = directory === null ? "no state directory known here" : `${directory}, which was removed`;
   const by = anchor === null ? "" : `, anchor ${anchor.pid}`;
@@ -83,7 +93,11 @@ async function end(run: RunWithoutState, now: readonly RunWithoutState[]): Promi
   if (still === undefined) return { runId, instanceId, outcome: "gone", detail: "it has ended by itself" };
   if (still.whyNot !== null) return leave(still.whyNot);
   try {
-    const { verified, why, killed, survivors } = await endRunWithoutState(findAnchor(), still, defaults.graceMs);
+    const { verified, why, killed, survivors } = await endRunWithoutState(
+      findAnchor(),
+      still,
+      defaults.graceMs,
+    );
     if (!verified) return leave(why);
     const names = survivors.map(({ pid, command }) => `${pid} ${command}`).join(", ");
     return survivors.length > 0
