@@ -239,6 +239,7 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
     else refuse(connection, "adopt-failed", error == EOWNERDEAD ? headless : strerror(error));
     return;
   }
+  publish_heartbeat(); /* before the answer: a launcher that ends the old run must spare this one */
   serving = parent;
   struct out out = connection_out(connection, F_ADOPTED);
   out_text(&out, T_RUN_ID, request.id);

@@ -552,6 +552,7 @@ static void kill_run(struct anchor *anchor, int at) {
     return;
   }
   bool proven = watched_boundary.cgroup >= 0 && os_boundary_empty(&watched_boundary);
+  if (watched_boundary.cgroup >= 0 && !proven) return; /* the cgroup has processes that the look did not show */
   save_swept_run(anchor, anchor->heartbeat->runs[at].id, proven ? "proven" : "unproven");
   anchor->ends[at].done = true;
 }
@@ -561,7 +562,10 @@ static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t 
   struct enforced *end = &anchor->ends[at];
   watched = anchor;
   watched_run = at;
-  if (!have_cgroup || !os_boundary_find(&watched_boundary, runs_cgroup, run->id)) watched_boundary.cgroup = -1;
+  if (!have_cgroup || !os_boundary_find(&watched_boundary, runs_cgroup, run->id)) {
+    if (have_cgroup && errno != ENOENT) return; /* the next look tries again */
+    watched_boundary.cgroup = -1;
+  }
   if (end->kill_at == 0) {
     uint64_t grace = run->grace < GRACE_MOST_MS ? run->grace : GRACE_MOST_MS;
     end->kill_at = now + grace;
@@ -581,7 +585,7 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
   if (runs_served(anchor) == 0) slack = 0; /* no supervisor knows this anchor */
   if (silent_ms < SILENT_MS + slack) {
     anchor->continued_at = 0;
-    for (int i = 0; i < RUNS_MAX; i++) anchor->ends[i].kill_at = 0;
+    memset(anchor->ends, 0, sizeof anchor->ends); /* it runs, and may serve other runs in the same places */
     return;
   }
   if (!os_look(anchor->pid, &watched_anchor)) return;

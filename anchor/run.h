@@ -187,6 +187,8 @@ bool save_facts(void);
 bool open_directory(const char *instance_dir);
 void remove_directory(void);
 void begin_serving(struct served *slot);
+/* Tells the launcher which runs this anchor serves and when they end. Turns to the first run. */
+void publish_heartbeat(void);
 /* Where cgroups of runs are made; NULL: nowhere. */
 extern const char *cgroups_of_runs;
 

@@ -1,6 +1,6 @@
 import { lstat, readdir, readFile, rename, rm, rmdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { BadInput } from "../errors.js";
+import { BadInput, StateUnusable } from "../errors.js";
 import { errorCode } from "./error-code.js";
 import type {
   AnchorExit,
@@ -97,8 +97,14 @@ export class RunDirectories {
     return { exit: { ...exit, lastOutputAt: await lastWritten(directory, there) }, leader, firstStop, swept };
   }
 
+  /** Null: no anchor has written them. Rejects when what is there cannot be read. */
   async identities(runId: string): Promise<RunIdentities | null> {
-    return readIfThere(join(this.of(runId), "anchor.json"), parseIdentities);
+    const path = join(this.of(runId), "anchor.json");
+    return readIfThere(path, (text) => {
+      const found = parseIdentities(text);
+      if (found !== null) return found;
+      throw new StateUnusable(path, `${path} is damaged; the processes of run ${runId} are not known`);
+    });
   }
 
   async takeSilence(runId: string): Promise<NotedSilence | null> {

@@ -320,10 +320,12 @@ async function othersOf(
   for (const runId of await host.runIds(run.instanceId)) {
     const other = { instanceId: run.instanceId, runId };
     if (runId === run.runId) continue;
-    const known = await host.identities(other).catch(() => null);
-    if (known === null || known.anchor.pid !== pid || known.anchor.startTime !== startTime) continue;
     const { exit, swept } = await host.remains(other);
-    if (exit === null && swept === null) others.push({ runId, root: known.root });
+    if (exit !== null || swept !== null) continue;
+    // Rejects for a file that cannot be read: the run may be an adopted service of this anchor.
+    const known = await host.identities(other);
+    if (known?.anchor.pid === pid && known.anchor.startTime === startTime)
+      others.push({ runId, root: known.root });
   }
   return others;
 }
@@ -356,6 +358,7 @@ function aftermathOutcome(
 ): DirectOutcome {
   switch (after.kind) {
     case "exit":
+      if (after.exit.emptiness !== "proven") return endedBy(after.exit);
       return { outcome: "ended-before", detail: `it has ended: ${after.exit.reason}` };
     case "never-executed":
       return { outcome: "unknown", detail: "no process of it is on record, and nothing was signalled" };

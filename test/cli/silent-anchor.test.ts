@@ -1,3 +1,5 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
@@ -210,6 +212,38 @@ describe.each([
       await anchor.release();
       expect((await field.holdfast("service", "stop", service)).code).toBe(0);
       expect(find(2821)).toBeUndefined();
+    },
+  );
+
+  test.skipIf(whyNotSilenced("debugger") !== null)(
+    "is left alone when the service's anchor.json is damaged",
+    async () => {
+      vi.stubEnv("HOLDFAST_ANCHOR_WEAKEN", weaken);
+      await using field = await Field.open();
+      await field.gateway();
+      const record = await begin(
+        field,
+        "--",
+        "bash",
+        "-c",
+        "bash -c 'sleep 2823 & wait' & sleep 2824 & wait",
+      );
+      const find = (number: number) => living(`sleep\0${number}`)[0];
+      await until("all are there", () => find(2823) !== undefined && find(2824) !== undefined);
+      const { stdout } = await field.holdfast("service", "adopt", String(find(2823)?.parentPid));
+      const service = stdout.trim();
+      const file = join(field.home, "instances", record.originInstanceId, "runs", service, "anchor.json");
+      const facts = await readFile(file);
+      await writeFile(file, "{");
+      await using anchor = await held(anchorPid(record), "debugger");
+      const { code, stderr } = await field.holdfast("process", "kill", record.runId);
+      expect(code).not.toBe(0);
+      expect(stderr).toContain("anchor.json is damaged");
+      expect(find(2823)).toBeDefined();
+      expect(stateOf(anchorPid(record))).toBe("t");
+      await writeFile(file, facts);
+      await anchor.release();
+      expect((await field.holdfast("service", "stop", service)).code).toBe(0);
     },
   );
 });
