@@ -140,8 +140,9 @@ async function ask(
   };
   const start = async (begun = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
     const turn = earlier ?? (await desk.acp.prompt(sessionId, request));
-    if (taskId !== null) await desk.noteTask(sessionId, taskId);
+    // First: updates that come before the task is followed are no progress of it.
     begun();
+    if (taskId !== null) await desk.noteTask(sessionId, taskId);
     return wait ? waitForEnd(desk, turn, asking.gone) : turn;
   };
   const work = await acpWork(desk, session, prompt, asking, turnId);

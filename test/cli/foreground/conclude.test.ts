@@ -156,7 +156,7 @@ describe("what `holdfast run` says and exits with", () => {
         { survivors: [{ pid: 9, startTime: 1, kind: "unkillable", command: "dd" }] },
       ),
       125,
-      "could not kill dd (pid 9, unkillable); the anchor of run run_0123456789ab stays and goes on trying",
+      "could not kill 9 dd (unkillable); the anchor of run run_0123456789ab stays and goes on trying",
     ],
     [
       "a user who would not wait",
