@@ -335,6 +335,7 @@ static void abandon_asked(struct connection *connection, const struct frame *fra
 
 static void change_policy(const struct frame *frame) {
   uint64_t n, now = os_now_ms();
+  const bool was_service = run.policy.service;
   if (frame_time(frame, T_OVERALL_MS, &n)) run.policy.overall = n, run.overall_from = now;
   if (frame_time(frame, T_NO_OUTPUT_MS, &n)) run.policy.no_output = n, run.output_at = now;
   if (frame_time(frame, T_OWNER_LOSS_MS, &n)) run.policy.owner_loss = n;
@@ -342,6 +343,8 @@ static void change_policy(const struct frame *frame) {
   if (frame_number(frame, T_ON_ESCAPE, &n)) run.policy.sweep_escapes = n == 1;
   /* Once it is being stopped, nobody can give it more time. */
   if (frame_time(frame, T_GRACE_MS, &n) && (n < run.policy.grace || (!run.stop.set && !run.terminating))) run.policy.grace = n;
+  /* The policy holds also when the file cannot be written: WELCOME says the kind. */
+  if (run.policy.service != was_service) (void)save_facts();
 }
 
 static void go(struct connection *connection) {

@@ -153,7 +153,9 @@ bool save_facts(void) {
   json_string(&json, run.boundary.path);
   json_raw(&json, ",\"cgroupInode\":\"");
   json_number(&json, run.boundary.inode);
-  json_raw(&json, "\",\"scope\":");
+  json_raw(&json, "\",\"kind\":");
+  json_string(&json, run.policy.service ? "service" : "task");
+  json_raw(&json, ",\"scope\":");
   json_string(&json, run.scope);
   json_raw(&json, "}\n");
   return json_save(run.dir, "anchor.json", &json);

@@ -78,7 +78,9 @@ export interface RunScope {
 }
 
 /** What the directory of a run says: its scope, and the tasks that were given to it since. */
-export interface DirectoryScope extends Omit<RunScope, "taskId"> {
+export interface DirectoryScope extends Omit<RunScope, "taskId" | "kind"> {
+  /** Null: an older anchor wrote the directory, and the run may have become a service since its start. */
+  readonly kind: AnchorPolicy["kind"] | null;
   readonly taskIds: readonly string[];
 }
 

@@ -1,5 +1,6 @@
 import type {
   AnchorExit,
+  DirectoryScope,
   LeaderStatus,
   NotedSilence,
   RecordedStop,
@@ -19,6 +20,7 @@ import {
 import { array, boolean, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
 
 const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"] as const;
+const KINDS = ["task", "service"] as const;
 const KILL_MODES = ["none", "pid", "cgroup"] as const;
 export const EMPTINESS = ["proven", "unproven"] as const;
 
@@ -54,10 +56,18 @@ export function parseExit(text: string): AnchorExit | null {
   });
 }
 
-/** `scope` of `anchor.json`. Null: an older anchor, or one that was told none. */
-export function parseScope(text: string): RunScope | null {
-  const said = parseShape(text, (value) => string(record(value)["scope"])) ?? "";
-  return said === "" ? null : parseShape(said, scope);
+/**
+ * `scope` and `kind` of `anchor.json`. Null: an older anchor, or one that was told no scope. The kind in the scope is that
+ * of the start: without `kind`, a task may have become a service since.
+ */
+export function parseScope(text: string): (Omit<RunScope, "kind"> & Pick<DirectoryScope, "kind">) | null {
+  const facts = parseShape(text, (value) => {
+    const { scope: started, kind } = record(value);
+    return { started: string(started), kind: nullable((each) => oneOf(KINDS, each), kind) };
+  });
+  const said = facts === null || facts.started === "" ? null : parseShape(facts.started, scope);
+  if (facts === null || said === null) return null;
+  return { ...said, kind: facts.kind ?? (said.kind === "service" ? "service" : null) };
 }
 
 function scope(value: unknown): RunScope {
@@ -71,7 +81,7 @@ function scope(value: unknown): RunScope {
     agentId: text("agentId"),
     taskId: text("taskId"),
     labels: Object.fromEntries(labels),
-    kind: oneOf(["task", "service"], said["kind"]),
+    kind: oneOf(KINDS, said["kind"]),
     command: string(said["command"]),
   };
 }

@@ -44,6 +44,7 @@ test("a service that goes on writing into the old run's pipe cannot break the bo
   });
   const [writer = 0] = await printed(launcher, "stderr", 1);
   const service = await adopted(launcher, owner, writer);
+  expect(await launcher.file("run_b", "anchor.json")).toMatchObject({ kind: "service" });
   owner.send(encodeMessage("closeStdin", { offset: 0 }));
   const exit = await exitOf(owner);
   expect(exit).toMatchObject({ reason: "exit", emptiness: "proven" });

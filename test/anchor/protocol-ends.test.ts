@@ -363,6 +363,20 @@ describe("what is left behind", () => {
     }
   });
 
+  test("anchor.json: the kind, also after POLICY has changed it", async () => {
+    const launcher = await RawLauncher.start();
+    const kind = async (runId: string): Promise<unknown> =>
+      ((await launcher.file(runId, "anchor.json")) as { kind?: unknown }).kind;
+    const owner = await launcher.run("run_a", "echo up; cat");
+    expect(await kind("run_a")).toBe("task");
+    owner.send(policy({ kind: 1 }));
+    await until(async () => (await kind("run_a")) === "service");
+    owner.send(policy({ kind: 0 }));
+    await until(async () => (await kind("run_a")) === "task");
+    owner.send(stop());
+    await owner.heard("exited");
+  });
+
   test("exit.json: everything the page promises, equal to what the owner was told", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "echo out; echo error >&2; exit 3");

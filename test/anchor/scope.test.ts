@@ -46,6 +46,14 @@ test("a run directory holds the scope of its run and the tasks it was given late
   await writeFile(file, JSON.stringify({ scope: scopeText(scope) }));
   await runs.noteTask("run_a", "task_2");
   const { taskId, ...rest } = scope;
-  expect(await runs.scope("run_a")).toEqual({ ...rest, taskIds: [taskId, "task_2"] });
+  const found = { ...rest, taskIds: [taskId, "task_2"] };
+  // An older anchor did not say when a task became a service.
+  expect(await runs.scope("run_a")).toEqual({ ...found, kind: null });
+  await writeFile(file, JSON.stringify({ scope: scopeText({ ...scope, kind: "service" }) }));
+  expect(await runs.scope("run_a")).toEqual({ ...found, kind: "service" });
+  for (const kind of ["task", "service"]) {
+    await writeFile(file, JSON.stringify({ kind, scope: scopeText(scope) }));
+    expect(await runs.scope("run_a")).toEqual({ ...found, kind });
+  }
   await expect(runs.noteTask("run_a", "../x")).rejects.toMatchObject({ code: "BAD_INPUT" });
 });

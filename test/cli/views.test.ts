@@ -1,3 +1,5 @@
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
@@ -172,4 +174,53 @@ describe("runs cleanup --all-orphans", () => {
     expect(await field.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
     expect(await field.membersOf(service)).toEqual([]);
   });
+
+  test("without the store keeps a run that became a service, and one that may have", async () => {
+    await using field = await Field.open();
+    const gateway = await field.gateway();
+    const client = await clientOf(field);
+    const start = async (seconds: number): Promise<string> => {
+      const body = { argv: ["sleep", String(seconds)], background: true };
+      return (await client.exec({ body })).run.runId;
+    };
+    const service = await start(7203);
+    const task = await start(7204);
+    const silent = await start(7205);
+    expect(await field.holdfast("service", "adopt", service)).toMatchObject({ code: 0 });
+    const { originInstanceId } = await field.record(service);
+    const fileOf = (runId: string, name: string): string =>
+      join(field.home, "instances", originInstanceId, "runs", runId, name);
+    await gateway.kill();
+    for (const suffix of ["", "-wal", "-shm"]) await rm(field.store + suffix, { force: true });
+
+    interface Listed {
+      readonly runs: readonly { readonly runId: string; readonly plan: string; readonly outcome?: string }[];
+    }
+    const all = ["runs", "cleanup", "--all-orphans"] as const;
+    const plan = async (...flags: readonly string[]): Promise<Record<string, string>> => {
+      const { runs } = await field.json<Listed>(...all, "--dry-run", ...flags);
+      return Object.fromEntries(runs.map((each) => [each.runId, each.plan]));
+    };
+    expect(await plan()).toEqual({ [service]: "keep-service", [task]: "stop", [silent]: "stop" });
+
+    // As an older anchor wrote it: the anchor itself is asked, and does not answer without the key.
+    for (const runId of [service, task, silent]) {
+      const facts = JSON.parse(await readFile(fileOf(runId, "anchor.json"), "utf8")) as { kind?: string };
+      delete facts.kind;
+      await writeFile(fileOf(runId, "anchor.json"), JSON.stringify(facts));
+    }
+    await rename(fileOf(silent, "key"), fileOf(silent, "key.away"));
+    const kept = { [service]: "keep-service", [silent]: "keep-unknown" };
+    expect(await plan()).toEqual({ ...kept, [task]: "stop" });
+    const { code, stdout } = await field.holdfast(...all, "--yes");
+    expect(stdout).toContain(`${silent}: keep it: it may be a service`);
+    expect(code).toBe(0);
+    expect(await field.membersOf(task)).toEqual([]);
+    expect(await plan()).toEqual(kept);
+    for (const runId of [service, silent]) expect(await field.membersOf(runId)).toHaveLength(1);
+
+    await rename(fileOf(silent, "key.away"), fileOf(silent, "key"));
+    expect(await field.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
+    for (const runId of [service, silent]) expect(await field.membersOf(runId)).toEqual([]);
+  }, 120_000);
 });

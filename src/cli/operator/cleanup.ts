@@ -51,6 +51,10 @@ export interface CleanupRequest {
 type Untouched = { readonly outcome: "left-alone" | "kept"; readonly detail: string };
 type Result = Outcome | Untouched;
 
+function isKept(plan: Plan): boolean {
+  return plan === "keep-service" || plan === "keep-unknown";
+}
+
 function isUntouched(result: Result): result is Untouched {
   return result.outcome === "left-alone" || result.outcome === "kept";
 }
@@ -68,7 +72,9 @@ type Plan =
   | "lose"
   | "leave"
   /** A service that lives without a gateway by design. */
-  | "keep-service";
+  | "keep-service"
+  /** It may be such a service. */
+  | "keep-unknown";
 
 /** One run in the scope: with a record, or known only from its directory. */
 interface Item {
@@ -96,7 +102,7 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
     return 0;
   }
   if (!request.json) print(`${items.flatMap(({ lines }) => lines).join("\n")}\n`);
-  const endable = items.filter(({ plan }) => plan !== "leave" && plan !== "keep-service");
+  const endable = items.filter(({ plan }) => plan !== "leave" && !isKept(plan));
   if (request.dryRun || endable.length === 0) {
     if (request.json) print(toJson({ runs: items.map(({ json }) => json) }));
     const left = items.some(({ plan }) => plan === "leave");
@@ -171,8 +177,29 @@ async function inScope(observatory: Observatory, request: CleanupRequest): Promi
   const live = await liveProcesses(observatory.host, traced);
   return [
     ...surveyed.map((each) => recordedItem(each, request)),
-    ...unrecorded.map((found) => directoryItem(found, live.get(found.runId) ?? notLookedAt(null), request)),
+    ...(await Promise.all(
+      unrecorded.map(async (found) => {
+        const plan = await directoryPlan(observatory, found, request);
+        return directoryItem(found, live.get(found.runId) ?? notLookedAt(null), plan);
+      }),
+    )),
   ];
+}
+
+/** The anchor is asked before a run is taken for a task: its file may be of an older anchor, or could not be written. */
+async function directoryPlan(
+  { host }: Observatory,
+  { address, scope }: SelectedRun,
+  { allOrphans, includeServices }: CleanupRequest,
+): Promise<Plan> {
+  if (!allOrphans || includeServices) return "stop";
+  if (scope.kind === "service") return "keep-service";
+  const observer =
+    address === null ? null : await host.attach(address, 0, defaults.anchorAnswerMs).catch(() => null);
+  observer?.close();
+  const kind = observer?.welcome.kind ?? scope.kind;
+  if (kind === null) return "keep-unknown";
+  return kind === "service" ? "keep-service" : "stop";
 }
 
 /** As its directory identifies it. Its numbers are looked up here: of another boot they lead to nothing. */
@@ -184,10 +211,8 @@ async function tracedRun({ host }: Observatory, { runId, address }: SelectedRun)
   return { runId, ...host.machine, anchor, root, boundary, ...when };
 }
 
-function directoryItem(found: SelectedRun, live: RunProcesses, request: CleanupRequest): Item {
+function directoryItem(found: SelectedRun, live: RunProcesses, plan: Plan): Item {
   const { runId, scope, ownerAlive } = found;
-  const kept = request.allOrphans && scope.kind === "service" && !request.includeServices;
-  const plan: Plan = kept ? "keep-service" : "stop";
   const { bold, dim } = paletteFor(1);
   const { sessionKey, agentId, labels, command } = scope;
   const facts = { runId, state: null, command, labels, sessionKey, agentId };
@@ -272,7 +297,7 @@ async function endAll(path: StopPath, items: readonly Item[]): Promise<ReadonlyM
   for (const { runId, plan, surveyed } of items) {
     if (plan === "leave")
       results.set(runId, { outcome: "left-alone", detail: surveyed === null ? "" : whyOf(surveyed) });
-    if (plan === "keep-service") results.set(runId, { outcome: "kept", detail: PLANS[plan] });
+    if (isKept(plan)) results.set(runId, { outcome: "kept", detail: PLANS[plan] });
   }
   const stopped = items.filter(({ plan }) => plan === "stop" || plan === "hand-over");
   await Promise.all(
@@ -417,6 +442,8 @@ const PLANS: Readonly<Record<Plan, string>> = {
   stop: "stop it, then end its record",
   "hand-over": "hand it to the gateway that has it, to be stopped there",
   "keep-service": "keep it: a service lives without a gateway by design; --include-services ends it",
+  "keep-unknown":
+    "keep it: it may be a service, neither its directory nor its anchor says; --include-services ends it",
   leave: "leave it alone",
   sweep: "end the verified processes, then its record",
   finalize: "end its record as its exit file says",
