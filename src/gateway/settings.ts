@@ -47,18 +47,31 @@ export function resolveSettings(text: string, path: string, flags: Flags, env: E
   return { path, config, each: list(config, raw, sources) };
 }
 
-/** The same settings as the text of one config file, without the defaults. May hold secrets, as the file may. */
+/** First line of a written configuration whose database address was given in the environment. */
+const URL_NOT_KEPT = "# database.url was given in the environment and is not kept here\n";
+
+/**
+ * The same settings as the text of one config file, without the defaults. It may hold the secrets of the config file,
+ * but not an address of the database that was given in the environment: its password is written nowhere.
+ */
 export function settingsAsFile(text: string, path: string, flags: Flags, env: Environment): string {
   const { raw, sources } = merge(text, path, flags, env);
-  const { url, ...database } = raw["database"] ?? {};
+  const { url: _url, ...database } = raw["database"] ?? {};
+  if (sources.get("database.url") === "environment")
+    return URL_NOT_KEPT + stringifyToml({ ...raw, database });
   // A file with an address, told here, is over an address in the config file; in one file it would be the other way.
   const isOver = sources.get("database.url-file") === "environment" && sources.get("database.url") === "file";
-  return stringifyToml(isOver && url !== undefined ? { ...raw, database } : raw);
+  return stringifyToml(isOver ? { ...raw, database } : raw);
 }
 
-/** The environment of a process that is to have the settings of this config file and no others. */
-export function environmentFor(path: string, env: Readonly<Record<string, string>>): Record<string, string> {
+/** The environment of a process that is to have the settings of this config file, with this text, and no others. */
+export function environmentFor(
+  path: string,
+  text: string,
+  env: Readonly<Record<string, string>>,
+): Record<string, string> {
   const variables = new Set(scalars().map(([section, key]) => variableOf(section, key)));
+  if (text.startsWith(URL_NOT_KEPT)) variables.delete(variableOf("database", "url"));
   const others = Object.entries(env).filter(([name]) => !variables.has(name));
   return { ...Object.fromEntries(others), HOLDFAST_CONFIG: path };
 }

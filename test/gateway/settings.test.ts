@@ -66,11 +66,19 @@ describe("settings", () => {
       HOLDFAST_HOME: "/h",
       PATH: "/bin",
     };
-    expect(environmentFor("/former.toml", env)).toEqual({
+    expect(environmentFor("/former.toml", "", env)).toEqual({
       HOLDFAST_CONFIG: "/former.toml",
       HOLDFAST_HOME: "/h",
       PATH: "/bin",
     });
+  });
+
+  test("of a former gateway hold no database address from the environment, which is taken from there again", () => {
+    const env = { HOLDFAST_DATABASE_URL: "postgres://ada:hunter2@h:7/d", PATH: "/bin" };
+    const written = settingsAsFile(file, "c.toml", {}, env);
+    expect(written).not.toContain("hunter2");
+    expect(environmentFor("/former.toml", written, env)).toEqual({ ...env, HOLDFAST_CONFIG: "/former.toml" });
+    expect(settle(written, env).config).toEqual(settle(file, env).config);
   });
 
   test("nothing of them holds the password of a database, nor its user", () => {

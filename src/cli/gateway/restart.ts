@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { formerConfig } from "../../gateway/gateway-file.js";
 import { locateGateway, unreachableText, type Located } from "../../gateway/locate.js";
 import { environmentFor } from "../../gateway/settings.js";
@@ -102,7 +103,7 @@ async function startFormer(home: string, instanceId: string | null): Promise<Sta
   const path = instanceId === null ? "" : formerConfig(home, instanceId);
   if (!existsSync(path)) return "it is not on record";
   try {
-    const env = environmentFor(path, unmarkedEnvironment());
+    const env = environmentFor(path, await readFile(path, "utf8"), unmarkedEnvironment());
     return await startGateway(home, MAIN, defaults.gatewayReadyMs, env);
   } catch (error) {
     return messageOf(error);
