@@ -110,8 +110,16 @@ bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, s
   return false;
 }
 
+/* NULL: it is gone, or descriptors are short. */
+static DIR *open_entries(int dir) {
+  int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+  if (entries == NULL && fd >= 0) close(fd);
+  return entries;
+}
+
 void remove_tree(int dir) {
-  DIR *entries = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR *entries = open_entries(dir);
   if (entries == NULL) return;
   for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
@@ -298,20 +306,24 @@ bool os_boundary_empty(const struct boundary *boundary) {
 }
 
 /* Of a process whose /proc entry is hidden, only the cgroup itself tells that it is there. */
-static bool lists(const struct boundary *boundary, pid_t pid) {
+static bool lists(int cgroup, pid_t pid) {
   static char text[64 * 1024];
-  if (slurp_at(boundary->cgroup, "cgroup.procs", text, sizeof text) < 0) return false;
+  if (slurp_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return false;
   for (char *at = text, *end; *at != 0; at = *end == 0 ? end : end + 1)
     if (strtol(at, &end, 10) == pid || end == at) return end != at;
   return false;
 }
 
-bool os_boundary_holds(const struct boundary *boundary, pid_t pid) {
+/* `cgroup`: the boundary's own, or the one below it that has listed this process. */
+static bool holds_in(const struct boundary *boundary, int cgroup, pid_t pid) {
   char path[PATH_SIZE];
   size_t length = strlen(boundary->path);
-  if (boundary->cgroup < 0) return true;
-  if (!os_cgroup_of(pid, path, sizeof path)) return lists(boundary, pid);
+  if (!os_cgroup_of(pid, path, sizeof path)) return lists(cgroup, pid);
   return strncmp(path, boundary->path, length) == 0 && (path[length] == 0 || path[length] == '/');
+}
+
+bool os_boundary_holds(const struct boundary *boundary, pid_t pid) {
+  return boundary->cgroup < 0 || holds_in(boundary, boundary->cgroup, pid);
 }
 
 bool os_boundary_kill(const struct boundary *boundary) {
@@ -354,18 +366,38 @@ int os_boundary_events(const struct boundary *boundary) {
   return boundary->cgroup < 0 ? -1 : openat(boundary->cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
 }
 
-long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
+static bool found_before(const struct member *found, long count, pid_t pid) {
+  while (count-- > 0)
+    if (found[count].id.pid == pid) return true;
+  return false;
+}
+
+/* Adds the processes of one cgroup and of those nested in it. A process that moves meanwhile is added once. */
+static long members_below(const struct boundary *boundary, int cgroup, int depth, struct member *out, long count, long max) {
   static char text[64 * 1024];
-  if (boundary->cgroup < 0) return 0;
-  if (slurp_at(boundary->cgroup, "cgroup.procs", text, sizeof text) < 0) return -1;
+  if (slurp_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return depth == 0 ? -1 : count;
   const pid_t *pids;
-  long found = listed_pids(text, &pids), count = 0;
-  for (long i = 0; i < found && count < max; i++) {
-    if (!os_look(pids[i], &out[count])) continue;
-    if (os_boundary_holds(boundary, pids[i]) && (out[count].handle < 0 || still_alive(out[count].handle))) count++;
+  long listed = listed_pids(text, &pids), before = count;
+  for (long i = 0; i < listed && count < max; i++) {
+    if (found_before(out, before, pids[i]) || !os_look(pids[i], &out[count])) continue;
+    if (holds_in(boundary, cgroup, pids[i]) && (out[count].handle < 0 || still_alive(out[count].handle))) count++;
     else os_close(&out[count]);
   }
+  DIR *entries = depth < WALK_DEPTH ? open_entries(cgroup) : NULL;
+  if (entries == NULL) return count;
+  for (struct dirent *entry; count < max && (entry = readdir(entries)) != NULL;) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    int nested = openat(cgroup, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (nested < 0) continue;
+    count = members_below(boundary, nested, depth + 1, out, count, max);
+    close(nested);
+  }
+  closedir(entries);
   return count;
+}
+
+long os_boundary_members(const struct boundary *boundary, struct member *out, long max) {
+  return boundary->cgroup < 0 ? 0 : members_below(boundary, boundary->cgroup, 0, out, 0, max);
 }
 
 void os_boundary_remove(struct boundary *boundary) {

@@ -169,6 +169,7 @@ void os_boundary_thaw(const struct boundary *boundary);
 bool os_boundary_take(const struct boundary *boundary, pid_t pid);
 /* A descriptor that polls POLLPRI when emptiness changes, -1 without cgroup. */
 int os_boundary_events(const struct boundary *boundary);
+/* Also of cgroups nested in it. -1: it cannot be read. */
 long os_boundary_members(const struct boundary *boundary, struct member *out, long max);
 void os_boundary_remove(struct boundary *boundary);
 

@@ -120,6 +120,8 @@ async function inspectAll(
   );
 }
 
+const NOT_ALL_NAMED = `only the first ${PROCESSES_NAMED} of its processes are named`;
+
 interface CgroupLook {
   readonly members: LiveProcesses;
   /** Null: all of its processes are named. */
@@ -148,7 +150,9 @@ async function lookAtCgroups(
           ? `its cgroup ${cgroup.path} cannot be looked at from here`
           : state === "populated" && found.length === 0
             ? `its cgroup ${cgroup.path} is not empty, but its processes cannot be named`
-            : null;
+            : found.length >= PROCESSES_NAMED
+              ? NOT_ALL_NAMED
+              : null;
       return [runId, { members: found, unknown }];
     }),
   );
@@ -203,9 +207,7 @@ function processesOf(
   const unknown =
     hiddenText(anchor) ??
     hiddenText(root) ??
-    (below.length >= PROCESSES_NAMED
-      ? `only the first ${PROCESSES_NAMED} of its processes are named`
-      : null) ??
+    (below.length >= PROCESSES_NAMED ? NOT_ALL_NAMED : null) ??
     // A verified anchor is an ancestor of all processes of the run.
     (anchor?.matches === true ? null : (cgroup?.unknown ?? null));
   // Without what its anchor serves for other runs.

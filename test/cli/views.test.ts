@@ -1,3 +1,4 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -77,6 +78,15 @@ async function processesByApi(client: GatewayClient, runId: string): Promise<rea
   return named((await client.runProcesses({ params: { runId } })).processes);
 }
 
+/** Move a process into a cgroup two levels below its run's. */
+function nest(cgroup: string, pid: number): void {
+  const mounted = /^(?:\S+ ){3}(\S+) (\S+) .* - cgroup2 /m.exec(readFileSync("/proc/self/mountinfo", "utf8"));
+  const [, root = "", mount = ""] = mounted ?? [];
+  const below = join(mount, root === "/" ? cgroup : cgroup.slice(root.length), "outer", "inner");
+  mkdirSync(below, { recursive: true });
+  writeFileSync(join(below, "cgroup.procs"), String(pid));
+}
+
 async function killed(...pids: readonly number[]): Promise<void> {
   for (const pid of pids) process.kill(pid, "SIGKILL");
   for (const pid of pids) await until(`${pid} is dead`, () => isDead(pid));
@@ -114,6 +124,22 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     expect(await processesByApi(client, runId)).toEqual(sorted(members));
     expect(await field.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
     await gateway.kill();
+  }, 120_000);
+
+  test("of a run with a nested cgroup whose launcher, anchor and first process were killed", async (context) => {
+    await using field = await Field.open();
+    const [runId = ""] = await field.leave([PAIR]);
+    const { anchor, root, boundary } = await field.record(runId);
+    const cgroup = boundary?.cgroup ?? null;
+    if (cgroup === null) return context.skip("no cgroup of a run can be made here");
+    const left = (await field.membersOf(runId)).filter((pid) => pid !== root?.pid);
+    expect(left).toHaveLength(2);
+    nest(cgroup, left[0] ?? 0);
+    const launcher = look(anchor?.pid ?? 0)?.parentPid ?? 0;
+    await killed(launcher, anchor?.pid ?? 0, root?.pid ?? 0);
+    expect(await viewsOf(field, runId, left)).toEqual(allSay(left));
+    expect(await field.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+    for (const pid of left) expect(isDead(pid)).toBe(true);
   }, 120_000);
 
   test("of a run whose gateway, launcher, anchor and first process were killed", async (context) => {
