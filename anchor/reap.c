@@ -263,12 +263,15 @@ int reap_mode(int argc, char **argv) {
   }
   if (!rooted) snprintf(why, sizeof why, anchored ? "the anchor is verified" : "cgroup path and inode match");
   os_protect_us();
+  /* An anchor that works would leave when its run is empty; its absence proves nothing. */
+  bool halted = anchored && reap_anchor.state != 'T' && os_signal(&reap_anchor, SIGSTOP) == 0;
   bool whole = false; /* cgroup.kill ended processes; TERM goes to each one */
   end_tree(request.grace, in_cgroup, &whole);
   long killed = known - living(), ours = known;
   /* Without an anchor only the cgroup proves emptiness: ancestry misses processes whose parents died earlier. */
   bool proven = anchored ? empty_below_anchor() : reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary);
   const char *anchor = anchored ? proven ? kill_anchor() : "kept" : NULL;
+  if (halted && strcmp(anchor, "kept") == 0) (void)os_signal(&reap_anchor, SIGCONT);
   /* An adopted service carries the marker of the run it came from. */
   if (request.lease != NULL && spared_count == 0)
     keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_room(known)));

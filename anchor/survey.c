@@ -49,6 +49,28 @@ static const char *option_of(const char *words, const char *end, const char *nam
   return NULL;
 }
 
+/*
+ * The anchor keeps the directories of its runs open, `<instance>/runs/<run>`. True: one of them exists, so the instance's
+ * directory, or one above it, was renamed.
+ */
+static bool was_renamed(pid_t pid, const char *directory) {
+  char path[64], link[LINK_SIZE], runs[WORDS_SIZE + 8];
+  const char *name = strrchr(directory, '/');
+  snprintf(runs, sizeof runs, "%s/runs", name == NULL ? directory : name);
+  snprintf(path, sizeof path, "/proc/%d/fd", pid);
+  DIR *descriptors = opendir(path);
+  bool found = false;
+  for (struct dirent *entry; !found && descriptors != NULL && (entry = readdir(descriptors)) != NULL;) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || !os_descriptor(pid, atoi(entry->d_name), link, sizeof link)) continue;
+    char *run = strrchr(link, '/');
+    if (run == NULL || ends_with(link, DELETED)) continue;
+    *run = 0;
+    found = ends_with(link, runs);
+  }
+  if (descriptors != NULL) closedir(descriptors);
+  return found;
+}
+
 /* Resolved through the root of the process, which may be in another mount namespace or chroot. */
 static void put_directory(struct json *json, pid_t pid, const char *directory) {
   char path[WORDS_SIZE + 32];
@@ -57,6 +79,7 @@ static void put_directory(struct json *json, pid_t pid, const char *directory) {
   snprintf(path, sizeof path, "/proc/%d/root%s", pid, directory);
   bool there = stat(path, &st) == 0;
   bool gone = !there && (errno == ENOENT || errno == ENOTDIR);
+  if (gone) there = was_renamed(pid, directory);
   put_text(json, ",\"there\":", there ? "yes" : gone ? "no" : "unknown");
 }
 

@@ -5,8 +5,10 @@ import type { ProcessIdentity } from "../store/run-record.js";
 import { askAnchor } from "./ask.js";
 import type { Boundary, ReapResult } from "./host.js";
 import { identity, inspect } from "./inspect.js";
+import { inspectBoundaries } from "./inspect-boundaries.js";
 import { findRoot } from "./look-at-cgroup.js";
 import { reap } from "./reap.js";
+import { HIDDEN } from "./seen.js";
 import { array, type Facts, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
 
 export interface ProcessWithoutState {
@@ -22,6 +24,8 @@ export interface RunWithoutState {
   readonly directory: string | null;
   /** Verified by its binary and its command line. Null: it is gone. */
   readonly anchor: ProcessIdentity | null;
+  /** The file of its anchor. */
+  readonly anchorPath: string | null;
   readonly cgroup: Boundary | null;
   /** Without the anchor. */
   readonly processes: readonly ProcessWithoutState[];
@@ -75,7 +79,10 @@ export async function findRunsWithoutState(
   home: string,
 ): Promise<readonly RunWithoutState[]> {
   const survey = await lookAround(anchorPath);
-  const orphans = survey.machinery.filter(({ kind, there }) => kind === "anchor" && there === "no");
+  const local = await placesIn(home);
+  const orphans = survey.machinery
+    .filter(({ kind, there }) => kind === "anchor" && there === "no")
+    .filter(({ cgroup }) => !local.has(placeOf(cgroup) ?? ""));
   const trees = await inspect(
     anchorPath,
     orphans.map((each) => each.identity),
@@ -84,7 +91,6 @@ export async function findRunsWithoutState(
     const tree = trees[at];
     return tree?.matches === true ? [withAnchor(anchor, tree.descendants, survey)] : [];
   });
-  const local = await placesIn(home);
   const known = new Set(held.flatMap(({ cgroup }) => cgroup?.path ?? []));
   const left = survey.cgroups
     .filter(({ place, boundary }) => !known.has(boundary.path) && !local.has(place))
@@ -93,16 +99,34 @@ export async function findRunsWithoutState(
   return [...held, ...left];
 }
 
-/** End it, verified once more through handles. An anchor gets TERM first, which tells it to stop its runs. */
+/** End it, verified once more through handles. */
 export async function endRunWithoutState(
   anchorPath: string,
-  { anchor, cgroup }: RunWithoutState,
+  { anchor, anchorPath: path, cgroup }: RunWithoutState,
   graceMs: number,
 ): Promise<ReapResult> {
-  const result = await reap(anchorPath, { root: anchor, cgroup, leaseId: null, graceMs });
+  const known = anchor === null || path === null ? null : { identity: anchor, path };
+  const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: known });
   // With an anchor there is a launcher, which removes them when it leaves.
   if (anchor === null) await removeCgroups(cgroup);
   return result;
+}
+
+/** Whether its anchor and all processes that were listed are gone, and its cgroup is empty. */
+export async function hasEnded(
+  anchorPath: string,
+  { anchor, processes, cgroup }: RunWithoutState,
+): Promise<boolean> {
+  const identities = processes.map(({ identity: each }) => each);
+  const found = await inspect(anchorPath, anchor === null ? identities : [anchor, ...identities], {
+    brief: true,
+  });
+  const states = await inspectBoundaries(anchorPath, cgroup === null ? [] : [cgroup]);
+  return (
+    // Of a hidden process it cannot be said that it is another one.
+    found.every(({ alive, matches, state }) => !alive || (!matches && state !== HIDDEN)) &&
+    states.every((state) => state === "empty" || state === "gone")
+  );
 }
 
 /** The cgroups of an instance of which nothing lives any more. The kernel removes only empty ones. */
@@ -110,6 +134,11 @@ async function removeCgroups(cgroup: Boundary | null): Promise<void> {
   const [root, base] = [await findRoot(), baseOf(cgroup?.path ?? null)];
   if (root === null || base === null) return;
   for (const name of ["runs", "sup", "."]) await rmdir(join(root, base, name)).catch(() => undefined);
+}
+
+/** By name: of a directory that was renamed, its lock shows the new path and its anchor the old one. */
+function ownerOf(instanceId: string, supervisors: readonly Supervisor[]): Supervisor | undefined {
+  return supervisors.find(({ directory }) => basename(directory) === instanceId);
 }
 
 function withAnchor(
@@ -121,7 +150,7 @@ function withAnchor(
   const own = cgroups.find(
     ({ boundary, runId: of }) => of === runId && baseOf(boundary.path) === baseOf(seat),
   );
-  const owner = supervisors.find((each) => each.directory === directory);
+  const owner = ownerOf(instanceId, supervisors);
   const evidence = [`its anchor ${anchor.pid} runs ${executable} for ${directory}, which is gone`];
   if (own !== undefined) evidence.push(...cgroupEvidence(own, instanceId));
   return {
@@ -129,6 +158,7 @@ function withAnchor(
     instanceId,
     directory,
     anchor,
+    anchorPath: executable,
     cgroup: own?.boundary ?? null,
     processes: below.map((each) => ({ identity: each.identity, command: each.command })),
     evidence,
@@ -144,13 +174,14 @@ function withAnchor(
 function withoutAnchor(cgroup: RunCgroup, { supervisors }: Survey): RunWithoutState {
   const { runId, boundary, members } = cgroup;
   const instanceId = instanceOf(cgroup.place);
-  const owner = supervisors.find(({ directory }) => basename(directory) === instanceId);
+  const owner = ownerOf(instanceId, supervisors);
   const marked = members.some((each) => each.runId === runId && each.instanceId === instanceId);
   return {
     runId,
     instanceId,
     directory: null,
     anchor: null,
+    anchorPath: null,
     cgroup: boundary,
     processes: members.map((each) => ({ identity: each.identity, command: each.command })),
     evidence: cgroupEvidence(cgroup, instanceId),
@@ -176,6 +207,10 @@ function cgroupEvidence({ runId, boundary, members }: RunCgroup, instanceId: str
 /** `…/holdfast-<place>` of a cgroup below it. */
 function baseOf(cgroup: string | null): string | null {
   return /^.*\/holdfast-[^/]+-[0-9a-f]+-[0-9a-f]+(?=\/(?:sup|runs)(?:\/|$))/.exec(cgroup ?? "")?.[0] ?? null;
+}
+
+function placeOf(cgroup: string | null): string | null {
+  return baseOf(cgroup)?.replace(/^.*\/holdfast-/, "") ?? null;
 }
 
 function instanceOf(place: string): string {

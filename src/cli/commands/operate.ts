@@ -146,16 +146,16 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
     .option("--all-orphans", "only runs whose owner is gone, without services")
     .option("--include-services", "with --all-orphans: services, too")
-    .option("--without-state", "processes of runs whose state directory was removed")
+    .option("--without-state", "processes of runs whose state directory was removed; only of one with --run")
     .option("--dry-run", "only show")
     .option("--yes", "do not ask")
     .option("--json", "runs, evidence and outcomes as JSON")
     .addHelpText("after", cleanupExamples)
     .action(async (flags: CleanupFlags) => {
       if (flags.withoutState === true) {
-        const { dryRun = false, yes = false, json = false } = flags;
+        const { run = null, dryRun = false, yes = false, json = false } = flags;
         const { cleanupWithoutState } = await import("../operator/runs-without-state.js");
-        finish(await cleanupWithoutState({ dryRun, yes, json }));
+        finish(await cleanupWithoutState({ run, dryRun, yes, json }));
         return;
       }
       const { cleanupRuns } = await import("../operator/cleanup.js");

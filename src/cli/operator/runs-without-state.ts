@@ -2,6 +2,7 @@ import { findAnchor } from "../../anchor/find.js";
 import {
   endRunWithoutState,
   findRunsWithoutState,
+  hasEnded,
   type RunWithoutState,
 } from "../../anchor/runs-without-state.js";
 import { defaults } from "../../defaults.js";
@@ -49,24 +50,34 @@ export function withoutStateLine({
 interface Ended {
   readonly runId: string;
   readonly instanceId: string;
-  readonly outcome: "gone" | "survivors" | "left-alone";
+  readonly outcome: "gone" | "survivors" | "unproven" | "left-alone";
   readonly detail: string;
 }
 
 /** Show them with the evidence, ask, end them, and say what became of each. */
 export async function cleanupWithoutState({
+  run: wanted,
   dryRun,
   yes,
   json,
 }: {
+  /** Only this run, by its whole id; null: all of them. */
+  readonly run: string | null;
   readonly dryRun: boolean;
   readonly yes: boolean;
   readonly json: boolean;
 }): Promise<number> {
   mustBeOperator("end processes without an owner");
-  const found = await findRunsWithoutState(findAnchor(), resolveHome());
+  const all = await findRunsWithoutState(findAnchor(), resolveHome());
+  const found = all.filter(({ runId }) => wanted === null || runId === wanted);
   if (!json && found.length > 0) print(`${found.flatMap(lines).join("\n")}\n`);
-  if (!json && found.length === 0) say("every run has a state directory", "dim");
+  if (!json && found.length === 0)
+    say(
+      wanted === null
+        ? "every run has a state directory"
+        : `not among the runs without a state directory: ${wanted}`,
+      "dim",
+    );
   const endable = found.filter(({ whyNot }) => whyNot === null);
   if (dryRun || endable.length === 0) {
     if (json) print(toJson({ runs: found }, 2));
@@ -90,19 +101,24 @@ async function end(run: RunWithoutState, now: readonly RunWithoutState[]): Promi
   const { runId, instanceId } = run;
   const still = now.find((each) => each.runId === runId && each.instanceId === instanceId);
   const leave = (detail: string): Ended => ({ runId, instanceId, outcome: "left-alone", detail });
-  if (still === undefined) return { runId, instanceId, outcome: "gone", detail: "it has ended by itself" };
-  if (still.whyNot !== null) return leave(still.whyNot);
+  if (still !== undefined && still.whyNot !== null) return leave(still.whyNot);
   try {
-    const { verified, why, killed, survivors } = await endRunWithoutState(
+    if (still === undefined)
+      return (await hasEnded(findAnchor(), run))
+        ? { runId, instanceId, outcome: "gone", detail: "it has ended by itself" }
+        : leave("it is no longer without a state directory");
+    const { verified, why, killed, survivors, emptiness } = await endRunWithoutState(
       findAnchor(),
       still,
       defaults.graceMs,
     );
     if (!verified) return leave(why);
     const names = survivors.map(({ pid, command }) => `${pid} ${command}`).join(", ");
-    return survivors.length > 0
-      ? { runId, instanceId, outcome: "survivors", detail: names }
-      : { runId, instanceId, outcome: "gone", detail: `${why}; processes ended: ${killed}` };
+    if (survivors.length > 0) return { runId, instanceId, outcome: "survivors", detail: names };
+    const detail = `${why}; processes ended: ${killed}`;
+    return emptiness === "proven"
+      ? { runId, instanceId, outcome: "gone", detail }
+      : { runId, instanceId, outcome: "unproven", detail: `${detail}; it is not proven that none is left` };
   } catch (error) {
     return leave(error instanceof Error ? error.message : String(error));
   }
@@ -115,6 +131,6 @@ function lines(run: RunWithoutState): string[] {
     `${bold(runId)}  instance ${instanceId}`,
     ...processes.map(({ identity, command }) => `  ${identity.pid}  ${sanitizeLine(command)}`),
     ...evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`),
-    `  ${dim(whyNot === null ? "would: end it, the anchor first" : `would: leave it alone: ${whyNot}`)}`,
+    `  ${dim(whyNot === null ? "would: end it, the anchor last" : `would: leave it alone: ${whyNot}`)}`,
   ];
 }
