@@ -178,14 +178,14 @@ export const defaults = {
   socketCheckMs: 2_000,
   /** A gateway whose socket is missing makes it again within this; only then is it taken for one that hangs. */
   gatewayRebindMs: 5_000,
-  /** Beyond what it was told to wait for: a gateway lets go of hundreds of runs within seconds. */
-  gatewayStopMs: 30_000,
   /** Time between SIGTERM and SIGKILL for a gateway that hangs. Runs survive a killed gateway. */
   gatewaySignalGraceMs: 10_000,
   /** One request of a reading command to a gateway that answered a moment ago: a page of a long log on a loaded machine. */
   gatewayReadMs: 10_000,
   /** Of `stopBoundMs`, what a command keeps for stopping without the gateway: the default grace, the kill report, and a second to look. */
   stopDirectMs: 8_000,
+  /** Of `stopBoundMs`, what `gateway stop --runs terminate` keeps for ending a gateway that hangs: two seconds of grace, and the kill report. */
+  gatewayEndMs: 4_000,
   /** Part of `stopBoundMs` that a command reserves for its start, its report and its exit. */
   stopReportMs: 1_000,
   /** The gateway's log: five files of ten megabytes hold weeks. */

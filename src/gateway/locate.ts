@@ -36,9 +36,13 @@ export async function locateGateway(home: string, token: string | null = null): 
   return { kind: "unreachable", gateway: { instanceId, process, listens: asked === "silent" } };
 }
 
-export function unreachableText(home: string, { instanceId, process, listens }: UnreachableGateway): string {
+export function unreachableText(
+  home: string,
+  { instanceId, process, listens }: UnreachableGateway,
+  runsGoOn = true,
+): string {
   const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
   return listens
-    ? `${who} does not answer: it is stopped or overloaded. Its runs go on under their anchors`
+    ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs go on under their anchors" : ""}`
     : `${who} runs, but cannot be reached: no process listens on ${gatewaySocket(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
 }

@@ -39,12 +39,17 @@ export async function waitingGateway(home: string): Promise<WaitingGateway | nul
 
 /** The gateway's instance, if a live process holds its lock. */
 export async function heldInstance(home: string): Promise<string | null> {
-  const instanceId = readText(join(home, "gateway-id")).trim();
-  if (instanceId === "") return null;
+  const instanceId = gatewayInstance(home);
+  if (instanceId === null) return null;
   const { isInstanceLockFree } = await import("../store/instance-lock.js");
   // An unreadable lock is reported by the process that tries to take it.
   const free = await isInstanceLockFree(join(home, "instances", instanceId)).catch(() => true);
   return free ? null : instanceId;
+}
+
+/** The instance of this state directory's gateway, whether it runs or not; null: none was ever started. */
+export function gatewayInstance(home: string): string | null {
+  return readText(join(home, "gateway-id")).trim() || null;
 }
 
 function readText(path: string): string {

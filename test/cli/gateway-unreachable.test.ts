@@ -152,10 +152,10 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     expect(await place.record(runId)).toMatchObject({ state: "running" });
   });
 
-  test("is not ended by gateway stop --runs terminate", async () => {
+  test("is not ended by gateway stop --runs drain", async () => {
     await using place = await Resident.started();
     await using held = await stopped(place);
-    const { code, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
+    const { code, stderr } = await place.holdfast("gateway", "stop", "--runs", "drain");
     expect(code).toBe(3);
     expect(stderr).toContain("nothing was done");
     expect(look(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
@@ -171,11 +171,103 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     await writeFile(path, JSON.stringify({ ...noted, pid: bystander.pid }));
     const { code, stderr } = await place.holdfast("gateway", "stop");
     expect(code).toBe(3);
-    expect(stderr).toContain("nothing was signalled");
+    expect(stderr).toContain("the gateway was not signalled");
     expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
     expect(look(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
     await writeFile(path, JSON.stringify(noted));
     bystander.kill("SIGKILL");
     await once(bystander, "exit");
+  });
+});
+
+/** What happens to the gateway before the command. */
+type Fault = (place: Resident) => Promise<AsyncDisposable>;
+
+const none: AsyncDisposable = { [Symbol.asyncDispose]: async () => {} };
+
+const killed: Fault = async (place) => {
+  const { pid } = await place.status();
+  const one = look(pid);
+  if (one === null) throw new Error("the gateway is gone");
+  signal(one, "SIGKILL");
+  await until("it is gone", () => look(pid)?.startTime !== one.startTime);
+  return none;
+};
+
+/** The store cannot be read, and the gateway is dead. */
+const killedWithoutStore: Fault = async (place) => {
+  await killed(place);
+  for (const rest of ["-wal", "-shm"]) await rm(`${place.store}${rest}`, { force: true });
+  await writeFile(place.store, "garbage".repeat(3_000));
+  return none;
+};
+
+/** The bound of the command, and what a loaded machine needs to start it. */
+const BOUND_MS = defaults.stopBoundMs + 5_000;
+
+describe.concurrent("gateway stop --runs terminate", PATIENT, () => {
+  test.each<[string, Fault, string]>([
+    ["is stopped", stopped, "did not answer and was ended by a signal"],
+    ["was killed", killed, "no gateway is running"],
+  ])("ends its task and its service, and nothing else, when the gateway %s", async (_, fault, words) => {
+    await using place = await Resident.started();
+    const { pid } = await place.status();
+    const task = await place.script("setsid sleep 7024 & sleep 7025 & echo up; wait");
+    const service = await place.background({ argv: ["sleep", "7026"], kind: "service" });
+    await place.wrote(task, "up");
+    await using _fault = await fault(place);
+    const [other = ""] = await place.leave(["echo up; sleep 7027"]);
+    const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
+    const began = performance.now();
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(performance.now() - began).toBeLessThan(BOUND_MS);
+    expect(code, stdout + stderr).toBe(0);
+    for (const runId of [task, service]) {
+      expect(stdout).toMatch(new RegExp(`^${runId} is gone \\(manual-cancel .*proven empty\\)$`, "m"));
+      expect(await place.membersOf(runId)).toEqual([]);
+    }
+    expect(stdout + stderr).toContain(words);
+    expect(stdout + stderr).not.toMatch(/left to their anchors|go on under their anchors/);
+    expect(look(pid)?.argv ?? []).not.toContain("gateway");
+    expect(stdout).not.toContain(other);
+    expect(await place.membersOf(other)).not.toEqual([]);
+    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
+    bystander.kill("SIGKILL");
+    await once(bystander, "exit");
+    await place.holdfast("runs", "cancel", other, "--kill");
+  });
+
+  test("finds the runs by their directories when the store cannot be read either", async () => {
+    await using place = await Resident.started();
+    const service = await place.background({ argv: ["sleep", "7030"], kind: "service" });
+    await using _fault = await killedWithoutStore(place);
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate", "--json");
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ running: false, runs: [{ runId: service, outcome: "gone" }] });
+    expect(await place.membersOf(service)).toEqual([]);
+    await rm(place.store);
+  });
+
+  test.each<[string, Fault]>([
+    ["answers", async () => none],
+    ["is stopped", stopped],
+    ["was killed", killed],
+  ])("names what is left within its bound when the gateway %s", async (_, fault) => {
+    await using place = await Resident.started();
+    const runId = await place.background({
+      argv: ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 7028; done"],
+      graceMs: 90_000,
+    });
+    await place.wrote(runId, "up");
+    const other = await place.script("sleep 7029");
+    await using _fault = await fault(place);
+    const began = performance.now();
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(performance.now() - began).toBeLessThan(BOUND_MS);
+    expect(code, stdout + stderr).toBe(3);
+    expect(stdout).toMatch(new RegExp(`^${runId} has survivors:\\n  \\d+ sh `, "m"));
+    expect(await place.membersOf(other)).toEqual([]);
+    const { code: ended } = await place.holdfast("runs", "cancel", runId, "--kill");
+    expect(ended).toBe(0);
   });
 });

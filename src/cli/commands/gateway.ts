@@ -24,15 +24,17 @@ const stopExamples = `
 leave      the runs go on under their anchors; a task is ended there when its
            owner-loss time (two minutes) is over and no gateway has come back
 drain      wait for the tasks to end, then as leave; services are left
-terminate  stop every run, and wait until it is gone
+terminate  stop every run, services too, and wait until it is gone
 
 Foreground commands (holdfast run) that are left go on, too, and their callers
 wait for the next gateway: half a minute, then the anchor ends the command.
 They do not start one themselves, as they do when a gateway was killed.
 
 A gateway that does not answer is ended by a signal to its verified process, and
-its runs are left; drain and terminate need one that answers. Exit status 3 when
-the gateway is still there.
+its runs are left. With terminate its runs are stopped directly before that, also
+when no gateway runs; drain needs one that answers. All of it takes at most 20
+seconds, with drain the time of --wait more. Exit status 3 when the gateway or
+something of a run is still there, which is named.
 
 Examples:
   holdfast gateway stop

@@ -12,7 +12,9 @@ import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { print } from "../runs/print.js";
-import { stopGateway, type Stopped } from "./stop.js";
+import { report } from "../operator/cancel.js";
+import { stopCode } from "../process/act.js";
+import { stopGateway, stopWithRuns, type Stopped } from "./stop.js";
 
 type Status = AnswerOf<"status">;
 
@@ -27,10 +29,24 @@ export async function startInBackground(json: boolean): Promise<number> {
 
 export async function stopInBackground(policy: StopPolicy, json: boolean): Promise<number> {
   mustBeOperator("stop the gateway");
+  if (policy.runs === "terminate") return stopAll(json);
   const stopped = await stopGateway(resolveHome(), policy);
   if (json) print(toJson(stopFacts(stopped)));
   else sayStopped(stopped);
   return stopped.kind === "left" ? exitCodes.incomplete : 0;
+}
+
+async function stopAll(json: boolean): Promise<number> {
+  const { stopped, runs } = await stopWithRuns(resolveHome());
+  if (json) {
+    const outcomes = runs.map(({ runId, outcome }) => ({ runId, ...outcome }));
+    print(toJson({ ...stopFacts(stopped), runs: outcomes }));
+  } else {
+    for (const { runId, outcome } of runs) report(runId, outcome);
+    sayStopped(stopped, "its runs were stopped without it");
+  }
+  const left = runs.some(({ outcome }) => stopCode(outcome.outcome) !== 0);
+  return left || stopped.kind === "left" ? exitCodes.incomplete : 0;
 }
 
 export function stopFacts(stopped: Stopped): object {
@@ -46,15 +62,18 @@ export function stopFacts(stopped: Stopped): object {
   }
 }
 
-export function sayStopped(stopped: Stopped): void {
+/** `runs`: what became of the runs of a gateway that was ended by a signal. */
+export function sayStopped(stopped: Stopped, runs = "its runs are left to their anchors"): void {
   switch (stopped.kind) {
     case "none":
       return say("no gateway is running", "dim");
     case "down":
-      return print(`gateway ${stopped.instanceId} is down; ${doneLine(stopped.done)}\n`);
+      return print(
+        `gateway ${stopped.instanceId} is down${stopped.done === null ? "" : `; ${doneLine(stopped.done)}`}\n`,
+      );
     case "signalled":
       return print(
-        `gateway ${stopped.instanceId} did not answer and was ended by a signal (pid ${stopped.pid}); its runs are left to their anchors\n`,
+        `gateway ${stopped.instanceId} did not answer and was ended by a signal (pid ${stopped.pid}); ${runs}\n`,
       );
     case "left":
       return say(stopped.message, "yellow");

@@ -2,6 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { findAnchor } from "../../anchor/find.js";
 import { reapMarked } from "../../anchor/marked.js";
 import { defaults } from "../../defaults.js";
+import { GatewayUnreachable } from "../../errors.js";
 import {
   locateGateway,
   unreachableText,
@@ -10,11 +11,15 @@ import {
 } from "../../gateway/locate.js";
 import { reach } from "../../gateway/start.js";
 import type { StopPolicy, Stopping } from "../../gateway/stop.js";
-import { heldInstance, waitingText } from "../../gateway/waiting.js";
+import { gatewayInstance, heldInstance, waitingText } from "../../gateway/waiting.js";
+import { openObservatory } from "../operator/observer.js";
+import { runsOfInstance } from "../stop/select-runs.js";
+import { stopFound, type DirectStop } from "../stop/stop.js";
 
 export type Stopped =
   | { readonly kind: "none" }
-  | { readonly kind: "down"; readonly instanceId: string; readonly done: Stopping }
+  /** `done` is null when it went without an answer. */
+  | { readonly kind: "down"; readonly instanceId: string; readonly done: Stopping | null }
   /** It did not answer, and its process was ended. */
   | { readonly kind: "signalled"; readonly instanceId: string; readonly pid: number }
   /** It is still there, or may be; `message` says what was done and what can be. */
@@ -33,8 +38,19 @@ export async function locatePatiently(home: string): Promise<Located> {
   }
 }
 
+/** When a command that begins now has to have answered. */
+function boundOf({ runs, waitMs }: StopPolicy): number {
+  const toldMs = runs === "drain" ? waitMs : 0;
+  return performance.now() + toldMs + defaults.stopBoundMs - defaults.stopReportMs;
+}
+
 /** Tell the gateway to stop, and wait until it is gone. One that does not answer is ended through its verified process. */
-export async function stopGateway(home: string, policy: StopPolicy, found?: Located): Promise<Stopped> {
+export async function stopGateway(
+  home: string,
+  policy: StopPolicy,
+  found?: Located,
+  until = boundOf(policy),
+): Promise<Stopped> {
   const gateway = found ?? (await locatePatiently(home));
   switch (gateway.kind) {
     case "none":
@@ -44,59 +60,115 @@ export async function stopGateway(home: string, policy: StopPolicy, found?: Loca
       return { kind: "left", message, gateway: null };
     }
     case "unreachable":
-      return endUnreachable(home, policy, gateway.gateway);
+      return endUnreachable(home, policy, gateway.gateway, until);
     case "answers": {
       const { instanceId, pid } = gateway.status;
-      const withinMs = (policy.runs === "drain" ? policy.waitMs : 0) + defaults.gatewayStopMs;
-      const late = AbortSignal.timeout(withinMs);
+      const began = performance.now();
+      const late = AbortSignal.timeout(leftMs(until));
       const done = await gateway.client.stop({ body: policy }, late).catch((error: unknown) => {
-        if (late.aborted) return null;
+        if (late.aborted || error instanceof GatewayUnreachable) return null;
         throw error;
       });
-      if (done !== null && (await gone(home))) return { kind: "down", instanceId, done };
-      const message = `gateway ${instanceId} (pid ${pid}) was told to stop and has not done so within ${Math.round(withinMs / 1_000)} s; it may still do so`;
+      if (await gone(home, until)) return { kind: "down", instanceId, done };
+      const passed = Math.round((performance.now() - began) / 1_000);
+      const message = `gateway ${instanceId} (pid ${pid}) was told to stop and has not done so within ${passed} s; it may still do so`;
       return { kind: "left", message, gateway: null };
     }
   }
+}
+
+/** What became of the gateway, and of each run that was stopped without it. */
+export interface StoppedWithRuns {
+  readonly stopped: Stopped;
+  readonly runs: readonly DirectStop[];
+}
+
+/**
+ * Stop the gateway and every run that it owns: through it if it answers in time, else directly. A gateway that does not
+ * answer is ended after its runs: the callers of foreground runs start another one when it is gone and their run is not.
+ */
+export async function stopWithRuns(home: string): Promise<StoppedWithRuns> {
+  const policy: StopPolicy = { runs: "terminate", waitMs: 0 };
+  const until = boundOf(policy);
+  const located = await locatePatiently(home);
+  if (located.kind === "answers") {
+    const stopped = await stopGateway(home, policy, located, until - defaults.stopDirectMs);
+    if (stopped.kind === "down" && stopped.done?.left === 0) return { stopped, runs: [] };
+    const runs = await stopOwned(home, until);
+    if (stopped.kind !== "left" || !(await gone(home, until))) return { stopped, runs };
+    return { stopped: { kind: "down", instanceId: located.status.instanceId, done: null }, runs };
+  }
+  const runs = await stopOwned(home, until - defaults.gatewayEndMs);
+  const now = located.kind === "none" ? await locateGateway(home) : located;
+  const stopped = await stopGateway(home, policy, now, until);
+  if (located.kind === "none") return { stopped, runs };
+  // It may have been continued meanwhile, and have started others.
+  const before = new Set(runs.map(({ runId }) => runId));
+  return { stopped, runs: [...runs, ...(await stopOwned(home, until, before))] };
+}
+
+/** Stop the open runs of the gateway's instance without it, all at once. */
+async function stopOwned(
+  home: string,
+  until: number,
+  except: ReadonlySet<string> = new Set(),
+): Promise<readonly DirectStop[]> {
+  const instanceId = gatewayInstance(home);
+  await using observatory = instanceId === null ? null : await openObservatory();
+  if (instanceId === null || observatory === null) return [];
+  const found = (await runsOfInstance(observatory, instanceId)).filter(({ runId }) => !except.has(runId));
+  const boundMs = leftMs(until);
+  return await Promise.all(
+    found.map(async (each): Promise<DirectStop> => {
+      const { runId, record } = each;
+      return { runId, record, outcome: await stopFound(observatory, each, null, { boundMs }) };
+    }),
+  );
 }
 
 async function endUnreachable(
   home: string,
   { runs }: StopPolicy,
   gateway: UnreachableGateway,
+  until: number,
 ): Promise<Stopped> {
   const { instanceId, process } = gateway;
   const left = (what: string): Stopped => ({
     kind: "left",
-    message: `${unreachableText(home, gateway)}. ${what}`,
+    message: `${unreachableText(home, gateway, runs !== "terminate")}. ${what}`,
     gateway,
   });
-  if (runs !== "leave")
+  if (runs === "drain")
     return left(
-      `Without an answer it cannot stop its runs; nothing was done. \`holdfast gateway stop\` ends it and leaves them; \`holdfast runs cancel\` stops each without it`,
+      `Without an answer it cannot wait for its runs; nothing was done. \`holdfast gateway stop\` ends it and leaves them; with \`--runs terminate\` it ends both`,
     );
-  if (process === null) return left("Its process is not known, so nothing was signalled; see gateway.log");
+  if (process === null)
+    return left("Its process is not known, so the gateway was not signalled; see gateway.log");
   const { verified, why, survivors } = await reapMarked(findAnchor(), {
     identity: process,
     variable: "HOLDFAST_HOME",
     value: home,
-    graceMs: defaults.gatewaySignalGraceMs,
+    graceMs: Math.min(defaults.gatewaySignalGraceMs, leftMs(until - defaults.killReportMs)),
   });
   if (!verified)
     return left(
-      `It could not be verified (${why}), so nothing was signalled. To end it: kill ${process.pid}`,
+      `It could not be verified (${why}), so the gateway was not signalled. To end it: kill ${process.pid}`,
     );
-  if (survivors.length > 0 || !(await gone(home)))
+  if (survivors.length > 0 || !(await gone(home, until)))
     return left(`It was sent SIGTERM and SIGKILL, and is still running`);
   return { kind: "signalled", instanceId, pid: process.pid };
 }
 
 /** Waits until the instance is unlocked and no gateway answers. */
-async function gone(home: string): Promise<boolean> {
-  const until = performance.now() + defaults.gatewayStopMs;
+async function gone(home: string, until: number): Promise<boolean> {
   while ((await heldInstance(home)) !== null || (await reach(home).catch(() => null)) !== null) {
     if (performance.now() > until) return false;
     await setTimeout(LOOK_MS);
   }
   return true;
+}
+
+/** At least a second: what is late is still tried. */
+function leftMs(until: number): number {
+  return Math.max(1_000, Math.ceil(until - performance.now()));
 }

@@ -52,6 +52,29 @@ export async function selectRuns(
   return { runs: [...found, ...others].filter(({ scope, runId }) => matches(scope, runId)), unread };
 }
 
+/** Open runs that an instance owns by their records; a run without a record belongs to the instance that has its directory. */
+export async function runsOfInstance(
+  observatory: Observatory,
+  instanceId: string,
+): Promise<readonly FoundRun[]> {
+  const directories = await openDirectories(observatory);
+  const { records, unread, over } = await openRecords(observatory, directories);
+  const known = new Map(records.map((record) => [record.runId, record]));
+  const here = new Set(directories.map(({ address }) => address.runId));
+  const found = directories
+    .filter(({ address: { runId }, ended }) => !ended && !over.has(runId))
+    .map(({ address }): FoundRun => {
+      const { runId } = address;
+      return { runId, address, record: known.get(runId) ?? null, unread };
+    });
+  const others = records
+    .filter(({ runId }) => !here.has(runId))
+    .map((record): FoundRun => ({ runId: record.runId, address: null, record, unread }));
+  return [...found, ...others].filter(
+    ({ record, address }) => (record?.ownerInstanceId ?? address?.instanceId) === instanceId,
+  );
+}
+
 function scopeOf(record: RunRecord): Omit<DirectoryScope, "taskIds"> {
   const { sessionKey, sessionId, backendId, agentId, labels, kind, command } = record;
   return { sessionKey, sessionId, backendId, agentId, labels, kind, command };
