@@ -1,4 +1,4 @@
-import { InvalidArgumentError, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../duration.js";
 import { collectPairs, optionValue } from "../option-value.js";
 import type { Finish } from "../program.js";
@@ -146,7 +146,12 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .option("--label <key=value>", "runs with this label (repeatable)", collectPairs)
     .option("--all-orphans", "only runs whose owner is gone, without services")
     .option("--include-services", "with --all-orphans: services, too")
-    .option("--without-state", "processes of runs whose state directory was removed; only of one with --run")
+    .addOption(
+      new Option(
+        "--without-state",
+        "processes of runs whose state directory was removed; only of one with --run",
+      ).conflicts(["session", "agent", "label", "allOrphans", "includeServices"]),
+    )
     .option("--dry-run", "only show")
     .option("--yes", "do not ask")
     .option("--json", "runs, evidence and outcomes as JSON")
