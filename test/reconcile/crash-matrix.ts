@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { SpawnOptions, Supervisor } from "../../src/supervisor/api.js";
-import { isAlive, signal, until } from "../tree/living.js";
+import { isAlive, signal, until, type Living } from "../tree/living.js";
 import { tiers, type Tier } from "../tree/seat.js";
 import { House } from "./house.js";
 import type { Keeper } from "./keeper.js";
@@ -217,7 +217,10 @@ const counts = { kills: 0, runs: 0, survivors: 0, stuck: 0, ends: {} as Record<s
 
 async function strike(house: House, target: Target, { keeper }: Standing): Promise<void> {
   const anchors = house.anchors(ORIGIN);
-  if (target.stopped === true) for (const one of anchors) signal(one, "SIGSTOP");
+  // A child at the gate still has its anchor's command line; it is the run's first process, and stays as it is.
+  const isChild = ({ parentPid }: Living): boolean => anchors.some(({ pid }) => pid === parentPid);
+  if (target.stopped === true)
+    for (const one of anchors.filter((each) => !isChild(each))) signal(one, "SIGSTOP");
   if (target.launcher) await house.silence(ORIGIN);
   else if (target.anchor) for (const one of anchors) signal(one, "SIGKILL");
   if (target.anchor) await until("they are gone", () => !anchors.some(isAlive));
