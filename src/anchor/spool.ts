@@ -130,8 +130,9 @@ export class Spool implements AsyncDisposable {
     // Looked at after the list was made: a segment that has a successor does not grow any more, and when the anchor has
     // removed the one that comes next, it has removed this one before.
     const { size, nlink } = await segment.file.stat();
-    if (nlink === 0) return this.#leave(segment, offset);
+    // Also of a removed file: what was written before it was removed is read first.
     if (segment.start + size > offset) return { segment, afterLoss: false };
+    if (nlink === 0) return this.#leave(segment, offset);
     const start =
       starts.findLast((each) => each > segment.start && each <= offset) ??
       starts.find((each) => each > offset);

@@ -88,7 +88,7 @@ describe("gateway stop", PATIENT, () => {
       code: 5,
       stdout: "up\nhello\n",
       stderr: expect.stringMatching(
-        /^holdfast: the gateway was stopped; the command goes on[^\n]*\n$/,
+        /^holdfast: the gateway was stopped; the command keeps running[^\n]*\n$/,
       ) as string,
     });
     expect((await house.record(runId)).exit).toMatchObject({ reason: "exit", code: 5 });
