@@ -43,7 +43,7 @@ describe("a gateway that goes in the middle of a turn", () => {
       // What is said while nobody is there.
       await writeFile(gate, "");
       if (signal === "SIGTERM") {
-        await sees(text.child.stderr, "the gateway was stopped; the agent goes on");
+        await sees(text.child.stderr, "the gateway was stopped; the agent keeps running");
         await resident.holdfast("gateway", "start");
       }
       const { code, stdout } = await text.finished;
