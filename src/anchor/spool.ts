@@ -144,9 +144,14 @@ export class Spool implements AsyncDisposable {
   /** The file has been removed: by the anchor, as the oldest, or by another program. */
   async #leave(segment: Segment, offset: number): Promise<Next | null> {
     this.#open = this.#open.filter((kept) => kept !== segment);
-    await segment.file.close();
     const found = await this.#search(offset);
-    return found === null ? null : { segment: found, afterLoss: false };
+    if (found === null) {
+      // The whole directory was removed: what was written can only be read through this handle.
+      this.#open.unshift(segment);
+      return null;
+    }
+    await segment.file.close();
+    return { segment: found, afterLoss: false };
   }
 
   /** By listing: the last segment that begins at or before `offset`, else the oldest there is. */

@@ -59,6 +59,16 @@ function exitJson(end: number): string {
 }
 
 describe("a spool", () => {
+  test("whose directory was removed is read to its end by a reader that has it open", async () => {
+    await put(0, 10);
+    expect((await spool.read(0, 10)).bytes).toHaveLength(10);
+    await appendFile(path(0), pattern(10, 5));
+    await rm(directory, { recursive: true });
+    expect((await spool.read(1_000, 1)).bytes).toHaveLength(0);
+    const { offset, bytes } = await spool.read(10, 100);
+    expect({ offset, bytes: Buffer.from(bytes) }).toEqual({ offset: 10, bytes: pattern(10, 5) });
+  });
+
   test("does not call output lost that came between the look and the end of the run", async () => {
     await put(0, 10);
     // A FIFO holds the reader where it has found no output and asks for the end.
