@@ -195,7 +195,7 @@ static int become_anchor(int connection, const char *run_id) {
   static char directory[PATH_SIZE]; /* the title is written over the words it points to */
   snprintf(directory, sizeof directory, "%s", instance_directory);
   instance_directory = directory;
-  (void)setpgid(0, 0); /* our own group is refused where we signal, and the launcher must be able to continue us */
+  (void)setsid(); /* a group of its own, which the launcher may signal; not in its session, or the launcher's death would send a stopped anchor SIGHUP */
   if (dup2(connection, 3) < 0) return 1;
   os_close_above(3);
   if (!os_init()) return 1;
