@@ -160,8 +160,8 @@ export const defaults = {
   /** Whoever works on another gateway's request says so this often; three times unheard, the connection is given up. */
   peerLifeMs: 5_000,
   peerSilentMs: 15_000,
-  /** Connections of one address to the peer port that have not proven themselves yet: a burst of a busy peer, and few of all there may be. */
-  peerStrangers: 64,
+  /** Connections to the peer port without a completed handshake: a burst of many busy peers, and little memory. Beyond it the oldest is closed. */
+  peerStrangers: 256,
   /** Between two looks at what others have handed over, when no word of it has come. */
   commandLookMs: 5_000,
   /** A gateway that lives takes up a command within one look; who does not by then may be away for long. */

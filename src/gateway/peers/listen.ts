@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../store/gateway-record.js";
-import { bounds, close, crowded, type Listening } from "../server/listen.js";
+import { bounds, close, type Listening } from "../server/listen.js";
 import { newPeerKey, sharedKey } from "./key.js";
 
 export interface PeerListening extends Listening {
@@ -29,27 +29,27 @@ export async function listenForPeers(
   { host, port }: PeerAddress,
   requestMs: number,
   app: RequestListener,
+  handshakeMs: number = defaults.peerConnectMs,
 ): Promise<PeerListening> {
   const key = newPeerKey();
-  const server = crowded(
-    createServer(
-      {
-        ...bounds(requestMs),
-        minVersion: "TLSv1.3",
-        ciphers: "PSK",
-        handshakeTimeout: defaults.peerConnectMs,
-        pskCallback: (socket, caller) => {
-          callers.set(socket, caller);
-          return sharedKey(key, caller, instanceId);
-        },
+  const server = createServer(
+    {
+      ...bounds(requestMs),
+      minVersion: "TLSv1.3",
+      ciphers: "PSK",
+      handshakeTimeout: handshakeMs,
+      pskCallback: (socket, caller) => {
+        callers.set(socket, caller);
+        return sharedKey(key, caller, instanceId);
       },
-      (request, response) => {
-        tellOfLife(response);
-        app(request, response);
-      },
-    ),
+    },
+    (request, response) => {
+      tellOfLife(response);
+      app(request, response);
+    },
   );
-  boundStrangers(server);
+  server.maxRequestsPerSocket = 0;
+  boundConnections(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
@@ -61,30 +61,44 @@ export async function listenForPeers(
   return { server, bound: { host, port: had }, key, [Symbol.asyncDispose]: () => close(server) };
 }
 
-/** Before it has proven itself, a connection is anybody's: no address may have all that there are. */
-function boundStrangers(server: Server): void {
-  const strangers = new Map<string, number>();
-  const proven = new Map<string, () => void>();
-  const place = ({ remoteAddress = "", remotePort = 0 }: Socket): string => `${remoteAddress} ${remotePort}`;
+/**
+ * Limits connections without a completed handshake to `peerStrangers`. Beyond that the oldest one of the address that
+ * has the most is closed, so idle connections never keep a peer out, and one address cannot close another's.
+ * Connections of peers are limited separately.
+ */
+function boundConnections(server: Server): void {
+  const pending = new Map<string, Map<Socket, () => void>>();
+  let pendingCount = 0;
+  let peers = 0;
+  const byRemote = new Map<string, () => void>();
+  const remote = ({ remoteAddress = "", remotePort = 0 }: Socket): string => `${remoteAddress} ${remotePort}`;
   server.on("connection", (socket: Socket) => {
     const { remoteAddress = "" } = socket;
-    const count = strangers.get(remoteAddress) ?? 0;
-    if (count >= defaults.peerStrangers) {
-      socket.destroy();
-      return;
-    }
-    strangers.set(remoteAddress, count + 1);
-    const from = place(socket);
-    const known = (): void => {
-      if (!proven.delete(from)) return;
-      const others = (strangers.get(remoteAddress) ?? 1) - 1;
-      if (others > 0) strangers.set(remoteAddress, others);
-      else strangers.delete(remoteAddress);
+    const key = remote(socket);
+    const ofAddress = pending.get(remoteAddress) ?? new Map<Socket, () => void>();
+    pending.set(remoteAddress, ofAddress);
+    pendingCount += 1;
+    const settle = (): void => {
+      if (!ofAddress.delete(socket)) return;
+      pendingCount -= 1;
+      if (ofAddress.size === 0) pending.delete(remoteAddress);
+      if (byRemote.get(key) === settle) byRemote.delete(key);
     };
-    proven.set(from, known);
-    socket.once("close", known);
+    ofAddress.set(socket, settle);
+    byRemote.set(key, settle);
+    socket.once("close", settle);
+    if (pendingCount <= defaults.peerStrangers) return;
+    const [most] = [...pending.values()].toSorted((one, other) => other.size - one.size);
+    const [[oldest, forget] = []] = most ?? [];
+    forget?.();
+    oldest?.destroy();
   });
-  server.on("secureConnection", (socket) => proven.get(place(socket))?.());
+  server.on("secureConnection", (socket) => {
+    byRemote.get(remote(socket))?.();
+    peers += 1;
+    socket.once("close", () => (peers -= 1));
+    if (peers > defaults.connections) socket.destroy();
+  });
 }
 
 /** An answer may take its time; that it is being worked on is said meanwhile, so that silence means something. */

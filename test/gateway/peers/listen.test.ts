@@ -9,9 +9,13 @@ import { until } from "../../until.js";
 
 const [HERE, THERE] = ["127.0.0.1", "127.0.0.2"];
 
-async function listening(): Promise<PeerListening> {
-  const peers = await listenForPeers("in_there", { host: HERE, port: 0 }, 30_000, (_, response) =>
-    response.end(),
+async function listening(handshakeMs?: number): Promise<PeerListening> {
+  const peers = await listenForPeers(
+    "in_there",
+    { host: HERE, port: 0 },
+    30_000,
+    (_, response) => response.end(),
+    handshakeMs,
   );
   onTestFinished(() => peers[Symbol.asyncDispose]());
   return peers;
@@ -36,20 +40,38 @@ async function peer({ bound, key }: PeerListening, localAddress: string): Promis
   return socket;
 }
 
-test("an address whose connections do not prove themselves shuts out nobody but itself, for as long as they last", async () => {
+const IDLE = defaults.peerStrangers + 150;
+
+test("hundreds of idle connections keep no peer out, not even one of the same address", async () => {
   const peers = await listening();
-  peers.server.maxConnections = defaults.peerStrangers + 10;
-  const strangers = Array.from({ length: defaults.peerStrangers + 20 }, () => stranger(peers, THERE));
-  await until("some are turned away", () => strangers.filter(({ closed }) => closed).length === 20, 15_000);
-  await peer(peers, HERE);
-  await expect(peer(peers, THERE)).rejects.toThrow();
-  for (const each of strangers) each.destroy();
-  const admitted = (): Promise<boolean> =>
-    peer(peers, THERE).then(
-      () => true,
-      () => false,
-    );
-  await until("it is let in again", admitted, 15_000);
+  const idle = Array.from({ length: IDLE }, () => stranger(peers, HERE));
+  await until("the oldest are closed", () => idle.filter(({ closed }) => closed).length >= 150, 15_000);
+  const open = await peer(peers, HERE);
+  await peer(peers, THERE);
+  idle.push(...Array.from({ length: IDLE }, () => stranger(peers, HERE)));
+  const closed = (): number => idle.filter((each) => each.closed).length;
+  await until("only as many as allowed are left", () => closed() >= idle.length - defaults.peerStrangers);
+  // A connection that completed its handshake is not among those that are closed.
+  const answered = once(open, "data");
+  open.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+  expect(String((await answered)[0])).toMatch(/^HTTP\/1\.1 200/);
+});
+
+test("an address with many idle connections closes no connection of another address", async () => {
+  const peers = await listening();
+  const other = stranger(peers, THERE);
+  await once(other, "connect");
+  const idle = Array.from({ length: IDLE }, () => stranger(peers, HERE));
+  await until("the oldest are closed", () => idle.filter(({ closed }) => closed).length >= 150, 15_000);
+  expect(other.closed).toBe(false);
+});
+
+test("a connection that sends its handshake byte by byte is closed at the deadline", async () => {
+  const peers = await listening(300);
+  const slow = [stranger(peers, HERE), stranger(peers, THERE)];
+  const drip = setInterval(() => slow[1]?.write("\x16"), 50);
+  onTestFinished(() => clearInterval(drip));
+  await until("both are closed", () => slow.every(({ closed }) => closed), 15_000);
 });
 
 test("connections that have proven themselves are not counted", async () => {
