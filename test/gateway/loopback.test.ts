@@ -32,8 +32,8 @@ async function alive(): Promise<void> {
 type Raw = Socket & { heard(): string };
 
 /** As bytes: no client of ours would say such things. */
-function open(to: number, text: string, host = "127.0.0.1"): Raw {
-  const socket = connect({ host, port: to }) as Raw;
+function open(to: number | string, text: string, host = "127.0.0.1"): Raw {
+  const socket = connect(typeof to === "string" ? { path: to } : { host, port: to }) as Raw;
   let heard = "";
   socket.on("data", (part: Buffer) => (heard += part.toString()));
   socket.on("error", () => undefined);
@@ -155,6 +155,26 @@ test("a live view is refused to another page, and given to ours", async () => {
   viewer.terminate();
   expect(JSON.parse(said)).toMatchObject({ type: "attached", runId: run.runId });
   expect(await stage.client.kill({ params: run })).toMatchObject({ outcome: "gone" });
+});
+
+test("a request with two Host headers or an absolute URL is refused, on both listeners and for a live view", async () => {
+  const to = await port();
+  const answered = async (socket: Raw): Promise<string> => {
+    await until("it is answered", () => socket.heard().includes("BAD_INPUT"));
+    return socket.heard().slice(0, "HTTP/1.1 400".length);
+  };
+  const own = `host: 127.0.0.1:${to}\r\n`;
+  const token = `authorization: Bearer ${stage.token}\r\n`;
+  for (const text of [
+    `GET /v1/gateway HTTP/1.1\r\n${own}${token}Host: evil.example\r\n\r\n`,
+    `GET /v1/gateway HTTP/1.1\r\n${own}${own}${token}\r\n`,
+    `GET http://evil.example/v1/gateway HTTP/1.1\r\n${own}${token}\r\n`,
+    `GET /v1/runs/run_000000000000/attach HTTP/1.1\r\n${own}${own}${token}connection: upgrade\r\n${upgrade}\r\n`,
+  ]) {
+    expect(await answered(open(to, text))).toBe("HTTP/1.1 400");
+    expect(await answered(open(stage.socketPath, text))).toBe("HTTP/1.1 400");
+  }
+  await alive();
 });
 
 test("what is malformed or too large is answered, and harms nobody", async () => {

@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestListener } from "node:http";
 import { isIPv4 } from "node:net";
-import { ForeignOrigin, StateUnusable } from "../../errors.js";
+import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
 import { bounded, close, type Listening } from "./listen.js";
 
 export interface Loopback {
@@ -49,12 +49,25 @@ export async function listenOnLoopback(
 }
 
 /**
+ * Two hosts in one request are read differently by different programs, so a proxy in between may have checked the other
+ * one. Node keeps the first of several Host headers.
+ */
+function mustNameOneHost({ rawHeaders, url = "" }: IncomingMessage): void {
+  const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host");
+  if (hosts.length > 1)
+    throw new BadInput("host", "the request has more than one Host header; nothing was done");
+  if (/^[a-z][\w+.-]*:\/\//i.test(url))
+    throw new BadInput("url", "the request target must be a path, not an absolute URL; nothing was done");
+}
+
+/**
  * A page in somebody's browser must not reach a gateway on loopback by a name of its own that resolves to it, nor
  * from a page of its own. Null: a local socket, which no page can reach.
  */
-export function mustBeServed(served: Served | null, { headers }: IncomingMessage): void {
+export function mustBeServed(served: Served | null, request: IncomingMessage): void {
+  mustNameOneHost(request);
   if (served === null) return;
-  const { host = "", origin } = headers;
+  const { host = "", origin } = request.headers;
   if (!served.has(host.toLowerCase())) throw new ForeignOrigin("Host", host);
   if (origin === undefined) return;
   if (!origin.startsWith("http://") || !served.has(origin.slice("http://".length).toLowerCase()))

@@ -43,7 +43,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     readonly psk?: Buffer;
     readonly path?: string;
     readonly method?: string;
-    readonly headers?: Record<string, string>;
+    readonly headers?: Record<string, string | string[]>;
   }
 
   /** As a gateway would ask, but for what is said otherwise. */
@@ -58,6 +58,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
       method: asked.method ?? "GET",
       headers: asked.headers ?? { "holdfast-requester": "operator" },
       agent: false,
+      servername: "peer",
       ciphers: "PSK",
       minVersion: "TLSv1.3",
       checkServerIdentity: () => new Error("a certificate"),
@@ -72,6 +73,11 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
 
   test("a gateway that reads the store is answered", async () => {
     expect(await askPeer({})).toEqual({ status: 200, code: "" });
+  });
+
+  test("a gateway that sends two Host headers is refused", async () => {
+    const headers = { "holdfast-requester": "operator", host: ["one", "other"] };
+    expect(await askPeer({ headers })).toEqual({ status: 400, code: "BAD_INPUT" });
   });
 
   test("nobody else gets through the handshake", async () => {
