@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Many } from "./many.js";
 import { Resident } from "./resident.js";
@@ -11,7 +13,8 @@ beforeAll(async () => {
   ).openSession({
     body: { key: "s", execRules: [{ effect: "deny", executable: "env" }, { effect: "allow" }] },
   });
-  session = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  // A unit that is written all the same is not written to the home of whoever runs the tests.
+  session = new Many({ ...resident.env, HOLDFAST_TOKEN: token, XDG_CONFIG_HOME: resident.home });
 }, 60_000);
 afterAll(async () => {
   await session[Symbol.asyncDispose]();
@@ -32,6 +35,8 @@ test.for([
   ["answer what waits for approval", "approvals list --follow"],
   ["answer what waits for approval", "approvals allow apr_000000000000"],
   ["take a process out of its run", "service adopt 1"],
+  ["install a service", "service install"],
+  ["install a service", "service install --print --json"],
   ["decide about messages that could not be delivered", "tasks retry RUN"],
   ["decide about messages that could not be delivered", "tasks dismiss RUN"],
   ["audit tasks", "tasks audit"],
@@ -47,6 +52,10 @@ test.for([
   });
   expect(await resident.status()).toMatchObject({ pid });
   expect(await resident.record(runId)).toMatchObject({ state: "running" });
+});
+
+test("a service that was not installed has left no unit", () => {
+  expect(existsSync(join(resident.home, "systemd"))).toBe(false);
 });
 
 test("it stops the session's own runs, and others' look as if they were not there", async () => {

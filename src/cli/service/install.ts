@@ -4,6 +4,7 @@ import { BadInput } from "../../errors.js";
 import { MAIN } from "../../gateway/start.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
+import { mustBeOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { givenDatabase } from "./given-database.js";
@@ -11,6 +12,8 @@ import { systemdUnit } from "./unit.js";
 
 /** Write the unit that keeps a gateway running, or only show it. Nothing is started: that is the user's word. */
 export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {
+  // The unit starts a gateway with every login: it outlives each session and has none of its limits.
+  mustBeOperator("install a service");
   if (process.platform !== "linux")
     throw new BadInput("platform", `there is no service for ${process.platform} yet; nothing was written`);
   const home = resolveHome();
