@@ -81,6 +81,8 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
+  /** Of several database hosts each may take this long to connect, or its share of the time above if that is more: a host that is there answers in milliseconds, and the next one is to be tried before the lease is in danger. */
+  storeHostConnectMs: 1_000,
   /** A SQLite file that another process has locked is tried again after this, doubling: a transaction takes well under a millisecond, and 20 attempts a second cost nothing while a lock stays. */
   storeLockRetryMs: 1,
   storeLockRetryMaxMs: 50,

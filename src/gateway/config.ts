@@ -8,7 +8,7 @@ import { execRulesSchema } from "../sessions/exec-rule-schema.js";
 import { BadConfig } from "../store/bad-config.js";
 import { configPath, readConfigFile } from "../store/config-file.js";
 import { parseToml } from "../store/config-toml.js";
-import { ADDRESS, isAddress, labelOf } from "../store/postgres/target.js";
+import { addressProblem, labelOf } from "../store/postgres/target.js";
 import { VISIBILITIES } from "../store/session-record.js";
 import { lineOf } from "./config-line.js";
 import { inWords, keyOf, valueAt } from "./config-problem.js";
@@ -74,8 +74,12 @@ const peers = z.strictObject({
 const database = z.strictObject({
   url: z
     .string()
-    .refine(isAddress, `must look like ${ADDRESS}`)
-    .transform((address) => labelOf(address))
+    .transform((address, context) => {
+      const problem = addressProblem(address);
+      if (problem === null) return labelOf(address);
+      context.addIssue(problem);
+      return z.NEVER;
+    })
     .optional(),
   "url-file": z.string().refine(isAbsolute, "must be an absolute path").optional(),
 });

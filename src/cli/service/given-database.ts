@@ -1,6 +1,6 @@
 import { rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { isAddress } from "../../store/postgres/target.js";
+import { addressProblem } from "../../store/postgres/target.js";
 import { BadInput } from "../../errors.js";
 import { openStateDirectory } from "../../store/state-directory.js";
 
@@ -24,10 +24,11 @@ export function givenDatabase(
     const environment = named === "" ? {} : { [variable]: resolve(named) };
     return { environment, file: null, keep: async () => {} };
   }
-  if (!isAddress(url))
+  const problem = addressProblem(url);
+  if (problem !== null)
     throw new BadInput(
       "HOLDFAST_DATABASE_URL",
-      "HOLDFAST_DATABASE_URL is no database's address; nothing was written",
+      `the database's address in HOLDFAST_DATABASE_URL ${problem}; nothing was written`,
     );
   const file = join(home, "database-url");
   return {

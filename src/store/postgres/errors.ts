@@ -28,9 +28,113 @@ const sentences: Readonly<Record<string, string>> = {
 /** Of these the server may recover, or another take its place, without anybody's help. */
 const passing = ["08", "25006", "53", "55P03", "57014", "57"];
 
+/** What PgBouncer says, all of it as a protocol violation: by a part of its message. https://www.pgbouncer.org/config.html */
+const poolerSentences: readonly (readonly [RegExp, typeof StoreAway | typeof StateUnusable, string])[] = [
+  [
+    /no more connections allowed/,
+    StoreAway,
+    `is behind a pooler that takes no more clients (max_client_conn). ${consequence} Raise max_client_conn, or use fewer gateways.`,
+  ],
+  [
+    /query_wait_timeout/,
+    StoreAway,
+    `is behind a pooler that has no server connection left. ${consequence} Raise default_pool_size: a gateway needs up to 5.`,
+  ],
+  [
+    /server login has been failing|server_login_retry|cannot connect to server|server conn|connect failed|login timeout/,
+    StoreAway,
+    `is behind a pooler that cannot reach the server now. ${consequence} Check that the server runs; the pooler asks it again after its server_login_retry.`,
+  ],
+  [
+    /no such database|does not exist/,
+    StateUnusable,
+    `does not exist, says the pooler in front of it. ${consequence} Add it to the section databases of the pooler's configuration, or use the address of another.`,
+  ],
+  [
+    /no such user|auth failed|authentication failed|login rejected|login failed/,
+    StateUnusable,
+    `does not let this user in, says the pooler in front of it. ${consequence} Check user and password in its address, and auth_file of the pooler.`,
+  ],
+  [
+    /unsupported startup parameter/,
+    StateUnusable,
+    `is behind a pooler that refuses a start-up parameter. ${consequence} Name it in the pooler's ignore_startup_parameters.`,
+  ],
+];
+
 /** A server that can only be read is of no use to who must write: it waits for one that can be written. */
 export function isStandBy({ label }: PostgresTarget): StoreAway {
-  return new StoreAway(label, `the ${label} ${sentences["25006"]}`);
+  return new StandBy(label, `the ${label} ${sentences["25006"]}`);
+}
+
+class StandBy extends StoreAway {}
+
+export function isStandByError(error: unknown): boolean {
+  return error instanceof StandBy;
+}
+
+export function notSessionPooling({ label }: PostgresTarget): StateUnusable {
+  return new StateUnusable(
+    label,
+    `the ${label} is behind a pooler that gives a client another server connection for each transaction (transaction or statement pooling). ${consequence} Set pool_mode = session for this database in the pooler's configuration, or use the address of the server itself.`,
+  );
+}
+
+/** A second connection got no answer while the first one did. */
+export function poolIsFull({ label }: PostgresTarget, cause: unknown): StoreAway {
+  return new StoreAway(
+    label,
+    `the ${label} is behind a pooler that has no server connection left for a second client. ${consequence} Raise default_pool_size of the pooler: a gateway needs up to 5.`,
+    { cause },
+  );
+}
+
+/** `options` of the address names a setting that the server does not take. Its value may be anything, and is not shown. */
+export function refusesSetting(error: unknown, target: PostgresTarget, name: string): unknown {
+  const translated = translatePostgresError(error, target, "connecting");
+  if (translated !== error) return translated;
+  const { label } = target;
+  return new StateUnusable(
+    label,
+    `the ${label} refuses the setting ${hide(name, target)} that options in its address names. ${consequence} Correct it.`,
+  );
+}
+
+export interface HostFailure {
+  readonly at: number;
+  readonly host: string;
+  readonly error: unknown;
+}
+
+/** Of several hosts none took the connection. What waiting does not mend is told before the rest. */
+export function noServer(target: PostgresTarget, failures: readonly HostFailure[]): unknown {
+  const { label } = target;
+  const lasting = failures.find(({ error }) => {
+    const state = error instanceof DatabaseError ? (error.code ?? "") : "";
+    return state === "3D000" || state.startsWith("28");
+  });
+  if (lasting !== undefined) return lasting.error;
+  const told = failures.map(({ host, error }) => {
+    const why = isStandByError(error) ? "only lets itself be read" : hide(reason(error), target);
+    return `${host}: ${why}`;
+  });
+  const causes = failures.map(({ error }) => error);
+  return new StoreAway(
+    label,
+    `the ${label} cannot be reached at any of its hosts (${told.join("; ")}). ${consequence} Check that one of them runs as the primary.`,
+    { cause: new AggregateError(causes) },
+  );
+}
+
+/** Another host may take the connection that this one has not: a stand-by can be behind, and not know a new user or database. */
+export function triesNextHost(error: unknown): boolean {
+  if (error instanceof StateUnusable) return error instanceof StoreAway;
+  return !isOfFile(error) && !isPoolBusy(error);
+}
+
+/** The driver's pool had no free connection in time: no host was asked. */
+function isPoolBusy(error: unknown): boolean {
+  return error instanceof Error && error.message === "timeout exceeded when trying to connect";
 }
 
 /** The same error, or what it means for the person who meets it. Our own mistakes (bad SQL) stay what they are. */
@@ -53,6 +157,13 @@ export function translatePostgresError(error: unknown, target: PostgresTarget, p
         ? `cannot be reached (${hide(reason(error), target)}). ${consequence} Check that it runs, and its address.`
         : `did not answer (${hide(reason(error), target)}). ${uncertain} Try again.`;
     return new StoreAway(label, `the ${label} ${told}`, { cause: error });
+  }
+  const pooler = state.startsWith("08")
+    ? poolerSentences.find(([said]) => said.test(reason(error)))
+    : undefined;
+  if (pooler !== undefined) {
+    const [, Meant, sentence] = pooler;
+    return new Meant(label, `the ${label} ${sentence}`, { cause: error });
   }
   const key = state in sentences ? state : state.slice(0, 2);
   const sentence = sentences[key];

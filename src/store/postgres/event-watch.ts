@@ -1,10 +1,10 @@
-import { Client } from "pg";
+import type { Client } from "pg";
 import { defaults } from "../../defaults.js";
 import { callChannel, eventChannel } from "./announcer.js";
 import type { ReadingOptions } from "./reading.js";
-import { clientConfig } from "./pool.js";
+import { newClient, prepareSession, type SessionSettings } from "./session.js";
 import { spread } from "../spread.js";
-import { parseTarget, type PostgresTarget } from "./target.js";
+import { parseTarget, type PostgresHost, type PostgresTarget } from "./target.js";
 
 /**
  * Says when there may be events to read, and nothing about them: whoever listens reads on from its own cursor. Said
@@ -19,6 +19,8 @@ export class EventWatch implements AsyncDisposable {
   readonly #called: (target: string | null) => void;
   readonly #poll: NodeJS.Timeout;
   #client: Client | null = null;
+  /** The host that is asked next: the one that served last, or the one after it when that failed. */
+  #host = 0;
   #again: NodeJS.Timeout | null = null;
   #pauseMs: number = defaults.storeRetryMs;
   #closed = false;
@@ -64,6 +66,10 @@ export class EventWatch implements AsyncDisposable {
     client.on("end", () => this.#lost(client));
     try {
       await client.connect();
+      // Whether a pooler is fit is for the store to find out, which is opened first.
+      const { settings, host } = this.#session();
+      const preparing = { target: this.#target, host, settings, standByWillDo: false, poolingChecked: true };
+      await prepareSession(client, preparing);
       await client.query(`listen ${eventChannel(this.#target.schema)}; listen ${calls}`);
       this.#pauseMs = defaults.storeRetryMs;
       // What was announced while nobody listened.
@@ -79,16 +85,24 @@ export class EventWatch implements AsyncDisposable {
   #lost(client: Client): void {
     if (this.#client !== client) return;
     this.#client = null;
+    this.#host += 1;
     this.#tryAgain();
   }
 
   /** Null: a certificate that the address names cannot be read, now. */
   #newClient(): Client | null {
     try {
-      return new Client(clientConfig(this.#target, { name: this.#name, readOnly: true }));
+      const { settings, host } = this.#session();
+      return newClient(this.#target, host, settings);
     } catch {
       return null;
     }
+  }
+
+  #session(): { readonly settings: SessionSettings; readonly host: PostgresHost } {
+    const { hosts } = this.#target;
+    const host = hosts[this.#host % hosts.length] as PostgresHost;
+    return { settings: { name: this.#name, readOnly: true }, host };
   }
 
   #tryAgain(): void {

@@ -1,45 +1,9 @@
-import { Pool, types } from "pg";
-import type { PoolConfig } from "pg";
+import { Client, Pool } from "pg";
+import type { PoolClient } from "pg";
 import { defaults } from "../../defaults.js";
-import { isStandBy } from "./errors.js";
-import type { PostgresTarget } from "./target.js";
-
-const INT8 = 20;
-
-export interface SessionSettings {
-  /** Shown by the server as the connection's name. */
-  readonly name: string;
-  readonly readOnly: boolean;
-  readonly busyMs?: number | undefined;
-}
-
-/** A little later than the server, for one that does not even say so. */
-export function clientTimeout(busyMs: number): number {
-  return busyMs + Math.min(busyMs, 1_000);
-}
-
-/** What every connection to the store is like. */
-export function clientConfig(target: PostgresTarget, session: SessionSettings): PoolConfig {
-  const { name, readOnly, busyMs = defaults.storeBusyMs } = session;
-  const settings = {
-    // Nobody else's tables can be meant by a bare name.
-    search_path: target.schema,
-    // A transaction whose client has vanished must not hold its locks for long.
-    idle_in_transaction_session_timeout: busyMs,
-    default_transaction_read_only: readOnly ? "on" : "off",
-  };
-  const options = Object.entries(settings).map(([key, value]) => `-c ${key}=${value}`);
-  return {
-    connectionString: target.url,
-    application_name: `holdfast/${name}`,
-    options: [target.options, ...options].join(" ").trim(),
-    keepAlive: true,
-    connectionTimeoutMillis: busyMs,
-    statement_timeout: busyMs,
-    query_timeout: clientTimeout(busyMs),
-    types: { getTypeParser },
-  };
-}
+import { isStandByError, noServer, triesNextHost, type HostFailure } from "./errors.js";
+import { clientConfig, prepareSession, type SessionSettings } from "./session.js";
+import type { PostgresHost, PostgresTarget } from "./target.js";
 
 /** `met` is told what each new connection leads to: this start of this server, this database, these tables. */
 export function openPool(
@@ -47,33 +11,97 @@ export function openPool(
   settings: SessionSettings,
   met: (what: string) => void = () => {},
 ): Pool {
-  const pool = new Pool({
-    ...clientConfig(target, settings),
-    max: defaults.storeConnections,
-    min: 1,
-    idleTimeoutMillis: defaults.storeIdleMs,
-    // An idle connection is no reason for a process to stay.
-    allowExitOnIdle: true,
-    // What is committed survives the server's death, whatever its default. Stricter settings stay.
-    // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
-    onConnect: async (client) => {
-      const { rows } = await client.query<{ standBy: boolean; what: string }>(
-        `select pg_is_in_recovery() as "standBy",
-          concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()),
-            to_regclass('runs')::oid) as what,
-          case when current_setting('synchronous_commit') = 'off'
-            then set_config('synchronous_commit', 'on', false) end`,
-      );
-      if (rows[0]?.standBy === true && !settings.readOnly) throw isStandBy(target);
-      met(rows[0]?.what ?? "");
-    },
-  });
-  // Whoever uses a connection that is lost hears of it from the statement.
-  pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
-  return pool;
+  return new HostPool(target, settings, met);
 }
 
-/** Our integers are exact as numbers: milliseconds, counts and process ids. Set here, not for the whole process. */
-const getTypeParser: typeof types.getTypeParser = (oid: number, format?: "text" | "binary") =>
-  oid === INT8 ? Number : (types.getTypeParser(oid, format) as never);
+/** What the next client that the pool makes is to be. */
+interface Plan {
+  host: number;
+  standByWillDo: boolean;
+}
+
+/** Connections to whichever of the hosts takes them. Each new one tries the host that served last first, then the others. */
+class HostPool extends Pool {
+  readonly #target: PostgresTarget;
+  readonly #plan: Plan;
+  readonly #settings: SessionSettings;
+  #served = 0;
+
+  constructor(target: PostgresTarget, settings: SessionSettings, met: (what: string) => void) {
+    const plan: Plan = { host: 0, standByWillDo: false };
+    const pooled = new Set<PostgresHost>();
+    class HostClient extends Client {
+      readonly at = plan.host;
+      readonly standByWillDo = plan.standByWillDo;
+      constructor() {
+        super(clientConfig(target, hostAt(target, plan.host), settings));
+        // Whoever uses a connection that is lost hears of it from the statement.
+        this.on("error", () => {});
+      }
+    }
+    super({
+      Client: HostClient,
+      // For a place in the pool, too.
+      connectionTimeoutMillis: (settings.busyMs ?? defaults.storeBusyMs) * target.hosts.length,
+      max: defaults.storeConnections,
+      min: 1,
+      idleTimeoutMillis: defaults.storeIdleMs,
+      // An idle connection is no reason for a process to stay.
+      allowExitOnIdle: true,
+      // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
+      onConnect: async (client) => {
+        const { at, standByWillDo } = client as HostClient;
+        const host = hostAt(target, at);
+        const poolingChecked = pooled.has(host);
+        met(await prepareSession(client, { target, host, settings, standByWillDo, poolingChecked }));
+        pooled.add(host);
+        this.#served = at;
+      },
+    });
+    this.#target = target;
+    this.#settings = settings;
+    this.#plan = plan;
+    this.on("error", () => {});
+  }
+
+  override connect(): Promise<PoolClient>;
+  override connect(callback: Parameters<Pool["connect"]>[0]): void;
+  override connect(callback?: Parameters<Pool["connect"]>[0]): Promise<PoolClient> | void {
+    const connected = this.#connect();
+    if (callback === undefined) return connected;
+    connected.then(
+      (client) => callback(undefined, client, (release) => client.release(release)),
+      (error: unknown) => callback(error as Error, undefined, () => {}),
+    );
+  }
+
+  async #connect(): Promise<PoolClient> {
+    const { hosts, attributes } = this.#target;
+    const standByWillDo = this.#settings.readOnly && attributes === "any";
+    const failures: HostFailure[] = [];
+    const order = hosts.map((_, index) => (this.#served + index) % hosts.length);
+    // Readers prefer the primary where there are several.
+    const passes = hosts.length === 1 || !standByWillDo ? [standByWillDo] : [false, true];
+    for (const [pass, accepts] of passes.entries())
+      for (const at of order) {
+        const former = failures.find((failure) => failure.at === at);
+        if (pass > 0 && !isStandByError(former?.error)) continue;
+        // Read by the client that this very call makes, if it makes one.
+        this.#plan.host = at;
+        this.#plan.standByWillDo = accepts;
+        try {
+          return await super.connect();
+        } catch (error) {
+          if (hosts.length === 1 || !triesNextHost(error)) throw error;
+          if (former === undefined) failures.push({ at, host: hostAt(this.#target, at).name, error });
+        }
+      }
+    throw noServer(this.#target, failures);
+  }
+}
+
+function hostAt({ hosts }: PostgresTarget, at: number): PostgresHost {
+  const host = hosts[at];
+  if (host === undefined) throw new Error(`there is no host ${at}`);
+  return host;
+}

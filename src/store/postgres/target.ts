@@ -1,11 +1,25 @@
 import { BadInput } from "../../errors.js";
 
-/** Where a PostgreSQL store is. */
-export interface PostgresTarget {
+/** Which servers of several a connection may lead to, as libpq's `target_session_attrs`. */
+export type SessionAttributes = "any" | "primary" | "read-write";
+
+/** One server that an address names. */
+export interface PostgresHost {
   /** For the driver alone: it may hold a password. */
   readonly url: string;
-  /** Settings for the session that the URL asks for. */
-  readonly options: string;
+  /** For people: host and port. */
+  readonly name: string;
+}
+
+/** Where a PostgreSQL store is. */
+export interface PostgresTarget {
+  /** In the order of the address; at least one. */
+  readonly hosts: readonly PostgresHost[];
+  readonly attributes: SessionAttributes;
+  /** How long one host may take to connect; null: the store's default. */
+  readonly connectMs: number | null;
+  /** Settings for the session that the URL asks for, by `options`. */
+  readonly settings: readonly (readonly [name: string, value: string])[];
   readonly schema: string;
   /** For people: without user, password and parameters. */
   readonly label: string;
@@ -13,17 +27,37 @@ export interface PostgresTarget {
   readonly secrets: readonly string[];
 }
 
-export const ADDRESS = "postgres://user:password@host:port/database (special characters as %40)";
+export const ADDRESS =
+  "postgres://user:password@host:port/database, or host:port,host:port for several hosts (special characters as %40)";
 
 export const DEFAULT_SCHEMA = "holdfast";
 
-/** What the store itself says of every connection; a URL that says otherwise would be obeyed. */
-const ours = [
+/** What an address may say beside user, password, host, port and database. */
+const supported = [
+  "host",
+  "port",
+  "user",
+  "password",
   "options",
+  "connect_timeout",
+  "target_session_attrs",
+  "sslmode",
+  "sslrootcert",
+  "sslcert",
+  "sslkey",
+  "sslnegotiation",
+  "ssl",
+];
+
+/** What the store itself sets for every connection: accepted in an address, and without effect. */
+const ours = [
   "application_name",
+  "fallback_application_name",
+  "client_encoding",
   "statement_timeout",
   "query_timeout",
   "lock_timeout",
+  "idle_in_transaction_session_timeout",
   "uselibpqcompat",
 ];
 
@@ -37,6 +71,9 @@ const sslModes: Readonly<Record<string, string>> = {
   "verify-full": "verify-full",
 };
 
+/** A supervisor stops steering after 20 s without the store, and should have tried every host by then. */
+const LONGEST_CONNECT_S = 20;
+
 /** The parsed text is never quoted, nor kept as a cause: it may hold a password, well written or not. */
 export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): PostgresTarget {
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema))
@@ -44,43 +81,53 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
       "schema",
       `the database schema must be a short word of a-z, 0-9 and _; nothing was changed`,
     );
-  const [, authority = ""] = /^[^/]*\/\/([^/?]*)/.exec(text) ?? [];
-  if (authority.split("@").at(-1)?.includes(",") === true || /[?&](host|port)=[^&]*(,|%2c)/i.test(text))
-    throw new BadInput(
-      "database.url",
-      "the database's address names several hosts, and one is used; nothing was changed. Give it a name or a proxy that leads to the primary.",
-    );
-  // As libpq has it: no host means a local socket, which a parameter names.
-  const written = text.replace(/^(postgres(?:ql)?:\/\/[^/]*@)\//, "$1localhost/");
-  const url = URL.canParse(written) ? new URL(written) : null;
-  if (url === null || !["postgres:", "postgresql:"].includes(url.protocol))
-    throw new BadInput(
-      "database.url",
-      `the database's address must look like ${ADDRESS}; nothing was changed`,
+  const [, scheme = "", authority = "", path = "", query = ""] =
+    /^(postgres(?:ql)?):\/\/([^/?#]*)(\/[^?#]*)?(\?[^#]*)?$/.exec(text) ?? [];
+  const userEnd = authority.lastIndexOf("@") + 1;
+  const userinfo = authority.slice(0, userEnd);
+  // Hosts are parameters of each address: a URL has room for one.
+  const written = `${scheme}://${userinfo}localhost${path}${query}`;
+  const url = scheme !== "" && URL.canParse(written) ? new URL(written) : null;
+  if (url === null || query.includes("@"))
+    throw new BadAddress(
+      `must look like ${ADDRESS}${query.includes("@") ? '; "@" in a parameter is %40' : ""}`,
     );
   const { searchParams } = url;
+  requireSupported(searchParams);
   const secrets = [url.password, decoded(url.password), searchParams.get("password") ?? ""];
-  const host = searchParams.get("host") ?? url.hostname;
-  const port = searchParams.get("port") ?? url.port;
-  const at = `${host === "" ? "localhost" : host}${port === "" ? "" : `:${port}`}`;
-  const options = searchParams.get("options") ?? "";
-  for (const name of ours) searchParams.delete(name);
+  const hosts = hostsOf(authority.slice(userEnd), searchParams);
+  const settings = settingsOf(searchParams.get("options") ?? "");
+  const attributes = attributesOf(searchParams.get("target_session_attrs"));
+  const connectMs = connectMsOf(searchParams.get("connect_timeout"));
   const sslMode = searchParams.get("sslmode");
+  for (const name of [...ours, "options", "target_session_attrs", "connect_timeout"])
+    searchParams.delete(name);
   if (sslMode !== null) searchParams.set("sslmode", knownSslMode(sslMode));
   return {
-    url: url.href,
-    options,
+    hosts: hosts.map(({ host, port }) => {
+      const its = new URL(url.href);
+      its.searchParams.set("host", host);
+      if (port !== "") its.searchParams.set("port", port);
+      else its.searchParams.delete("port");
+      return { url: its.href, name: nameOf(host, port) };
+    }),
+    attributes,
+    connectMs,
+    settings,
     schema,
-    label: `postgres database ${url.pathname.slice(1)} at ${at}`,
+    label: `postgres database ${url.pathname.slice(1)} at ${hosts.map(({ host, port }) => nameOf(host, port)).join(",")}`,
     secrets: secrets.filter((secret) => secret !== ""),
   };
 }
 
-export function isAddress(text: string): boolean {
+/** Null: it is well written; else what is wrong with it, for the end of a sentence about it. Shows no password. */
+export function addressProblem(text: string): string | null {
   try {
-    return labelOf(text) !== "";
-  } catch {
-    return false;
+    parseTarget(text);
+    return null;
+  } catch (error) {
+    if (error instanceof BadAddress) return error.problem;
+    throw error;
   }
 }
 
@@ -89,13 +136,88 @@ export function labelOf(text: string): string {
   return parseTarget(text).label;
 }
 
+class BadAddress extends BadInput {
+  readonly problem: string;
+  constructor(problem: string) {
+    super("database.url", `the database's address ${problem}; nothing was changed`);
+    this.problem = problem;
+  }
+}
+
+function requireSupported(parameters: URLSearchParams): void {
+  for (const name of parameters.keys()) {
+    if (supported.includes(name) || ours.includes(name)) continue;
+    // A name that is none may be the rest of a password with "?" or "&" in it.
+    const shown = /^[a-z][a-z_]{1,40}$/i.test(name) ? ` "${name}"` : "";
+    throw new BadAddress(`has an unsupported parameter${shown}; supported are ${supported.join(", ")}`);
+  }
+}
+
+/** As libpq: lists, in the address itself or as parameters, with as many ports as hosts, or one for all. */
+function hostsOf(
+  authority: string,
+  parameters: URLSearchParams,
+): readonly { readonly host: string; readonly port: string }[] {
+  const inAuthority = authority.split(",").map((each) => {
+    const parts = /^(\[[^\]]*\]|[^:[\]\s]*)(?::(.*))?$/.exec(each);
+    if (parts === null) throw new BadAddress(`must look like ${ADDRESS}`);
+    const [, host = "", port = ""] = parts;
+    return { host: decoded(host.replace(/^\[(.*)\]$/, "$1")), port };
+  });
+  const hosts = parameters.get("host")?.split(",") ?? inAuthority.map(({ host }) => host);
+  const ports = parameters.get("port")?.split(",") ?? inAuthority.map(({ port }) => port);
+  if (ports.length !== 1 && ports.length !== hosts.length)
+    throw new BadAddress(
+      `has ${ports.length} ports for ${hosts.length} hosts; give one for each, or one for all`,
+    );
+  return hosts.map((host, at) => {
+    const port = (ports.length === 1 ? ports[0] : ports[at]) ?? "";
+    if (port !== "" && !(/^\d{1,5}$/.test(port) && Number(port) > 0 && Number(port) < 65_536))
+      throw new BadAddress("has a port that is no number from 1 to 65535");
+    return { host: host === "" ? "localhost" : host, port };
+  });
+}
+
+function nameOf(host: string, port: string): string {
+  const shown = host.includes(":") ? `[${host}]` : host;
+  return port === "" ? shown : `${shown}:${port}`;
+}
+
+/** `-c name=value` and `--name=value`, as the server's command line. PgBouncer takes no `options`: they are set later. */
+function settingsOf(options: string): readonly (readonly [string, string])[] {
+  const words = options.trim().split(/(?<!\\)\s+/);
+  const settings: (readonly [string, string])[] = [];
+  for (let at = 0; at < words.length && words[at] !== ""; at += 1) {
+    const word = words[at] ?? "";
+    const setting = word === "-c" ? (words[(at += 1)] ?? "") : word.replace(/^(-c|--)/, "");
+    const [, name = "", value = ""] = /^([a-z][a-z0-9_.-]*)=(.*)$/is.exec(setting) ?? [];
+    if (setting === word || name === "")
+      throw new BadAddress('has "options" with something else than -c name=value in it');
+    settings.push([name.replaceAll("-", "_"), value.replaceAll(/\\(.)/gs, "$1")]);
+  }
+  return settings;
+}
+
+function attributesOf(text: string | null): SessionAttributes {
+  if (text === null || text === "any") return "any";
+  if (text === "primary" || text === "read-write") return text;
+  throw new BadAddress(
+    "has a target_session_attrs that is not supported; supported are read-write, primary and any: a store must be written",
+  );
+}
+
+function connectMsOf(text: string | null): number | null {
+  if (text === null) return null;
+  const seconds = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(seconds >= 1 && seconds <= LONGEST_CONNECT_S))
+    throw new BadAddress(`has a connect_timeout that is no number of seconds from 1 to ${LONGEST_CONNECT_S}`);
+  return seconds * 1_000;
+}
+
 function knownSslMode(mode: string): string {
   const known = Object.hasOwn(sslModes, mode) ? sslModes[mode] : undefined;
   if (known !== undefined) return known;
-  throw new BadInput(
-    "database.url",
-    `the sslmode in the database's address must be one of ${Object.keys(sslModes).join(", ")}; nothing was changed`,
-  );
+  throw new BadAddress(`has an unsupported sslmode; it must be one of ${Object.keys(sslModes).join(", ")}`);
 }
 
 function decoded(text: string): string {

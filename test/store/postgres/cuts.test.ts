@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { RunExists, StateUnusable } from "../../../src/errors.js";
 import { newRecord } from "../../../src/store/apply-change.js";
-import { clientTimeout } from "../../../src/store/postgres/pool.js";
+import { clientTimeout } from "../../../src/store/postgres/session.js";
 import type { Store } from "../../../src/store/store.js";
 import type { OutboxEntry } from "../../../src/store/task-record.js";
 import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";

@@ -16,6 +16,8 @@ export interface TestServer extends AsyncDisposable {
   readonly directory: string;
   /** An empty database of its own. */
   createDatabase(template?: string): Promise<PostgresDatabase>;
+  /** Behind the stores' backs. */
+  query(database: string, text: string): Promise<Record<string, unknown>[]>;
   /** What it has logged since it was started. */
   log(): string;
   /** As a power cut would, but for the disk's cache. */
@@ -25,10 +27,20 @@ export interface TestServer extends AsyncDisposable {
   /** It is there and does not answer. */
   pause(): void;
   resume(): void;
+  /** From a stand-by to a server that takes writes. */
+  promote(): Promise<void>;
   /** Killed, copied as it is on the disk, and started again. */
   backUp(): Promise<void>;
   /** After `kill`: everything as it was at `backUp`. Once. */
   goBack(): Promise<void>;
+}
+
+/** What a server is beside a server of its own. */
+export interface ServerOptions {
+  /** Stand-bys can follow it. */
+  readonly replicated?: boolean;
+  /** It begins as a stand-by of this one, which is `replicated`. */
+  readonly standByOf?: Pick<TestServer, "directory">;
 }
 
 export interface PostgresDatabase extends AsyncDisposable {
@@ -60,7 +72,10 @@ export interface Listening {
 }
 
 /** A real server, reachable by a socket of its own, and with a password where it is told to listen; gone when disposed of. */
-export async function startServer(listening: Listening | null = null): Promise<TestServer> {
+export async function startServer(
+  listening: Listening | null = null,
+  { replicated = false, standByOf }: ServerOptions = {},
+): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), "hf-pg-"));
   const [prefix, identity] = notRoot();
   if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
@@ -70,20 +85,29 @@ export async function startServer(listening: Listening | null = null): Promise<T
     return [command, rest];
   };
   const options = { ...identity, cwd: directory, env: { PATH: process.env["PATH"], LC_ALL: "C" } };
-  await promisify(execFile)(
-    ...tool("initdb", [
-      ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
-      ...["--auth-local=trust", "--auth-host=scram-sha-256"],
-    ]),
-    options,
-  );
+  if (standByOf === undefined)
+    await promisify(execFile)(
+      ...tool("initdb", [
+        ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
+        ...["--auth-local=trust", "--auth-host=scram-sha-256"],
+      ]),
+      options,
+    );
+  else
+    await promisify(execFile)(
+      ...tool("pg_basebackup", [
+        ...["-D", data, "-U", "postgres", "-h", standByOf.directory, "--write-recovery-conf"],
+        ...["--wal-method=stream", "--checkpoint=fast", "--no-sync"],
+      ]),
+      options,
+    );
   if (listening !== null) await appendFile(join(data, "pg_hba.conf"), "host all all all scram-sha-256\n");
   // The disk is not the subject, and a killed server loses nothing that the kernel was given.
   const given = {
     fsync: "off",
     full_page_writes: "off",
     wal_level: "replica",
-    max_wal_senders: "0",
+    max_wal_senders: replicated || standByOf !== undefined ? "5" : "0",
     autovacuum: "off",
     listen_addresses: listening?.address ?? "",
     unix_socket_directories: directory,
@@ -134,15 +158,20 @@ export async function startServer(listening: Listening | null = null): Promise<T
     const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8");
     for (const pid of children.split(" ").filter(Boolean)) process.kill(Number(pid), signal);
   };
-  await start();
+  await start({ standBy: standByOf !== undefined });
   let count = 0;
   return {
     directory,
+    query: (name, text) => query(urlOf(name), text),
     log: () => log,
     start,
     kill,
     pause: () => signalAll("SIGSTOP"),
     resume: () => signalAll("SIGCONT"),
+    async promote() {
+      const [answer] = await query(urlOf("postgres"), "select pg_promote() as promoted");
+      if (answer?.["promoted"] !== true) throw new Error("the stand-by was not promoted");
+    },
     async backUp() {
       await kill();
       await promisify(execFile)("cp", ["-a", data, `${data}.backup`]);
@@ -168,7 +197,7 @@ export async function startServer(listening: Listening | null = null): Promise<T
       };
     },
     async [Symbol.asyncDispose]() {
-      // Fast shutdown: open connections are no reason to stay.
+      // Fast shutdown: open connections are no reason to stay. One that was killed has ended already.
       server.kill("SIGINT");
       await ended;
       await rm(directory, { recursive: true, force: true });
@@ -189,7 +218,7 @@ function entering(
 }
 
 /** PostgreSQL refuses to be root, and to be what looks like root in a user namespace. */
-function notRoot(): readonly [string[], { readonly uid?: number; readonly gid?: number }] {
+export function notRoot(): readonly [string[], { readonly uid?: number; readonly gid?: number }] {
   if (process.getuid?.() !== 0) return [[], {}];
   if (process.env["HOLDFAST_TEST_NAMESPACE"] === "user")
     return [["unshare", "--user", "--map-user=1000", "--map-group=1000"], {}];

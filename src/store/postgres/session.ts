@@ -1,0 +1,97 @@
+import { Client, escapeLiteral, types } from "pg";
+import type { ClientBase, ClientConfig, QueryResult } from "pg";
+import { defaults } from "../../defaults.js";
+import { isStandBy, refusesSetting } from "./errors.js";
+import { isPooled, requireSessionPooling } from "./pooling.js";
+import type { PostgresHost, PostgresTarget } from "./target.js";
+
+const INT8 = 20;
+
+export interface SessionSettings {
+  /** Shown by the server as the connection's name. */
+  readonly name: string;
+  readonly readOnly: boolean;
+  readonly busyMs?: number | undefined;
+}
+
+/** A little later than the server, for one that does not even say so. */
+export function clientTimeout(busyMs: number): number {
+  return busyMs + Math.min(busyMs, 1_000);
+}
+
+/** What is sent at start-up is only what PgBouncer accepts: `prepareSession` sets the rest. */
+export function newClient(target: PostgresTarget, host: PostgresHost, settings: SessionSettings): Client {
+  return new Client(clientConfig(target, host, settings));
+}
+
+export function clientConfig(
+  target: PostgresTarget,
+  host: PostgresHost,
+  { name, busyMs = defaults.storeBusyMs }: SessionSettings,
+): ClientConfig {
+  const share = Math.max(defaults.storeHostConnectMs, busyMs / target.hosts.length);
+  return {
+    connectionString: host.url,
+    application_name: `holdfast/${name}`,
+    keepAlive: true,
+    connectionTimeoutMillis: Math.min(busyMs, target.connectMs ?? share),
+    query_timeout: clientTimeout(busyMs),
+    types: { getTypeParser },
+  };
+}
+
+export interface Preparing {
+  readonly target: PostgresTarget;
+  readonly host: PostgresHost;
+  readonly settings: SessionSettings;
+  /** A server that can only be read is good enough. */
+  readonly standByWillDo: boolean;
+  /** The pooler in front of this host, if there is one, is known to pool sessions. */
+  readonly poolingChecked: boolean;
+}
+
+/**
+ * The first statements on a new connection. Nothing is set before it is known that the connection stays ours: under
+ * transaction pooling, the settings would be those of another program next. Returns what it leads to: this start of
+ * this server, this database, these tables.
+ */
+export async function prepareSession(client: ClientBase, preparing: Preparing): Promise<string> {
+  const { target, host, settings, standByWillDo, poolingChecked } = preparing;
+  const { rows } = await client.query<{ pid: number; standBy: boolean; readOnly: boolean }>(
+    `select pg_backend_pid() as pid, pg_is_in_recovery() as "standBy",
+      current_setting('default_transaction_read_only') = 'on' as "readOnly"`,
+  );
+  const { pid = 0, standBy = false, readOnly = false } = rows[0] ?? {};
+  const refused = standBy || (readOnly && target.attributes === "read-write");
+  if (refused && !standByWillDo) throw isStandBy(target);
+  if (!poolingChecked && isPooled(client, pid))
+    await requireSessionPooling(client, newClient(target, host, settings), target);
+  for (const [name, value] of target.settings)
+    await client.query("select set_config($1, $2, false)", [name, value]).catch((error: unknown) => {
+      throw refusesSetting(error, target, name);
+    });
+  const busyMs = settings.busyMs ?? defaults.storeBusyMs;
+  const wanted = {
+    // Nobody else's tables can be meant by a bare name.
+    search_path: target.schema,
+    statement_timeout: String(busyMs),
+    // A transaction whose client has vanished must not hold its locks for long.
+    idle_in_transaction_session_timeout: String(busyMs),
+    default_transaction_read_only: settings.readOnly ? "on" : "off",
+  };
+  const set = Object.entries(wanted).map(
+    ([name, value]) => `set_config('${name}', ${escapeLiteral(value)}, false)`,
+  );
+  // A pooler without a reset query leaves the prepared statements of its last client, whose names are ours.
+  // What is committed survives the server's death, whatever its default; stricter settings stay.
+  const answers = (await client.query(`deallocate all;
+    select ${set.join(", ")},
+      case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', false) end;
+    select concat_ws(' ', pg_postmaster_start_time(), (select oid from pg_database where datname = current_database()),
+      to_regclass('runs')::oid) as what`)) as unknown as readonly QueryResult<{ what: string }>[];
+  return answers.at(-1)?.rows[0]?.what ?? "";
+}
+
+/** Our integers are exact as numbers: milliseconds, counts and process ids. Set here, not for the whole process. */
+const getTypeParser: typeof types.getTypeParser = (oid: number, format?: "text" | "binary") =>
+  oid === INT8 ? Number : (types.getTypeParser(oid, format) as never);

@@ -1,0 +1,178 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
+import { openPostgresStore } from "../../../src/store/postgres/open.js";
+import { surveyServer } from "../../../src/store/postgres/survey.js";
+import { parseTarget } from "../../../src/store/postgres/target.js";
+import { LEASE_MS, event, newRun } from "../samples.js";
+import { startReplicatedServer, type ReplicatedServer } from "./replicated.js";
+import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+describe("an address that names several hosts", () => {
+  const hostsOf = (url: string): string[] => parseTarget(url).hosts.map(({ name }) => name);
+
+  test("is read as libpq reads it", () => {
+    expect(hostsOf("postgres://u:p@one:1,two:2/db")).toEqual(["one:1", "two:2"]);
+    expect(hostsOf("postgresql://u@one,two:2/db?target_session_attrs=read-write")).toEqual(["one", "two:2"]);
+    expect(hostsOf("postgres://u:a,b@one/db")).toEqual(["one"]);
+    expect(hostsOf("postgres://u@[::1]:1,[fd00::7]/db")).toEqual(["[::1]:1", "[fd00::7]"]);
+    expect(hostsOf("postgres://u@%2Frun%2Fpg,two/db")).toEqual(["/run/pg", "two"]);
+    expect(hostsOf("postgres://u@localhost/db?host=/one,/two")).toEqual(["/one", "/two"]);
+    expect(hostsOf("postgres:///db?host=one,two&port=1,2")).toEqual(["one:1", "two:2"]);
+    expect(hostsOf("postgres://u@/db?host=one,two&port=7")).toEqual(["one:7", "two:7"]);
+    expect(hostsOf("postgres://u@/db")).toEqual(["localhost"]);
+    expect(parseTarget("postgres://u:secret@one:1,two:2/db").label).toBe(
+      "postgres database db at one:1,two:2",
+    );
+    expect(parseTarget("postgres://u@one,two/db?connect_timeout=3")).toMatchObject({ connectMs: 3_000 });
+    expect(
+      parseTarget("postgres://u@one/db?options=-c%20work_mem%3D8MB%20--a.b%3Dx%5C%20y").settings,
+    ).toEqual([
+      ["work_mem", "8MB"],
+      ["a.b", "x y"],
+    ]);
+  });
+
+  test("is refused with the name of the part that is not supported, and never with its password", () => {
+    const refusals: Readonly<Record<string, string>> = {
+      "postgres://u:hunter2@one/db?channel_binding=require": 'unsupported parameter "channel_binding"',
+      "postgres://u:hunter2@one/db?sslmode=disable&hostaddr=1.2.3.4": 'unsupported parameter "hostaddr"',
+      "postgres://u:hunter2@one,two/db?target_session_attrs=standby": "target_session_attrs",
+      "postgres://u:hunter2@one,two/db?port=1,2,3": "3 ports for 2 hosts",
+      "postgres://u:hunter2@one:99999/db": "port",
+      "postgres://u:hunter2@one:x,two/db": "port",
+      "postgres://u:hunter2@one/db?connect_timeout=forever": "connect_timeout",
+      "postgres://u:hunter2@one/db?options=-x%20hunter2": '"options"',
+      "postgres://u:hunter2@one/db?sslmode=hunter2": "sslmode",
+      // Special characters of a password that were not escaped.
+      "postgres://u:1?hunter2=3@one/db": "must look like",
+      "postgres://u:1#hunter2@one/db": "must look like",
+      "postgres://u:1/hunter2@one/db?x": "unsupported parameter",
+    };
+    for (const [url, part] of Object.entries(refusals)) {
+      expect(() => parseTarget(url), url).toThrow(part);
+      expect(() => parseTarget(url), url).not.toThrow("hunter2");
+    }
+  });
+});
+
+describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", () => {
+  let replicated: ReplicatedServer;
+  let elsewhere: TestServer;
+  let database: PostgresDatabase;
+  beforeAll(async () => {
+    [replicated, elsewhere] = await Promise.all([startReplicatedServer(), startServer()]);
+  });
+  afterAll(async () => {
+    await replicated[Symbol.asyncDispose]();
+    await elsewhere[Symbol.asyncDispose]();
+  });
+  beforeEach(async () => {
+    database = await replicated.createDatabase();
+  });
+
+  const withHosts = (hosts: string, more = ""): string =>
+    `postgres://postgres:hunter2@localhost/${database.name}?host=${hosts}${more}`;
+  const at = {
+    get primary() {
+      return replicated.primary.directory;
+    },
+    get standBy() {
+      return replicated.standBy.directory;
+    },
+  };
+
+  test("writers and readers skip stand-bys and hosts that do not answer, wherever they are in the list", async () => {
+    for (const hosts of [`${at.standBy},${at.primary}`, `/nowhere,${at.standBy},${at.primary}`]) {
+      const url = withHosts(hosts);
+      await using store = await database.open({ url });
+      const { runId } = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+      await using reader =
+        (await openPostgresStoreForReading({ url, name: "test" })) ?? expect.fail("no store");
+      expect(await reader.getRun(runId)).toMatchObject({ runId });
+      expect(await surveyServer(url)).toMatchObject({ standby: false, writable: true });
+    }
+  });
+
+  test("where only a stand-by answers, nothing can be written, and is only read where the address allows it", async () => {
+    await (await database.open())[Symbol.asyncDispose]();
+    // The primary has waited for the stand-by to have it, not to show it.
+    await expect
+      .poll(() => replicated.standBy.query(database.name, "select 1 from holdfast.runs").catch(() => null))
+      .not.toBeNull();
+    const hosts = `/nowhere,${at.standBy}`;
+    for (const more of ["", "&target_session_attrs=read-write", "&target_session_attrs=primary"]) {
+      const refused = await refusal(openPostgresStore({ url: withHosts(hosts, more), name: "test" }));
+      expect(refused).toMatchObject({ code: "STORE_AWAY" });
+      expect(refused.message).toContain(`${at.standBy}: only lets itself be read`);
+      expect(refused.message).toContain("/nowhere: connect ENOENT");
+      expect(refused.message).not.toContain("hunter2");
+    }
+    const reading = (more: string) =>
+      openPostgresStoreForReading({ url: withHosts(hosts, more), name: "test" });
+    await using reader = (await reading("")) ?? expect.fail("no store");
+    expect(await reader.listRuns({})).toEqual([]);
+    expect(await surveyServer(withHosts(hosts))).toMatchObject({ standby: true });
+    expect((await refusal(reading("&target_session_attrs=read-write"))).code).toBe("STORE_AWAY");
+  });
+
+  test("read-write also skips a server that is set to be read only; a wrong database name is not hidden", async () => {
+    await elsewhere.query("postgres", `create database ${database.name}`);
+    await elsewhere.query(
+      "postgres",
+      `alter database ${database.name} set default_transaction_read_only = on`,
+    );
+    const url = withHosts(`${elsewhere.directory},${at.primary}`, "&target_session_attrs=read-write");
+    await using store = await database.open({ url });
+    await store.insertRun(newRun(), LEASE_MS);
+    expect(await database.query("select count(*) from holdfast.runs")).toEqual([{ count: "1" }]);
+    const missing = url.replace(`/${database.name}?`, "/missing?");
+    expect((await refusal(openPostgresStore({ url: missing, name: "test" }))).message).toContain(
+      "does not exist",
+    );
+  });
+
+  test("a host that swallows connections is given up after its share of the time", async () => {
+    await using store = await database.open();
+    await store.insertRun(newRun(), LEASE_MS);
+    elsewhere.pause();
+    const began = performance.now();
+    const url = withHosts(`${elsewhere.directory},${at.primary}`, "&connect_timeout=1");
+    await using reader =
+      (await openPostgresStoreForReading({ url, name: "test" })) ?? expect.fail("no store");
+    expect(await reader.listRuns({})).toHaveLength(1);
+    expect(performance.now() - began).toBeLessThan(4_000);
+    elsewhere.resume();
+  });
+
+  // Last: there is one fail-over.
+  test("when the primary is killed and the stand-by promoted, an open store goes on there, and so do listeners", async () => {
+    await using store = await database.open();
+    const { eras } = store;
+    const before = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    let hints = 0;
+    await using _watch = new EventWatch(
+      { url: database.url, name: "test" },
+      (hint) => (hints += hint === null ? 0 : 1),
+      3_600_000,
+    );
+    await replicated.primary.kill();
+    expect(await refusal(store.insertRun(newRun(), LEASE_MS))).toMatchObject({ code: "STORE_AWAY" });
+    await replicated.failOver();
+    const after = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    expect(await store.listRuns({})).toHaveLength(2);
+    expect(await store.getRun(before.runId)).not.toBeNull();
+    expect(store.eras).toBeGreaterThan(eras);
+    await expect
+      .poll(
+        async () => {
+          await store.appendEvents([event(after.runId)]);
+          return hints;
+        },
+        { timeout: 15_000 },
+      )
+      .toBeGreaterThan(0);
+    await using again = await database.open();
+    expect(await again.listRuns({})).toHaveLength(2);
+  });
+});
