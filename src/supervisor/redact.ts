@@ -1,15 +1,18 @@
 import { createHash } from "node:crypto";
 import { defaults } from "../defaults.js";
 import { isSecretName } from "./secret-name.js";
+import { SecretOptionScanner, secretOptionValues } from "./secret-options.js";
 import { shellQuote } from "./shell-quote.js";
 
 const hidden = "***";
 
-/** Tokens that are secret wherever they stand, by the shape their issuers gave them. */
-const tokenShapes = new RegExp(
+/** Tokens that are secret wherever they stand, by the shape their issuers gave them. Each is one word. */
+export const tokenShapes = new RegExp(
   [
-    "-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\\s\\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)",
-    "\\bhft_[\\w-]{16,}", // Holdfast's own
+    "\\bhf[to]_[\\w-]{16,}", // Holdfast's own: a session's, the operator's
+    "(?<=\\bbot|(?<![\\w:]))\\d{8,12}:[\\w-]{35}(?![\\w-])", // Telegram bot
+    "(?<=\\bhooks\\.slack(?:-gov)?\\.com/(?:services|workflows|triggers)/)[\\w/-]{8,}",
+    "(?<=\\bdiscord(?:app)?\\.com/api/(?:v\\d{1,2}/)?webhooks/\\d{5,25}/)[\\w-]{16,}",
     "(?<![\\w-])eyJ[\\w-]{8,}\\.[\\w-]{8,}(?:\\.[\\w-]*)?", // JSON web token
     "\\bsk-[\\w-]{16,}", // OpenAI, Anthropic and many after them
     "\\b(?:sk|rk|whsec)_(?:live_|test_)?\\w{16,}", // Stripe
@@ -27,6 +30,10 @@ const tokenShapes = new RegExp(
   ].join("|"),
   "g",
 );
+const privateKey =
+  /-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)/g;
+/** Of a signed URL (Azure SAS and others). A short value is a signal's name or the like. */
+export const urlSignature = /(?<![\w.-])(sig=)[\w%+/=-]{16,}/gi;
 
 /** Bounded and anchored, so that 128 KiB of anything are read in linear time. */
 const urlUser = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#'"@]*(?:@[^\s/?#'"@]*)*@/gi;
@@ -63,8 +70,11 @@ export function commandHash(argv: readonly string[]): string {
 }
 
 export function redactArguments(argv: readonly string[]): string[] {
+  const options = new SecretOptionScanner();
   return argv.map((word, at) => {
     const before = argv[at - 1] ?? "";
+    const secretFrom = options.next(word);
+    if (secretFrom !== null) return `${word.slice(0, secretFrom)}${hidden}`;
     // `A=b c` is one assignment, but after `sh -c` it is an assignment and a command.
     if (/^-[a-z]*c$/.test(before)) return redactText(word);
     return redactOptionValue(before, word) ?? redactAssignment(word) ?? redactText(word);
@@ -88,8 +98,10 @@ function redactAssignment(word: string): string | null {
 
 /** Secrets inside one word, which may be a whole script or JSON document. */
 export function redactText(text: string): string {
-  return text
+  return withoutOptionValues(text)
+    .replace(privateKey, hidden)
     .replace(tokenShapes, hidden)
+    .replace(urlSignature, `$1${hidden}`)
     .replace(urlUser, `$1${hidden}@`)
     .replace(jsonPair, (all, quote: string, name: string, colon: string, mark: string) =>
       isSecretName(name) ? `${quote}${name}${quote}${colon}${mark}${hidden}${mark}` : all,
@@ -105,4 +117,14 @@ export function redactText(text: string): string {
     .replace(optionPair, (all, name: string, space: string, value: string) =>
       name.length > 2 && isSecretName(name) && !value.startsWith("--") ? `${name}${space}${hidden}` : all,
     );
+}
+
+function withoutOptionValues(script: string): string {
+  let shown = "";
+  let end = 0;
+  for (const [from, to] of secretOptionValues(script)) {
+    shown += script.slice(end, from) + hidden;
+    end = to;
+  }
+  return shown + script.slice(end);
 }

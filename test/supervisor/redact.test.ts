@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { commandHash, displayCommand } from "../../src/supervisor/redact.js";
+import { commandHash, displayCommand, redactText } from "../../src/supervisor/redact.js";
 
 /** Put together here, so that no scanner takes this file for a leak. */
 const fake = (prefix: string, length = 36): string => prefix + "aB3".repeat(length).slice(0, length);
@@ -35,6 +35,25 @@ describe("secrets are not shown", () => {
       ["agent", "-p", "log in with password: hunter2, then go"],
       "agent -p 'log in with password: ***, then go'",
     ],
+    [["mysql", "-u", "me", "-phunter2", "db"], "mysql -u me '-p***' db"],
+    [["sudo", "/usr/bin/mysqldump", "-phunter2"], "sudo /usr/bin/mysqldump '-p***'"],
+    [
+      ["docker", "exec", "db", "redis-cli", "-a", "hunter2", "ping"],
+      "docker exec db redis-cli -a '***' ping",
+    ],
+    [["sshpass", "-p", "hunter2", "ssh", "-p", "22", "host"], "sshpass -p '***' ssh -p 22 host"],
+    [["sshpass", "-phunter2", "ssh", "host"], "sshpass '-p***' ssh host"],
+    [["docker", "login", "-u", "me", "-p", "hunter2", "host"], "docker login -u me -p '***' host"],
+    [["mongosh", "-u", "me", "-p", "hunter2"], "mongosh -u me -p '***'"],
+    [["zip", "-P", "hunter2", "a.zip", "a"], "zip -P '***' a.zip a"],
+    [["7z", "x", "-phunter2", "a.7z"], "7z x '-p***' a.7z"],
+    [["openssl", "enc", "-aes-256-cbc", "-k", "hunter2"], "openssl enc -aes-256-cbc -k '***'"],
+    [["sh", "-c", "ls -p x | mysql -phunter2 db; ls -a y"], "sh -c 'ls -p x | mysql -p*** db; ls -a y'"],
+    [["sh", "-c", "redis-cli -a 'hunter2 and more' ping"], "sh -c 'redis-cli -a *** ping'"],
+    [
+      ["curl", "https://x.blob.core.windows.net/c?sv=2022&sig=hunter2hunter2hunter2%3D&se=1"],
+      "curl 'https://x.blob.core.windows.net/c?sv=2022&sig=***&se=1'",
+    ],
   ])("%j", (argv, shown) => {
     expect(displayCommand(argv)).toBe(shown);
     expect(displayCommand(argv)).not.toContain("hunter2");
@@ -45,6 +64,8 @@ describe("secrets are not shown", () => {
     fake("sk-ant-api03-", 60),
     fake("ghp_"),
     fake("hft_", 43),
+    fake("hfo_", 43),
+    `123456789:${fake("AA", 33)}`,
     fake("github_pat_", 60),
     fake("glpat-", 20),
     fake("xoxb-"),
@@ -57,11 +78,65 @@ describe("secrets are not shown", () => {
   ])("a token known by its shape, wherever it stands: %.12s…", (token) => {
     expect(displayCommand(["echo", token])).toBe("echo '***'");
     expect(displayCommand(["sh", "-c", `echo "${token}" | tool`])).not.toContain(token.slice(4, 20));
+    expect(redactText(`it said ${token}`)).toBe("it said ***");
+  });
+});
+
+describe("of a URL that is itself a secret, its secret part", () => {
+  test.each<[string, string]>([
+    [
+      `https://api.telegram.org/bot123456789:${fake("AA", 33)}/sendMessage`,
+      "https://api.telegram.org/bot***/sendMessage",
+    ],
+    [`https://hooks.slack.com/services/T0AB/B0CD/${fake("", 24)}`, "https://hooks.slack.com/services/***"],
+    [
+      `https://hooks.slack.com/workflows/T0AB/A0CD/1/${fake("", 24)}`,
+      "https://hooks.slack.com/workflows/***",
+    ],
+    [
+      `https://discord.com/api/webhooks/123456789012345678/${fake("", 68)}`,
+      "https://discord.com/api/webhooks/123456789012345678/***",
+    ],
+    [
+      `https://ptb.discordapp.com/api/v10/webhooks/123456/${fake("", 68)}?wait=true`,
+      "https://ptb.discordapp.com/api/v10/webhooks/123456/***?wait=true",
+    ],
+  ])("is hidden: %.40s…", (url, shown) => {
+    expect(redactText(url)).toBe(shown);
+    expect(redactText(`posting to "${url}" failed`)).toBe(`posting to "${shown}" failed`);
+  });
+
+  test.each([
+    "https://api.telegram.org/file/README",
+    "https://hooks.slack.com/services/",
+    "https://discord.com/api/webhooks/123456789012345678",
+    "https://discord.com/channels/1234567890/1234567890",
+    "https://slack.com/services/T0AB/B0CD",
+    "at 12:34 port 8080:80",
+    "10.0.0.1:12345678",
+    "kill sig=TERM",
+    "design=0123456789abcdef0123",
+    "config.sig=x",
+    "hfo_short",
+  ])("is not looked for in %j", (text) => {
+    expect(redactText(text)).toBe(text);
   });
 });
 
 describe("what is no secret stays readable", () => {
   test.each<[readonly string[], string]>([
+    [["mkdir", "-p", "directory"], "mkdir -p directory"],
+    [["ls", "-a", "directory"], "ls -a directory"],
+    [["curl", "-k", "https://host/"], "curl -k https://host/"],
+    [["cp", "-p", "a", "b"], "cp -p a b"],
+    [["mysql", "-p", "database"], "mysql -p database"],
+    [["mysql", "-P", "3307", "--port=3307"], "mysql -P 3307 --port=3307"],
+    [["docker", "run", "-p", "8080:80", "image"], "docker run -p 8080:80 image"],
+    [["redis-cli", "-p", "6380", "ping"], "redis-cli -p 6380 ping"],
+    [["openssl", "req", "-key", "server.pem"], "openssl req -key server.pem"],
+    [["git", "commit", "-a", "-m", "mysql fix"], "git commit -a -m 'mysql fix'"],
+    [["tar", "-k", "-p", "-a", "-cf", "x.tar"], "tar -k -p -a -cf x.tar"],
+    [["sh", "-c", "mkdir -p a && ls -a b && ssh -p 22 c"], "sh -c 'mkdir -p a && ls -a b && ssh -p 22 c'"],
     [["ssh", "-p", "2222", "host"], "ssh -p 2222 host"],
     [["llm", "--max-tokens", "100"], "llm --max-tokens 100"],
     [["tool", "--password-file", "/etc/pw"], "tool --password-file /etc/pw"],
