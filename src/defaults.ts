@@ -195,6 +195,9 @@ export const defaults = {
   logFiles: 5,
   /** Of a command line, kept for display: enough to recognise any of them, little enough for a table and a record. */
   displayCommandChars: 500,
+  /** Of a question to the operator, in one answer of the API: some screens full. And of one text in it, before it goes on in a further piece. */
+  questionPageChars: 64 * 1024,
+  questionPieceChars: 16 * 1024,
   /** Lines above a screen that are kept for who attaches: what people scroll back to. 80 columns of them are 1 MB. */
   scrollbackLines: 1_000,
   /** A larger terminal is shown cut to this: larger than any monitor's, and 1,400 lines of 500 cells are 8 MB. */

@@ -1,6 +1,7 @@
 import { ExecDenied } from "../errors.js";
 import type { Approvals } from "../sessions/approvals.js";
 import { judgeExec } from "../sessions/judge-exec.js";
+import { commandQuestion, environmentDifference, NO_STDIN } from "../sessions/question.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { ExecIdentity, ExecQuestion } from "./handlers/handlers.js";
@@ -57,8 +58,16 @@ async function allowed(
   const { effect, rule, request } = await judgeExec(session.execRules, question);
   if (effect === "allow") return;
   if (effect === "deny") throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
-  const { verdict, actor } = await approvals.ask(session, { ...request, rule }, { signal: gone });
+  const { env, stdin = NO_STDIN } = question;
+  const asked = { ...request, env: environmentDifference(env), stdin, rule };
+  const { verdict, actor } = await approvals.ask(session, asked, { signal: gone });
   if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : actor);
+  // Links and PATH may lead elsewhere than when the operator was asked.
+  const { request: now } = await judgeExec(session.execRules, question);
+  if (commandQuestion({ ...asked, ...now }).digest !== commandQuestion(asked).digest)
+    throw new ExecDenied(
+      `${asked.executable} was allowed, and ${now.executable} would be executed now; nothing was started`,
+    );
 }
 
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */

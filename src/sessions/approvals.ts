@@ -5,9 +5,19 @@ import type { SessionRow } from "../store/session-record.js";
 import type { SessionStore } from "../store/session-store.js";
 import { systemClock, type Clock, type Timer } from "../supervisor/clock.js";
 import { deferred, type Deferred } from "../supervisor/deferred.js";
+import { showWord } from "../supervisor/mask.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
-import type { ExecRequest } from "./exec-rules.js";
 import { newApprovalId } from "./ids.js";
+import {
+  commandQuestion,
+  headOf,
+  mustAnswer,
+  questionPage,
+  type AskedCommand,
+  type Question,
+  type QuestionHead,
+  type QuestionPage,
+} from "./question.js";
 
 export interface ApprovalsParts {
   readonly store: SessionStore;
@@ -16,17 +26,25 @@ export interface ApprovalsParts {
   /** How long a question waits for an answer. */
   readonly waitMs?: number;
   /** Told of every question and every end of one, for the operator's eyes. */
-  readonly onNews?: (approval: Approval) => void;
+  readonly onNews?: (approval: ShownApproval) => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** What a session wants to execute, and which of its rules asked. */
-export interface Question extends ExecRequest {
+export interface ApprovalRequest extends AskedCommand {
   readonly rule: number | null;
+}
+
+/** An approval as the operator sees it. While it waits here, its command is shown without cutting code out of it. */
+export interface ShownApproval extends Approval {
+  /** Null: it does not wait, or it waits at another gateway. */
+  readonly question: QuestionHead | null;
 }
 
 interface Waiting {
   readonly sessionId: string;
+  readonly question: Question;
+  readonly shown: Pick<Approval, "executable" | "command" | "cwd">;
   readonly answer: Deferred<ApprovalDecision>;
   timer: Timer | null;
 }
@@ -45,10 +63,10 @@ export class Approvals implements AsyncDisposable {
   readonly #gatewayInstanceId: string;
   readonly #clock: Clock;
   readonly #waitMs: number;
-  readonly #onNews: (approval: Approval) => void;
+  readonly #onNews: (approval: ShownApproval) => void;
   readonly #onProblem: (message: string, cause: unknown) => void;
   readonly #waiting = new Map<string, Waiting>();
-  readonly #followers = new Set<(approval: Approval) => void>();
+  readonly #followers = new Set<(approval: ShownApproval) => void>();
 
   /** Use `openApprovals`: what an earlier process left must expire first. */
   constructor(parts: ApprovalsParts) {
@@ -66,14 +84,14 @@ export class Approvals implements AsyncDisposable {
   /** Resolves with the decision, which is `expired` when nobody decided. A caller that is gone ends its question by the signal. */
   async ask(
     { id: sessionId }: Pick<SessionRow, "id">,
-    question: Question,
+    request: ApprovalRequest,
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<ApprovalDecision> {
     const waitingToo = [...this.#waiting.values()].filter((each) => each.sessionId === sessionId);
     if (waitingToo.length >= defaults.approvalsPending)
       throw new TooManyApprovals(sessionId, defaults.approvalsPending);
-    const approval = this.#describe(sessionId, question);
-    const waiting: Waiting = { sessionId, answer: deferred(), timer: null };
+    const approval = this.#describe(sessionId, request);
+    const waiting: Waiting = { sessionId, ...questionOf(request), answer: deferred(), timer: null };
     // Before the row can be seen: an answer may come as soon as it is.
     this.#waiting.set(approval.id, waiting);
     const gone = (): void => void this.#expire([approval.id], "caller gone");
@@ -85,7 +103,7 @@ export class Approvals implements AsyncDisposable {
         () => void this.#expire([approval.id], "nobody answered in time"),
       );
       signal?.addEventListener("abort", gone, { once: true });
-      this.#onNews({ ...approval, decision: null });
+      this.#onNews(this.#shown({ ...approval, decision: null }));
       if (signal?.aborted === true) gone();
       return await waiting.answer.promise;
     } finally {
@@ -95,13 +113,19 @@ export class Approvals implements AsyncDisposable {
     }
   }
 
-  /** Null: no such question. Not decided: the answer came too late, or another gateway's caller waits for it; the approval says which. */
+  /**
+   * Null: no such question. Not decided: the answer came too late, or another gateway's caller waits for it; the approval
+   * says which. `digest`: of the question that was shown; what a list cannot show whole is not allowed without it.
+   */
   async decide(
     id: string,
     verdict: "allow" | "deny",
     actor: string,
-  ): Promise<{ readonly approval: Approval; readonly decided: boolean } | null> {
-    const waiting = this.#waiting.has(id);
+    digest?: string,
+  ): Promise<{ readonly approval: ShownApproval; readonly decided: boolean } | null> {
+    const asked = this.#waiting.get(id)?.question;
+    if (asked !== undefined) mustAnswer(asked, verdict, digest, `holdfast approvals show ${id}`);
+    const waiting = asked !== undefined;
     const decided =
       waiting && (await this.#store.decideApproval(id, { verdict, actor, at: this.#clock.wall() }));
     // A row without anybody waiting must not say that something was allowed: nothing would be executed.
@@ -109,22 +133,35 @@ export class Approvals implements AsyncDisposable {
     const approval = await this.#store.getApproval(id);
     if (approval === null) return null;
     this.#tell(approval);
-    return { approval, decided };
+    return { approval: this.#shown(approval), decided };
   }
 
-  listPending(): Promise<readonly Approval[]> {
-    return this.#store.listApprovals({ pending: true });
+  async listPending(): Promise<readonly ShownApproval[]> {
+    return (await this.#store.listApprovals({ pending: true })).map((approval) => this.#shown(approval));
+  }
+
+  /** A page of a question that waits here. Null: there is no such approval; without pages: it does not wait here. */
+  async page(
+    id: string,
+    page: number,
+    reveal: boolean,
+  ): Promise<(QuestionPage & { readonly approval: ShownApproval }) | null> {
+    const approval = await this.get(id);
+    if (approval === null) return null;
+    const question = this.#waiting.get(id)?.question;
+    if (question === undefined) return { approval, page: 0, pages: 0, parts: [], digest: null };
+    return { approval, ...questionPage(question, page, reveal) };
   }
 
   /** Those that wait, then every question and every end of one, until `gone` aborts. */
-  async *follow(gone: AbortSignal): AsyncGenerator<Approval, void, undefined> {
-    const news: Approval[] = [];
+  async *follow(gone: AbortSignal): AsyncGenerator<ShownApproval, void, undefined> {
+    const news: ShownApproval[] = [];
     const asked = new Set<string>();
     let wake = (): void => undefined;
     let late = false;
     const leave = (): void => wake();
     // Heard before those that wait are read: what comes in between is told, and told once.
-    const hear = (approval: Approval): void => {
+    const hear = (approval: ShownApproval): void => {
       if (news.length < defaults.approvalsUnread) news.push(approval);
       else late = true;
       wake();
@@ -149,8 +186,15 @@ export class Approvals implements AsyncDisposable {
     }
   }
 
-  get(id: string): Promise<Approval | null> {
-    return this.#store.getApproval(id);
+  async get(id: string): Promise<ShownApproval | null> {
+    const approval = await this.#store.getApproval(id);
+    return approval === null ? null : this.#shown(approval);
+  }
+
+  #shown(approval: Approval): ShownApproval {
+    const waiting = approval.decision === null ? this.#waiting.get(approval.id) : undefined;
+    if (waiting === undefined) return { ...approval, question: null };
+    return { ...approval, ...waiting.shown, question: headOf(waiting.question) };
   }
 
   /** Its rows have expired with it; those who wait are told. */
@@ -200,7 +244,7 @@ export class Approvals implements AsyncDisposable {
 
   #tell(approval: Approval): void {
     const { id, decision } = approval;
-    if (decision !== null && this.#answer(id, decision)) this.#onNews(approval);
+    if (decision !== null && this.#answer(id, decision)) this.#onNews(this.#shown(approval));
   }
 
   /** Once. Nobody waits from here on, not only when the one who did has woken up. */
@@ -210,8 +254,8 @@ export class Approvals implements AsyncDisposable {
     return this.#waiting.delete(id);
   }
 
-  /** Arguments may be secrets, and so may parts of paths. */
-  #describe(sessionId: string, { executable, argv, cwd, rule }: Question): NewApproval {
+  /** What is stored: arguments may be secrets, and so may parts of paths. */
+  #describe(sessionId: string, { executable, argv, cwd, rule }: ApprovalRequest): NewApproval {
     const askedAt = this.#clock.wall();
     return {
       id: newApprovalId(),
@@ -225,6 +269,15 @@ export class Approvals implements AsyncDisposable {
       expiresAt: askedAt + this.#waitMs,
     };
   }
+}
+
+function questionOf(request: ApprovalRequest): Pick<Waiting, "question" | "shown"> {
+  const question = commandQuestion(request);
+  const { executable, cwd } = request;
+  return {
+    question,
+    shown: { executable: showWord(executable).text, command: question.summary, cwd: showWord(cwd).text },
+  };
 }
 
 /** For a gateway that starts: nobody waits any more for what its former process asked. */

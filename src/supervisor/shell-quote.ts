@@ -2,13 +2,17 @@
 export function shellQuote(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (!unprintable.test(word)) return `'${word.replaceAll("'", `'\\''`)}'`;
-  return `$'${word.replaceAll(/[\\']/g, String.raw`\$&`).replaceAll(new RegExp(unprintable, "gu"), escape)}'`;
+  return `$'${word.replaceAll(/[\\']/g, String.raw`\$&`).replaceAll(new RegExp(unprintable, "gu"), escapeCharacter)}'`;
 }
 
-/** Control characters, line and paragraph separators, and what reorders or hides text. */
-const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\uFFFE\uFFFF]/u;
+/**
+ * Control characters, line and paragraph separators, what reorders or hides text, what is blank without being a space,
+ * and what has no agreed shape (private and unassigned).
+ */
+export const unprintable =
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/u;
 
-function escape(character: string): string {
+export function escapeCharacter(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   const short = { 7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 27: "e" }[code];
   if (short !== undefined) return `\\${short}`;

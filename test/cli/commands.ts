@@ -100,6 +100,7 @@ export const conduct: Readonly<
   "sessions send": "acts",
   "sessions end": "acts",
   "approvals list": () => [[]],
+  "approvals show": "acts",
   "approvals allow": "acts",
   "approvals deny": "acts",
   "gateway run": "acts",

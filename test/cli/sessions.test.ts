@@ -170,6 +170,30 @@ test("a question is listed with when it expires, allowed or denied once, and too
   expect(await denied).toMatchObject({ code: "EXEC_DENIED" });
 });
 
+test("what a row of the list does not show whole is shown by `approvals show`, and allowed with its digest", async () => {
+  const { client, session } = await create("--key", "lengthy", "--ask", "*");
+  const argv = ["sh", "-c", `${"true; ".repeat(200)}echo \u001b[2Kthe end`];
+  const answer = client.exec({ body: { argv, env: { LESSOPEN: "|id" } } });
+  const { id } = await asked(session.id);
+  const list = await house.many.holdfast("approvals", "list");
+  expect(list.stdout).toMatch(
+    new RegExp(`${id} .* part .*… \\(not shown whole\\)\n.*holdfast approvals show`),
+  );
+  expect(await house.many.holdfast("approvals", "allow", id)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(`holdfast approvals show ${id}`) as string,
+  });
+  const { stdout } = await house.many.holdfast("approvals", "show", id);
+  expect(stdout).toContain(String.raw`echo \e[2Kthe end'`);
+  expect(stdout).toContain("env LESSOPEN: '|id'\n");
+  const [, digest = ""] = /--digest (\w+)\n$/.exec(stdout) ?? [];
+  expect(await house.many.holdfast("approvals", "allow", id, "--digest", digest)).toMatchObject({
+    code: 0,
+    stdout: `${id}: allow\n`,
+  });
+  expect(await answer).toMatchObject({ failure: null });
+});
+
 test("followed, each question and each end of one comes as it happens, once", async () => {
   const { client, session } = await create("--key", "followed", "--ask", "*");
   const before = client.exec({ body: { argv: ["true", "before"] } });
@@ -216,13 +240,36 @@ test.skipIf(whyNoTerminal !== null)("Ctrl-C at the question leaves it open, with
   expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
 });
 
+test.skipIf(whyNoTerminal !== null)(
+  "a question longer than the screen is asked after its last screen",
+  async () => {
+    const { client, session } = await create("--key", "screens", "--ask", "*");
+    const argv = ["sh", "-c", "true\n".repeat(40), "last word"];
+    const answer = client.exec({ body: { argv } }).catch((error: unknown) => error);
+    await asked(session.id);
+    const { stdout } = await house.resident.atSizedTerminal(
+      { rows: 20, cols: 80 },
+      ["approvals", "list", "--follow"],
+      ["more lines: Enter shows them", "\r"],
+      ["-- 1", "\r"],
+      ["argv[3]: 'last word'", ""],
+      ["allow it? [y/N/later]", "\u0003"],
+    );
+    expect(stdout.indexOf("allow it?")).toBeGreaterThan(stdout.indexOf("last word"));
+    await house.many.holdfast("sessions", "end", "screens");
+    expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
+  },
+);
+
 test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked there and then", async () => {
   const { client, session } = await create("--key", "at-terminal", "--ask", "*");
   const answer = client.exec({ body: { argv: ["true"] } });
   const { id } = await asked(session.id);
   const talk = house.resident.atTerminal(
     ["approvals", "list", "--follow"],
-    [`${id}: ${session.id} wants true`, "y\r"],
+    [`${id}: session ${session.id} asks to run this`, ""],
+    ["argv[0]: true", ""],
+    ["allow it? [y/N/later]", "y\r"],
   );
   expect(await answer).toMatchObject({ failure: null });
   // It ends with its gateway: there is nothing more to be asked.

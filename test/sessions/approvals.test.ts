@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { TooManyApprovals } from "../../src/errors.js";
-import { Approvals, openApprovals, type Question } from "../../src/sessions/approvals.js";
+import { Approvals, openApprovals, type ApprovalRequest } from "../../src/sessions/approvals.js";
+import { commandQuestion, NO_STDIN } from "../../src/sessions/question.js";
 import type { Approval, ApprovalDecision } from "../../src/store/approval-record.js";
 import type { SessionRow } from "../../src/store/session-record.js";
 import type { SessionStore } from "../../src/store/session-store.js";
@@ -21,11 +22,18 @@ beforeEach(async () => {
 
 afterEach(() => world[Symbol.asyncDispose]());
 
-const push: Question = { executable: "/usr/bin/git", argv: ["git", "push"], cwd: "/work", rule: 2 };
+const push: ApprovalRequest = {
+  executable: "/usr/bin/git",
+  argv: ["git", "push"],
+  cwd: "/work",
+  env: { set: {}, unset: [], unlisted: [] },
+  stdin: NO_STDIN,
+  rule: 2,
+};
 
 /** Asked, and the row that the operator sees of it. */
 async function ask(
-  question: Question = push,
+  question: ApprovalRequest = push,
   options: { readonly signal?: AbortSignal } = {},
 ): Promise<{ readonly id: string; readonly answer: Promise<ApprovalDecision> }> {
   const answer = approvals.ask(session, question, options);
@@ -49,6 +57,7 @@ test("a question is on record, for the operator to see, before anybody answers",
       askedAt: world.clock.wallTime,
       expiresAt: world.clock.wallTime + defaults.approvalMs,
       decision: null,
+      question: { whole: true, digest: commandQuestion(push).digest },
     },
   ]);
   expect(news).toEqual(await approvals.listPending());
@@ -106,10 +115,60 @@ test("secrets in a command are not stored", async () => {
   const token = `hft_${"a1B2".repeat(11)}`;
   const argv = ["curl", "--token", "hunter2", `https://u:hunter2@x.org/${token}`];
   const { id } = await ask({ ...push, argv, executable: `/opt/${token}/curl`, cwd: `/tmp/${token}` });
-  const text = JSON.stringify(await approvals.get(id));
-  expect(text).not.toContain("hunter2");
-  expect(text).not.toContain(token);
-  expect(text).toContain("curl");
+  for (const seen of [await approvals.get(id), await world.store.getApproval(id)]) {
+    const text = JSON.stringify(seen);
+    expect(text).not.toContain("hunter2");
+    expect(text).not.toContain(token);
+    expect(text).toContain("curl");
+  }
+});
+
+describe("what would run", () => {
+  const hiding: ApprovalRequest = { ...push, argv: ["sh", "-c", "echo Cookie: a; id > /tmp/x"] };
+  const long: ApprovalRequest = { ...push, argv: ["sh", "-c", `${"echo x; ".repeat(100)}id > /tmp/x`] };
+
+  test("is shown while it waits, and stored without what may be secret", async () => {
+    const { id } = await ask(hiding);
+    expect(await approvals.get(id)).toMatchObject({
+      command: "sh -c 'echo Cookie: a; id > /tmp/x'",
+      question: { whole: true },
+    });
+    expect((await approvals.listPending())[0]?.command).toContain("id > /tmp/x");
+    expect(news[0]?.command).toContain("id > /tmp/x");
+    expect((await world.store.getApproval(id))?.command).toBe("sh -c 'echo Cookie: ***'");
+    await approvals.decide(id, "deny", "cli:ada");
+    expect(await approvals.get(id)).toMatchObject({ question: null, decision: { verdict: "deny" } });
+  });
+
+  test("is read in full before it is allowed, when a list cannot show all of it", async () => {
+    const { id, answer } = await ask(long);
+    const [listed] = await approvals.listPending();
+    expect(listed).toMatchObject({ question: { whole: false, digest: null } });
+    expect(listed?.command).toMatch(/… \(not shown whole\)$/);
+    await expect(approvals.decide(id, "allow", "cli:ada")).rejects.toMatchObject({ code: "BAD_INPUT" });
+    await expect(approvals.decide(id, "allow", "cli:ada", "another")).rejects.toThrow("nothing was decided");
+    expect((await world.store.getApproval(id))?.decision).toBeNull();
+    const page = await approvals.page(id, 1, false);
+    expect(JSON.stringify(page?.parts)).toContain("id > /tmp/x");
+    expect(page?.digest).toBe(commandQuestion(long).digest);
+    expect(await approvals.decide(id, "allow", "cli:ada", page?.digest ?? "")).toMatchObject({
+      decided: true,
+    });
+    expect((await answer).verdict).toBe("allow");
+    expect(await approvals.page(id, 1, false)).toMatchObject({ pages: 0, parts: [], digest: null });
+  });
+
+  test("is denied without having been read", async () => {
+    const { id } = await ask(long);
+    expect(await approvals.decide(id, "deny", "cli:ada")).toMatchObject({ decided: true });
+  });
+
+  test("an answer to another question is refused, also to one that a list shows whole", async () => {
+    const { id } = await ask(push);
+    const { digest } = commandQuestion({ ...push, argv: ["git", "pull"] });
+    await expect(approvals.decide(id, "allow", "cli:ada", digest)).rejects.toThrow("nothing was decided");
+    expect((await approvals.get(id))?.decision).toBeNull();
+  });
 });
 
 describe("a question whose caller is gone", () => {

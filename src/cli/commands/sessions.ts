@@ -5,6 +5,7 @@ import { defaults } from "../../defaults.js";
 import { atMost, collectWords, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { parseExecRule } from "../sessions/exec-rule.js";
+import type { ShowFlags } from "../sessions/approvals.js";
 import type { ListFlags } from "../sessions/sessions.js";
 import type { HistoryFlags } from "../sessions/history.js";
 import type { InboxFlags } from "../sessions/inbox.js";
@@ -199,12 +200,17 @@ const approvalExamples = `
 A session whose rules say "ask" waits for an answer for five minutes; then its
 command is not executed. Only the operator answers.
 
+A row of the list may show only a part of what would run; its column SHOWN says
+so. Such a question is allowed only with the digest that "approvals show" prints
+after all of it, or from "approvals list --follow", which shows all of it.
+
 Exit status of allow and deny: 0, 1 no such question, 3 it came too late.
 
 Examples:
   holdfast approvals list
   holdfast approvals list --follow
-  holdfast approvals allow apr_4k2m8s1x9q0z
+  holdfast approvals show apr_4k2m8s1x9q0z
+  holdfast approvals allow apr_4k2m8s1x9q0z --digest 3fa9…
 `;
 
 export function addApprovalsCommand(program: Command, finish: Finish): void {
@@ -225,6 +231,19 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
       const { followApprovals, listApprovals } = await import("../sessions/approvals.js");
       finish(await (follow === true ? followApprovals : listApprovals)(json === true));
     });
+  approvals
+    .command("show")
+    .summary("all that one would run: arguments, directory, variables, input")
+    .description(
+      "Everything that would run if it is allowed: each argument, the directory, how its environment differs from the gateway's, its input. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+    )
+    .argument("<approval>", "its id")
+    .option("--reveal", "mask no secrets")
+    .option("--json", "as JSON")
+    .action(async (id: string, flags: ShowFlags) => {
+      const { showApproval } = await import("../sessions/approvals.js");
+      finish(await showApproval(id, flags));
+    });
   for (const verdict of ["allow", "deny"] as const)
     approvals
       .command(verdict)
@@ -235,9 +254,10 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
           : "Do not let the command be executed.",
       )
       .argument("<approval>", "its id")
+      .option("--digest <digest>", "of the question that `approvals show` has shown: answer no other")
       .option("--json", "the question and its decision as JSON")
-      .action(async (id: string, { json }: { readonly json?: true }) => {
+      .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { decideApproval } = await import("../sessions/approvals.js");
-        finish(await decideApproval(id, verdict, json === true));
+        finish(await decideApproval(id, verdict, flags));
       });
 }

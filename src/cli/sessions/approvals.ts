@@ -3,10 +3,13 @@ import { constants } from "node:os";
 import { createInterface } from "node:readline/promises";
 import { isatty } from "node:tty";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
+import type { GatewayClient } from "../../gateway/client.js";
 import { followLines } from "../../gateway/follow-lines.js";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { Approval } from "../../store/approval-record.js";
+import type { ShownApproval } from "../../sessions/approvals.js";
+import { questionLines } from "../../sessions/question.js";
 import { say } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
@@ -14,6 +17,7 @@ import { mustBeOperator, runningGateway, type Connection } from "../gateway/conn
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print, printOn } from "../runs/print.js";
+import { showScreens } from "../runs/show-screens.js";
 import { table } from "../runs/table.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
@@ -22,30 +26,93 @@ export async function listApprovals(json: boolean): Promise<number> {
   const connection = await runningGateway();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
   if (json) print(toJson(approvals, 2));
-  else if (approvals.length > 0)
-    print(`${approvalLines(approvals, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else if (approvals.length > 0) print(`${approvalLines(approvals, Date.now()).join("\n")}\n`);
   else say(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
   return 0;
 }
 
-function approvalLines(approvals: readonly Approval[], now: number, width: number | null): string[] {
-  const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt }) => [
+/** Not cut to the terminal's width: what is approved from this list must be seen. */
+function approvalLines(approvals: readonly ShownApproval[], now: number): string[] {
+  const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt, question }) => [
     id,
     `in ${formatDuration(Math.max(0, expiresAt - now))}`,
     sessionId,
     sanitizeLine(executable),
     sanitizeLine(cwd),
+    question?.whole === true ? "all" : "part",
     sanitizeLine(command),
   ]);
   const [head, ...lines] = table(
-    [["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "COMMAND"], ...rows],
-    width,
+    [["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"], ...rows],
+    null,
   );
-  return [paletteFor(1).bold(head ?? ""), ...lines];
+  const hint = approvals.some(({ question }) => question?.whole !== true)
+    ? ["part: the row does not show everything that would run; `holdfast approvals show <approval>` does"]
+    : [];
+  return [paletteFor(1).bold(head ?? ""), ...lines, ...hint];
 }
 
-export async function decideApproval(id: string, verdict: "allow" | "deny", json: boolean): Promise<number> {
-  return decide(await mustRun(), id, verdict, json);
+/** All of a question; on a terminal, screen by screen. */
+export async function showApproval(id: string, { reveal, json }: ShowFlags): Promise<number> {
+  const { client } = await mustRun();
+  const question = await readQuestion(client, id, reveal === true);
+  if (json === true) {
+    print(toJson(question, 2));
+    return 0;
+  }
+  const lines = [headLine(question.approval), ...questionLines(question.parts), ...endLines(question)];
+  if (!(isatty(0) && isatty(1))) print(`${lines.join("\n")}\n`);
+  else return (await showScreens(lines, process.stdout)) ? 0 : exitCodes.signal + constants.signals.SIGINT;
+  return 0;
+}
+
+export interface ShowFlags {
+  readonly reveal?: true;
+  readonly json?: true;
+}
+
+type WholeQuestion = Pick<AnswerOf<"showApproval">, "approval" | "parts" | "digest">;
+
+/** All pages of it. */
+async function readQuestion(client: GatewayClient, id: string, reveal: boolean): Promise<WholeQuestion> {
+  mustBeApprovalId(id);
+  const flags = reveal ? { reveal: "1" as const } : {};
+  const first = await client.showApproval({ params: { id }, query: flags });
+  const parts = [...first.parts];
+  let { digest } = first;
+  for (let page = 2; page <= first.pages; page++) {
+    const next = await client.showApproval({ params: { id }, query: { ...flags, page } });
+    parts.push(...next.parts);
+    ({ digest } = next);
+  }
+  return { approval: first.approval, parts, digest };
+}
+
+function endLines({ approval: { id, decision }, parts, digest }: WholeQuestion): string[] {
+  if (digest === null) return decision === null ? ["it waits at another gateway, which shows it"] : [];
+  const masked = parts.reduce((sum, part) => sum + part.masked, 0);
+  return [
+    ...(masked === 0 ? [] : [`masked secrets: ${masked}; holdfast approvals show ${id} --reveal shows them`]),
+    `to allow exactly this: holdfast approvals allow ${id} --digest ${digest}`,
+  ];
+}
+
+function headLine(approval: ShownApproval): string {
+  const { id, sessionId, expiresAt, decision } = approval;
+  if (decision !== null) return `${id}: ${decisionText(approval)}: ${sanitizeLine(approval.command)}`;
+  return `${id}: session ${sessionId} asks to run this; expires in ${formatDuration(Math.max(0, expiresAt - Date.now()))}`;
+}
+
+export async function decideApproval(
+  id: string,
+  verdict: "allow" | "deny",
+  { json, digest }: { readonly json?: true; readonly digest?: string },
+): Promise<number> {
+  return decide(await mustRun(), id, verdict, json === true, digest);
+}
+
+function mustBeApprovalId(id: string): void {
+  if (!/^apr_[0-9a-z]{12}$/.test(id)) throw new NotFound(`approval ${id.slice(0, 200)}`);
 }
 
 /** Said, too, when it came too late: then nothing was executed, or somebody else has decided. */
@@ -54,16 +121,18 @@ async function decide(
   id: string,
   verdict: "allow" | "deny",
   json: boolean,
+  digest?: string | null,
 ): Promise<number> {
-  if (!/^apr_[0-9a-z]{12}$/.test(id)) throw new NotFound(`approval ${id}`);
-  const answer = await client.decideApproval({ params: { id }, body: { verdict } });
+  mustBeApprovalId(id);
+  const shown = digest === undefined || digest === null ? {} : { digest };
+  const answer = await client.decideApproval({ params: { id }, body: { verdict, ...shown } });
   if (json) print(toJson(answer));
   else if (answer.decided) print(`${id}: ${verdict}\n`);
   else print(`${id}: too late, ${decisionText(answer.approval)}\n`);
   return answer.decided ? 0 : exitCodes.incomplete;
 }
 
-function decisionText({ decision }: Approval): string {
+function decisionText({ decision }: ShownApproval): string {
   if (decision === null) return "another gateway's caller waits for it";
   const { verdict, actor } = decision;
   return verdict === "expired" ? `it has expired (${actor})` : `${actor} said ${verdict}`;
@@ -75,27 +144,32 @@ export async function followApprovals(json: boolean): Promise<number> {
   const { home, token } = connection;
   const asks = !json && isatty(0) && isatty(2);
   const path = "/v1/approvals?follow=1";
-  for await (const approval of followLines<Approval>({ socketPath: gatewaySocket(home), token }, path)) {
+  for await (const approval of followLines<ShownApproval>({ socketPath: gatewaySocket(home), token }, path)) {
     if (json) printOn(toJson(approval));
     else if (approval.decision !== null) printOn(`${approval.id}: ${decisionText(approval)}\n`);
-    else if (!asks) printOn(`${questionText(approval)}\n`);
+    else if (!asks) printOn(`${await questionText(connection, approval)}\n`);
     else if (!(await ask(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
 }
 
-function questionText({ id, sessionId, command, executable, cwd, expiresAt }: Approval): string {
-  const left = formatDuration(Math.max(0, expiresAt - Date.now()));
-  return sanitizeLine(`${id}: ${sessionId} wants ${command} (${executable}, in ${cwd}); expires in ${left}`);
+async function questionText({ client }: Connection, { id }: ShownApproval): Promise<string> {
+  const question = await readQuestion(client, id, false);
+  return [headLine(question.approval), ...questionLines(question.parts), ...endLines(question)].join("\n");
 }
 
 /** False: Ctrl-C, which leaves; the question still waits. */
-async function ask(connection: Connection, approval: Approval): Promise<boolean> {
+async function ask(connection: Connection, { id }: ShownApproval): Promise<boolean> {
+  const { approval, parts, digest } = await readQuestion(connection.client, id, false);
+  const lines = [headLine(approval), ...questionLines(parts)];
+  // It has ended meanwhile, which is told next; or another gateway's operator is to be asked.
+  if (digest === null) return true;
+  if (!(await showScreens(lines, process.stderr))) return false;
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = await Promise.race([
       // Not every Node rejects it when it is closed.
-      asking.question(`${questionText(approval)}\nallow it? [y/N/later] `).catch(() => "later"),
+      asking.question("allow it? [y/N/later] ").catch(() => "later"),
       once(asking, "close").then(() => "later"),
       once(asking, "SIGINT").then(() => null),
     ]);
@@ -104,7 +178,7 @@ async function ask(connection: Connection, approval: Approval): Promise<boolean>
       return false;
     }
     if (!/^l/i.test(answer.trim()))
-      await decide(connection, approval.id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false);
+      await decide(connection, id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false, digest);
     return true;
   } finally {
     asking.close();

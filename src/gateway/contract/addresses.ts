@@ -37,6 +37,7 @@ export const addresses = {
   listChannels: { method: "GET", path: "/v1/channels" },
   testChannel: { method: "POST", path: "/v1/channels/{name}/test" },
   listApprovals: { method: "GET", path: "/v1/approvals" },
+  showApproval: { method: "GET", path: "/v1/approvals/{id}" },
   decideApproval: { method: "POST", path: "/v1/approvals/{id}" },
   listTasks: { method: "GET", path: "/v1/tasks" },
   createTask: { method: "POST", path: "/v1/tasks" },

@@ -34,3 +34,33 @@ export const survivor = z.object({
   kind: z.string(),
   command: z.string(),
 });
+
+export const questionQuery = z.strictObject({
+  /** From 1; beyond the last one: the last. */
+  page: z.coerce.number().int().min(1).max(1_000_000).default(1),
+  /** Mask no secrets. */
+  reveal: flag.optional(),
+});
+
+/** A page of a question to the operator. No pages: it does not wait at this gateway. */
+export const questionPage = {
+  page: z.int(),
+  pages: z.int(),
+  parts: z.array(
+    z.object({
+      /** `program`, `argv[0]`, `cwd`, `env NAME`, `unset NAME`, `stdin`, `title`, … */
+      label: z.string(),
+      /** Quoted for a shell, on one line; invisible characters are escapes, secrets masks. */
+      text: z.string(),
+      note: z.string().nullable(),
+      /** The text goes on in the next part. */
+      continues: z.boolean(),
+      masked: z.int(),
+    }),
+  ),
+  /** To be named in the answer. Null: this is not the last page. */
+  digest: z.string().nullable(),
+};
+
+/** Of the question that was shown. Required to allow what a list does not show whole. */
+export const questionDigest = z.string().max(200).optional();

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { execRulesSchema } from "../../sessions/exec-rule-schema.js";
 import { ACP_MODES, ACP_STATES } from "../../store/acp-record.js";
-import type { Approval } from "../../store/approval-record.js";
+import type { ShownApproval } from "../../sessions/approvals.js";
 import { DELIVERIES, MESSAGE_ROLES, type SessionMessage } from "../../store/message-record.js";
 import { VISIBILITIES, type SessionRow } from "../../store/session-record.js";
 import { defaults } from "../../defaults.js";
-import { count, flag, nothing } from "./common.js";
+import { count, flag, nothing, questionDigest, questionPage, questionQuery } from "./common.js";
 import { acpPermission, acpTurn, problem } from "./acp.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
@@ -53,7 +53,7 @@ const turnShape = z.object({
   startedAt: z.number().nullable(),
 });
 const approvalShape = z
-  .custom<Approval>()
+  .custom<ShownApproval>()
   .meta({ type: "object", description: "a question to the operator" });
 
 export const openSession = route({
@@ -230,12 +230,22 @@ export const listApprovals = route({
   answer: z.object({ approvals: z.array(approvalShape) }),
 });
 
+export const showApproval = route({
+  ...addresses.showApproval,
+  summary: "All of a question that waits, page by page: argv, directory, variables, input",
+  audience: "operator",
+  params: z.object({ id: z.string().max(200) }),
+  query: questionQuery,
+  body: nothing,
+  answer: z.object({ approval: approvalShape, ...questionPage }),
+});
+
 export const decideApproval = route({
   ...addresses.decideApproval,
   summary: "Answer a question",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
   query: nothing,
-  body: z.strictObject({ verdict: z.enum(["allow", "deny"]) }),
+  body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
   answer: z.object({ approval: approvalShape, decided: z.boolean() }),
 });

@@ -232,6 +232,7 @@ async function starter(
     argv,
     cwd: body.cwd,
     env: judgedEnvironment(body.environment, entrys),
+    stdin: { kind: "pipe" },
   });
   return self;
 }

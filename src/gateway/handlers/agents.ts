@@ -2,6 +2,7 @@ import { versionIn, cliCommand } from "../../agents/command-line.js";
 import type { AgentEntry } from "../../agents/entry.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotFound } from "../../errors.js";
+import { NO_STDIN } from "../../sessions/question.js";
 import type { SessionRow } from "../../store/session-record.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { keyOfRun } from "../../tasks/key.js";
@@ -64,7 +65,12 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       const sessionId = before?.agentSessionId ?? null;
       const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
       const argv = [...command.argv];
-      const question = { argv, cwd: body.cwd, env: judgedEnvironment(body.environment, entry.env) };
+      const question = {
+        argv,
+        cwd: body.cwd,
+        env: judgedEnvironment(body.environment, entry.env),
+        stdin: command.stdin === null ? NO_STDIN : ({ kind: "text", text: command.stdin } as const),
+      };
       await mustBeAllowed(desk.gate, asking, question);
       // It may have taken a while to be allowed.
       desk.mayStart();

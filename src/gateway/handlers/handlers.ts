@@ -7,11 +7,13 @@ import type { TaskStore } from "../../store/task-store.js";
 import { EventCursor } from "../../store/event-cursor.js";
 import { NotFound } from "../../errors.js";
 import type { History } from "../../sessions/history.js";
+import type { AskedStdin } from "../../sessions/question.js";
 import type { AgentRuns } from "../agent-runs.js";
 import type { Callers } from "../callers.js";
 import type { Stops } from "../commands/hand-over.js";
 import type { Screens } from "../screens.js";
 import { mayExec, type ExecGate } from "../exec-gate.js";
+import type { HeardOf } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { defined } from "./defined.js";
@@ -64,6 +66,8 @@ export interface ExecQuestion {
   readonly argv: readonly string[];
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string>>;
+  /** Default: none. */
+  readonly stdin?: AskedStdin;
 }
 
 /** What a run is marked with; and how its output is kept, if not as usual. */
@@ -71,6 +75,12 @@ export type ExecIdentity = Pick<
   SpawnOptions,
   "sessionKey" | "sessionId" | "agentId" | "backendId" | "env" | "stdout" | "stderr"
 >;
+
+function stdinOf({ input, foreground, stdin, pty, command }: HeardOf<"exec">["body"]): AskedStdin {
+  if (input !== undefined) return { kind: "text", text: input };
+  if (pty || command !== undefined) return { kind: "terminal" };
+  return { kind: foreground !== undefined || stdin === "pipe" ? "pipe" : "none" };
+}
 
 /** One function for each verb of the contract. */
 export function createHandlers(desk: Desk): Handlers {
@@ -143,7 +153,8 @@ export function createHandlers(desk: Desk): Handlers {
       mayBeTold(asking.requester, body, desk.channels);
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
       const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
-      const identity = await mayExec(desk.gate, asking, { argv, cwd: body.cwd, env }, body);
+      const question = { argv, cwd: body.cwd, env, stdin: stdinOf(body) };
+      const identity = await mayExec(desk.gate, asking, question, body);
       // It may have taken a while to be allowed.
       desk.mayStart();
       return execInBackground(desk, body, asking, identity);
@@ -254,8 +265,14 @@ export function createHandlers(desk: Desk): Handlers {
 
     listApprovals: async () => ({ approvals: [...(await approvals.listPending())] }),
 
+    showApproval: async ({ params, query }) => {
+      const page = await approvals.page(params.id, query.page, query.reveal === true);
+      if (page === null) throw new NotFound(`approval ${params.id}`);
+      return { ...page, parts: [...page.parts] };
+    },
+
     decideApproval: async ({ params, body }, { requester }) => {
-      const answer = await approvals.decide(params.id, body.verdict, requester.actor);
+      const answer = await approvals.decide(params.id, body.verdict, requester.actor, body.digest);
       if (answer === null) throw new NotFound(`approval ${params.id}`);
       return answer;
     },

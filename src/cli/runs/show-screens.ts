@@ -1,0 +1,56 @@
+import { once } from "node:events";
+import { createInterface } from "node:readline/promises";
+import type { WriteStream } from "node:tty";
+import { widthOf } from "./table.js";
+
+/** Rows that are left for the prompt and for what is asked after the last screen. */
+const PROMPT_ROWS = 3;
+
+/**
+ * Write lines to a terminal, waiting for Enter after each screen: the next one must not push it out of sight unread.
+ * False: Ctrl-C.
+ */
+export async function showScreens(lines: readonly string[], output: WriteStream): Promise<boolean> {
+  // Some terminals do not know their size, and say 0.
+  const room = Math.max(1, (output.rows || 24) - PROMPT_ROWS);
+  const pieces = lines.flatMap((line) => wrapped(line, output.columns || 80));
+  for (let shown = 0; shown < pieces.length; shown += room) {
+    output.write(`${pieces.slice(shown, shown + room).join("\n")}\n`);
+    const left = pieces.length - shown - room;
+    if (left > 0 && !(await pressedEnter(`-- ${left} more lines: Enter shows them --`))) return false;
+  }
+  return true;
+}
+
+/** A terminal would wrap it too; done here so that its rows can be counted. */
+function wrapped(line: string, columns: number): string[] {
+  const rows: string[] = [];
+  let row = "";
+  let used = 0;
+  for (const character of line) {
+    const width = widthOf(character);
+    if (used + width > columns) {
+      rows.push(row);
+      row = "";
+      used = 0;
+    }
+    row += character;
+    used += width;
+  }
+  return [...rows, row];
+}
+
+async function pressedEnter(prompt: string): Promise<boolean> {
+  const asking = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const answer = await Promise.race([
+      asking.question(prompt).catch(() => null),
+      once(asking, "close").then(() => null),
+      once(asking, "SIGINT").then(() => null),
+    ]);
+    if (answer === null) process.stderr.write("\n");
+    return answer !== null;
+  } finally {
+    asking.close();
+  }
+}

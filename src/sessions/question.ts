@@ -1,0 +1,278 @@
+import { defaults } from "../defaults.js";
+import { BadInput } from "../errors.js";
+import { fingerprint, showArguments, showWord, type ShownWord } from "../supervisor/mask.js";
+import { isSecretName } from "../supervisor/secret-name.js";
+
+/**
+ * A question to the operator, in full: every text that decides what happens after a yes, each under its label. It is
+ * held in memory while the question waits and is never stored, because it may hold secrets.
+ */
+export interface Question {
+  /** Over all labels and texts, keyed with a key of this process. An answer that names it answers this question only. */
+  readonly digest: string;
+  /** The command or title in one line, for a list; bounded. */
+  readonly summary: string;
+  /** Nothing is cut or left out of the summary: there are no variables and no input besides. A mask is visible as one. */
+  readonly whole: boolean;
+  parts(options?: { readonly reveal?: boolean }): Iterable<QuestionPart>;
+}
+
+/** One labelled text of a question. Labels: `program`, `argv[0]`, `cwd`, `env NAME`, `unset NAME`, `stdin`, … */
+export interface QuestionPart {
+  readonly label: string;
+  /** Quoted for a shell, secrets masked. Of a text that is longer than a page: a piece of it. */
+  readonly text: string;
+  /** What the operator should know of it besides; null: nothing. */
+  readonly note: string | null;
+  /** The next part goes on with this one's text. */
+  readonly continues: boolean;
+  /** How many secrets are masked in the text, counted in its first piece. */
+  readonly masked: number;
+}
+
+/** A command that a session wants to execute, exactly as it would be executed. */
+export interface AskedCommand {
+  /** After symbolic links were resolved. */
+  readonly executable: string;
+  readonly argv: readonly string[];
+  readonly cwd: string;
+  readonly env: EnvironmentDifference;
+  readonly stdin: AskedStdin;
+}
+
+/** How the command's environment differs from the gateway's own. */
+export interface EnvironmentDifference {
+  /** Added or changed. */
+  readonly set: Readonly<Record<string, string>>;
+  /** The gateway has them, the command does not get them. */
+  readonly unset: readonly string[];
+  /** Names in `set` that the session's list of allowed variables does not have. */
+  readonly unlisted: readonly string[];
+}
+
+/** `pipe` and `terminal`: the caller can send input later, which is not part of the question. */
+export type AskedStdin =
+  | { readonly kind: "none" | "pipe" | "terminal" }
+  | { readonly kind: "text"; readonly text: string };
+
+export const NO_STDIN: AskedStdin = { kind: "none" };
+
+/** Holdfast sets these itself on every run, whatever the caller says. */
+const SET_BY_HOLDFAST: ReadonlySet<string> = new Set([
+  "HOLDFAST_LEASE_ID",
+  "HOLDFAST_GATEWAY_INSTANCE_ID",
+  "HOLDFAST_RUN_ID",
+  "HOLDFAST_SESSION_KEY",
+  "HOLDFAST_TOKEN",
+]);
+
+export function environmentDifference(
+  env: Readonly<Record<string, string | undefined>>,
+  base: Readonly<Record<string, string | undefined>> = process.env,
+): EnvironmentDifference {
+  const changed = Object.entries(env).filter(
+    (entry): entry is [string, string] =>
+      entry[1] !== undefined && entry[1] !== ownValue(base, entry[0]) && !SET_BY_HOLDFAST.has(entry[0]),
+  );
+  const unset = Object.keys(base).filter(
+    (name) => ownValue(env, name) === undefined && !SET_BY_HOLDFAST.has(name),
+  );
+  return { set: Object.fromEntries(changed.sort(byName)), unset: unset.sort(), unlisted: [] };
+}
+
+function ownValue(env: Readonly<Record<string, string | undefined>>, name: string): string | undefined {
+  return Object.hasOwn(env, name) ? env[name] : undefined;
+}
+
+function byName([a]: readonly [string, string], [b]: readonly [string, string]): number {
+  return a < b ? -1 : 1;
+}
+
+const LATER_INPUT = "input can be sent to it later, which is not part of this question";
+
+/** What is asked before a command is executed. */
+export function commandQuestion(command: AskedCommand): Question {
+  const { executable, argv, cwd, env, stdin } = command;
+  const plain = stdin.kind === "none" && Object.keys(env.set).length + env.unset.length === 0;
+  return {
+    digest: digestOf([executable, argv, cwd, env, stdin]),
+    ...summarized(argv, plain),
+    *parts(options) {
+      yield* piecesOf("program", showWord(executable, options));
+      let at = 0;
+      for (const word of showArguments(argv, options)) yield* piecesOf(`argv[${at++}]`, word);
+      yield* piecesOf("cwd", showWord(cwd, options));
+      const unlisted = new Set(env.unlisted);
+      for (const [name, value] of Object.entries(env.set)) {
+        const note = unlisted.has(name) ? "not in the session's list of allowed variables" : null;
+        yield* piecesOf(`env ${nameOf(name)}`, showVariable(name, value, options), note);
+      }
+      for (const name of env.unset) yield* piecesOf(`unset ${nameOf(name)}`, { text: "", masked: 0 });
+      if (stdin.kind === "text") {
+        const bytes = Buffer.byteLength(stdin.text);
+        yield* piecesOf("stdin", showWord(stdin.text, options), `${bytes} bytes, then end of input`);
+      } else if (stdin.kind !== "none")
+        yield* piecesOf("stdin", { text: `(${stdin.kind})`, masked: 0 }, LATER_INPUT);
+    },
+  };
+}
+
+/** What is asked when an agent wants permission for something that it does itself. */
+export function textQuestion(texts: readonly (readonly [label: string, text: string])[]): Question {
+  const [first = ["", ""], ...others] = texts;
+  return {
+    digest: digestOf(texts),
+    ...summarized([first[1]], others.length === 0),
+    *parts(options) {
+      for (const [label, text] of texts) yield* piecesOf(label, showWord(text, options));
+    },
+  };
+}
+
+function digestOf(parts: unknown): string {
+  return fingerprint(JSON.stringify(parts));
+}
+
+function nameOf(name: string): string {
+  return /^[A-Za-z_]\w*$/.test(name) ? name : showWord(name, { reveal: true }).text;
+}
+
+/** The name says whether the value is a secret. */
+function showVariable(name: string, value: string, options: { readonly reveal?: boolean } = {}): ShownWord {
+  return showWord(value, { ...options, secretFrom: isSecretName(name) ? 0 : null });
+}
+
+/** Looks at no more of a word than can be in the line: it is made for every question, however long. */
+function summarized(words: readonly string[], complete: boolean): Pick<Question, "summary" | "whole"> {
+  const most = defaults.displayCommandChars;
+  const some = words.slice(0, most).map((word) => cutAt(word, 2 * most));
+  let line = "";
+  for (const { text } of showArguments(some)) {
+    line += (line === "" ? "" : " ") + text;
+    if (line.length > most) break;
+  }
+  const cut = line.length > most || words.some((word, at) => word !== some[at]);
+  return {
+    summary: cut ? `${cutAt(line, most)}… (not shown whole)` : line,
+    whole: complete && !cut,
+  };
+}
+
+function* piecesOf(
+  label: string,
+  { text, masked }: ShownWord,
+  note: string | null = null,
+): Generator<QuestionPart> {
+  for (let rest = text, first = true; ; first = false) {
+    const piece = cutAt(rest, defaults.questionPieceChars);
+    const continues = piece.length < rest.length;
+    yield { label, text: piece, note: first ? note : null, continues, masked: first ? masked : 0 };
+    if (!continues) return;
+    rest = rest.slice(piece.length);
+  }
+}
+
+/** Not in the middle of a surrogate pair. */
+function cutAt(text: string, chars: number): string {
+  return text.length <= chars ? text : text.slice(0, chars).replace(/[\uD800-\uDBFF]$/, "");
+}
+
+export interface QuestionHead {
+  /** The summary shows all there is; otherwise its pages do. */
+  readonly whole: boolean;
+  /** To be named in the answer. Null unless `whole`: then the last page of the question tells it. */
+  readonly digest: string | null;
+}
+
+export function headOf({ whole, digest }: Question): QuestionHead {
+  return { whole, digest: whole ? digest : null };
+}
+
+/** Throws unless the answer is to this question, and to all of it. */
+export function mustAnswer(
+  question: Question,
+  verdict: "allow" | "deny",
+  digest: string | undefined,
+  howToSee: string,
+): void {
+  if (digest === undefined && verdict === "allow" && !question.whole)
+    throw new BadInput(
+      "digest",
+      `the list does not show all of this question: read it with \`${howToSee}\` and answer with the digest at its end; nothing was decided`,
+    );
+  if (digest !== undefined && digest !== question.digest)
+    throw new BadInput(
+      "digest",
+      `the digest is not that of this question: read it with \`${howToSee}\`; nothing was decided`,
+    );
+}
+
+export interface QuestionPage {
+  /** Of the question, on its last page; null elsewhere. */
+  readonly digest: string | null;
+  readonly page: number;
+  readonly pages: number;
+  readonly parts: readonly QuestionPart[];
+}
+
+/** One page, counted from 1; the last when there are fewer. */
+export function questionPage(question: Question, wanted: number, reveal: boolean): QuestionPage {
+  let parts: QuestionPart[] = [];
+  let kept: QuestionPart[] = [];
+  let page = 1;
+  let chars = 0;
+  for (const part of partsOf(question, reveal)) {
+    const size = part.label.length + part.text.length + PART_CHARS;
+    if (parts.length > 0 && chars + size > defaults.questionPageChars) {
+      if (page <= wanted) kept = parts;
+      parts = [];
+      chars = 0;
+      page++;
+    }
+    parts.push(part);
+    chars += size;
+  }
+  if (page <= wanted) lastParts = null;
+  return page <= wanted
+    ? { digest: question.digest, page, pages: page, parts }
+    : { digest: null, page: wanted, pages: page, parts: kept };
+}
+
+/** Of the question that was last looked at: its pages are usually asked for one after another. */
+let lastParts: {
+  readonly of: Question;
+  readonly reveal: boolean;
+  readonly parts: readonly QuestionPart[];
+} | null = null;
+
+function partsOf(question: Question, reveal: boolean): readonly QuestionPart[] {
+  if (lastParts?.of !== question || lastParts.reveal !== reveal)
+    lastParts = { of: question, reveal, parts: [...question.parts({ reveal })] };
+  return lastParts.parts;
+}
+
+/** Field names and punctuation of a part in JSON. */
+const PART_CHARS = 80;
+
+/** A question as lines of text: one part after another, and a new line after each line end that is inside a text. */
+export function questionLines(parts: Iterable<QuestionPart>): string[] {
+  const lines: string[] = [];
+  let whole = "";
+  let note: string | null = null;
+  for (const part of parts) {
+    whole += part.text;
+    note ??= part.note;
+    if (part.continues) continue;
+    const hint = note === null ? "" : ` (${note})`;
+    lines.push(...`${part.label}: ${brokenAtLineEnds(whole)}${hint}`.split("\n"));
+    whole = "";
+    note = null;
+  }
+  return lines;
+}
+
+/** In `$'…'` every backslash begins an escape, so that the line ends among them can be told. */
+function brokenAtLineEnds(quoted: string): string {
+  if (!quoted.startsWith("$'")) return quoted;
+  return quoted.replaceAll(/\\[\s\S]/g, (escape) => (escape === String.raw`\n` ? `${escape}\n    ` : escape));
+}

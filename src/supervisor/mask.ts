@@ -1,0 +1,155 @@
+import { createHmac, randomBytes } from "node:crypto";
+import { tokenShapes, urlSignature } from "./redact.js";
+import { isSecretName } from "./secret-name.js";
+import { SecretOptionScanner, secretOptionValues } from "./secret-options.js";
+import { escapeCharacter, unprintable } from "./shell-quote.js";
+
+/**
+ * Hides secrets in a command that a person is about to approve. Unlike redaction for records, a mask must not hide code:
+ * it covers at most one word, never a character that separates or begins words in a shell, and only a value that no one
+ * could take for a program, a path or an option. What is not certainly a secret stays visible.
+ */
+
+/** Characters that a mask may cover. None of them ends a word, a command or a quotation. */
+const WORD = String.raw`[\w.+/=:@%,~-]`;
+const assignment = new RegExp(String.raw`(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]{0,80})=["']?(${WORD}+)`, "dg");
+const pair = new RegExp(
+  String.raw`(?<![\w-])([A-Za-z][\w-]{0,80})["']?[ \t]*:[ \t]*["']?(?:(?:basic|bearer|digest|token|negotiate)[ \t]+)?(${WORD}+)`,
+  "dgi",
+);
+const optionPair = new RegExp(String.raw`(?<![\w-])(--?[A-Za-z][\w-]{1,80})[ \t]+["']?(?!-)(${WORD}+)`, "dg");
+const bearer = new RegExp(String.raw`\b(bearer)[ \t]+(${WORD}+)`, "dgi");
+const urlPassword = /\b[a-z][a-z0-9+.-]{0,30}:\/\/[\w.+%~-]{0,200}:([\w.+=%,~-]+)@/dgi;
+const credentialHeader = /^(?:(?:proxy-)?authorization|(?:set-)?cookie)$/i;
+
+type Span = readonly [start: number, end: number];
+
+/** Where in `text` secrets are; in order, not overlapping. */
+function secretSpans(text: string, secretFrom: number | null): Span[] {
+  const found: Span[] = [];
+  const opaque = (span: Span | undefined): void => {
+    if (span !== undefined && isOpaque(text.slice(...span))) found.push(span);
+  };
+  for (const { 0: token, index } of text.matchAll(tokenShapes)) found.push([index, index + token.length]);
+  for (const { 0: all, 1: name = "", index } of text.matchAll(urlSignature))
+    found.push([index + name.length, index + all.length]);
+  for (const { indices } of text.matchAll(urlPassword))
+    if (indices?.[1] !== undefined) found.push(indices[1]);
+  for (const pattern of [assignment, pair, optionPair])
+    for (const { 1: name = "", indices } of text.matchAll(pattern))
+      if (isSecretName(name) || credentialHeader.test(name)) opaque(indices?.[2]);
+  for (const { indices } of text.matchAll(bearer)) opaque(indices?.[2]);
+  const values: Span[] = secretFrom === null ? [] : [[secretFrom, text.length]];
+  for (const [start, end] of [...values, ...secretOptionValues(text)])
+    if (isOneWord.test(text.slice(start, end))) opaque([start, end]);
+  return merged(found);
+}
+
+const isOneWord = new RegExp(`^${WORD}+$`);
+/** The shortest value that is masked: a shorter one is rather a word that means something. */
+const OPAQUE_CHARS = 6;
+/** A value with characters of paths and addresses must be as long and as mixed as a random one. */
+const RANDOM_CHARS = 20;
+
+/** Lower-case letters alone may name a program or an option, and a value with a slash or a dot a file. */
+function isOpaque(value: string): boolean {
+  if (value.length < OPAQUE_CHARS || !/[0-9A-Z]/.test(value)) return false;
+  if (!/[./:@,~]/.test(value)) return true;
+  return value.length >= RANDOM_CHARS && /[0-9]/.test(value) && /[a-z]/.test(value) && /[A-Z]/.test(value);
+}
+
+function merged(spans: readonly Span[]): Span[] {
+  const result: [number, number][] = [];
+  for (const [start, end] of [...spans].sort(([a], [b]) => a - b)) {
+    const last = result.at(-1);
+    if (last !== undefined && start <= last[1]) last[1] = Math.max(last[1], end);
+    else result.push([start, end]);
+  }
+  return result;
+}
+
+/** Of this process: a fingerprint tells two secrets apart on the screen and is no help in guessing one. */
+const fingerprintKey = randomBytes(32);
+
+export function fingerprint(secret: string): string {
+  return createHmac("sha256", fingerprintKey).update(secret, "utf16le").digest("hex");
+}
+
+const FINGERPRINT_CHARS = 12;
+
+function maskOf(secret: string): string {
+  return `«secret: ${secret.length} characters, #${fingerprint(secret).slice(0, FINGERPRINT_CHARS)}»`;
+}
+
+/** Alphabets with letters that look like Latin ones. Beside Latin letters in one word they are shown as escapes. */
+const LOOK_ALIKE =
+  /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Coptic}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Lisu}\u{1d400}-\u{1d7ff}]/gu;
+
+export interface ShownWord {
+  /** Quoted for a shell, on one line; every invisible character as an escape. Different texts are never shown alike. */
+  readonly text: string;
+  /** How many secrets are masked in it. */
+  readonly masked: number;
+}
+
+/** `secretFrom`: from here on the word is the value of an option that takes a secret. */
+export function showWord(word: string, { reveal = false, secretFrom = null }: ShowOptions = {}): ShownWord {
+  const spans = reveal ? [] : secretSpans(word, secretFrom);
+  const literals: string[] = [];
+  let end = 0;
+  for (const [from, to] of spans) {
+    literals.push(word.slice(end, from));
+    end = to;
+  }
+  literals.push(word.slice(end));
+  if (spans.length === 0 && /^[\w@%+=:,./-]+$/.test(word)) return { text: word, masked: 0 };
+  const escaped = literals.some(
+    (literal) => literal.search(HIDDEN) >= 0 || literal !== escapeHidden(literal),
+  );
+  const shown = literals.map((literal) =>
+    escaped
+      ? escapeHidden(literal.replaceAll(/[\\']/g, String.raw`\$&`))
+      : literal.replaceAll("'", String.raw`'\''`),
+  );
+  const body = shown.reduce((text, literal, at) => {
+    const span = spans[at - 1];
+    return `${text}${span === undefined ? "" : maskOf(word.slice(...span))}${literal}`;
+  }, "");
+  return { text: `${escaped ? "$" : ""}'${body}'`, masked: spans.length };
+}
+
+export interface ShowOptions {
+  /** Mask nothing. */
+  readonly reveal?: boolean;
+  readonly secretFrom?: number | null;
+}
+
+/** The quotation marks of a mask are escaped in a literal: no text can look like a mask. */
+const HIDDEN = new RegExp(`${unprintable.source}|[«»]`, "gu");
+
+function escapeHidden(literal: string): string {
+  const visible = literal.replaceAll(HIDDEN, escapeCharacter);
+  if (visible.search(LOOK_ALIKE) < 0) return visible;
+  return visible.replaceAll(/[\p{L}\p{M}\p{N}_-]+/gu, (letters) =>
+    /[A-Za-z]/.test(letters) ? letters.replaceAll(LOOK_ALIKE, escapeCharacter) : letters,
+  );
+}
+
+/** The words of a command, each on its own. */
+export function* showArguments(argv: readonly string[], options: ShowOptions = {}): Generator<ShownWord> {
+  const scanner = new SecretOptionScanner();
+  for (const [at, word] of argv.entries()) {
+    const secretFrom = scanner.next(word) ?? (isNamedValue(argv[at - 1], word) ? 0 : null);
+    yield showWord(word, { ...options, secretFrom });
+  }
+}
+
+/** `--password x`. */
+function isNamedValue(option: string | undefined, word: string): boolean {
+  return (
+    option !== undefined &&
+    /^--?[A-Za-z][^=]+$/.test(option) &&
+    !word.startsWith("--") &&
+    isSecretName(option)
+  );
+}
