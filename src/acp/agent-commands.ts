@@ -1,5 +1,6 @@
 import type { AgentEntry } from "../agents/entry.js";
 import { BadInput } from "../errors.js";
+import { cleanEnvironment } from "../sessions/exec-environment.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { AcpSession } from "../store/acp-record.js";
 import { redactArguments } from "../supervisor/redact.js";
@@ -11,27 +12,40 @@ export interface AskedCommand {
   readonly argv?: readonly string[] | undefined;
   /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
   readonly environment?: Readonly<Record<string, string>> | undefined;
+  /** The absolute path of its program, which was judged; left out: as its command line says. */
+  readonly executable?: string | undefined;
 }
 
 /** How agents are started: as was asked for, and again, as far as that is known. */
 export class AgentCommands {
   readonly #agents: ReadonlyMap<string, AgentEntry>;
   readonly #sessions: Pick<Sessions, "issueToken">;
+  readonly #passEnv: readonly string[];
   /** What callers said to this process, their environment included; by session. */
   readonly #told = new Map<string, AgentCommand>();
 
-  constructor(agents: ReadonlyMap<string, AgentEntry>, sessions: Pick<Sessions, "issueToken">) {
+  /** `passEnv`: variables that the config lets through to runs of sessions. */
+  constructor(
+    agents: ReadonlyMap<string, AgentEntry>,
+    sessions: Pick<Sessions, "issueToken">,
+    passEnv: readonly string[],
+  ) {
     this.#agents = agents;
     this.#sessions = sessions;
+    this.#passEnv = passEnv;
   }
 
   /** What would be started; throws when it is not known. */
-  asked({ agent, argv, environment }: AskedCommand): AgentCommand {
-    const inherit = environment === undefined ? {} : { inherit: environment };
+  asked({ agent, argv, environment, executable }: AskedCommand): AgentCommand {
     if ((agent === undefined) === (argv === undefined))
       throw new BadInput("agent", "say which agent: by its name, or by its command; nothing was started");
     const known = this.#known(agent ?? null, argv ?? null);
-    if (known !== null) return { ...known, ...inherit };
+    if (known !== null)
+      return {
+        ...known,
+        ...(executable === undefined ? {} : { executable }),
+        inherit: environment ?? known.inherit,
+      };
     throw new BadInput(
       "agent",
       `there is no agent ${JSON.stringify(agent)} that speaks ACP: \`holdfast agents list\` shows those there are; nothing was started`,
@@ -57,8 +71,10 @@ export class AgentCommands {
 
   #known(agent: string | null, argv: readonly string[] | null): AgentCommand | null {
     const entry = agent === null ? undefined : this.#agents.get(agent);
-    if (entry?.acp !== undefined) return { argv: entry.acp.argv, env: entry.env };
-    return argv === null ? null : { argv, env: {} };
+    const passEnv = [...this.#passEnv, ...(entry?.passEnv ?? [])];
+    const given = { inherit: cleanEnvironment(passEnv), passEnv };
+    if (entry?.acp !== undefined) return { argv: entry.acp.argv, env: entry.env, ...given };
+    return argv === null ? null : { argv, env: {}, ...given };
   }
 }
 

@@ -28,9 +28,20 @@ export const ACP_BACKEND = "acp";
 /** What an agent is started with. None of it is stored. */
 export interface AgentCommand {
   readonly argv: readonly string[];
+  /** The path to execute in place of the first word: it was judged. Left out: the first word. */
+  readonly executable?: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Left out: the gateway's own. */
-  readonly inherit?: Readonly<Record<string, string>>;
+  /** Given by the operator, or judged when the agent was started: nothing of it is the agent's own word. */
+  readonly inherit: Readonly<Record<string, string>>;
+  /** Variables that the agent may set for commands that it has run. */
+  readonly passEnv: readonly string[];
+}
+
+export function executedArgv({
+  argv,
+  executable,
+}: Pick<AgentCommand, "argv" | "executable">): readonly string[] {
+  return executable === undefined ? argv : [executable, ...argv.slice(1)];
 }
 
 export interface AgentParts {
@@ -147,10 +158,11 @@ export class AgentProcess {
     );
     if (!mayStart) throw new AcpSessionClosed(sessionId);
     await makeTmpdir(tmp);
+    const { env, inherit } = command;
     this.#adapter = await startAdapter(supervisor, {
-      ...command,
+      ...{ argv: executedArgv(command), env, inherit },
       // Whatever an entry of the catalogue sets, the operator has vouched for.
-      allowEnv: Object.keys(command.env),
+      allowEnv: Object.keys(env),
       cwd,
       runId,
       sessionId,

@@ -24,7 +24,7 @@ import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { displayCommand } from "../supervisor/redact.js";
 import { AgentCommands, keptArgv, type AskedCommand } from "./agent-commands.js";
-import { ACP_BACKEND, type AgentCommand } from "./agent-process.js";
+import { ACP_BACKEND, executedArgv, type AgentCommand } from "./agent-process.js";
 import { type AskedOffer, offerFrom, offerNews, offerOf, offersAnything } from "./client/offer.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import { HeldSession, type CancelRequest, type CloseRequest, type HeldParts } from "./held-session.js";
@@ -44,6 +44,8 @@ export interface AcpControllerParts {
     Pick<ReadStore, "now">;
   readonly sessions: Pick<Sessions, "open" | "openFor" | "close" | "get" | "getByKey" | "issueToken">;
   readonly agents: ReadonlyMap<string, AgentEntry>;
+  /** Variables that the config lets through to runs of sessions. */
+  readonly passEnv?: readonly string[];
   readonly limits?: Partial<AcpLimits>;
   readonly onProblem: (message: string, cause: unknown) => void;
   /** Its agent has answered a turn, and had what went with it. */
@@ -107,7 +109,7 @@ export class AcpController implements AsyncDisposable {
 
   constructor(parts: AcpControllerParts) {
     this.#parts = parts;
-    this.commands = new AgentCommands(parts.agents, parts.sessions);
+    this.commands = new AgentCommands(parts.agents, parts.sessions, parts.passEnv ?? []);
     this.#limits = { ...acpLimits, ...parts.limits };
     this.tail = new UpdateTail(parts.store, (sessionId) => this.#held.has(sessionId));
   }
@@ -189,7 +191,7 @@ export class AcpController implements AsyncDisposable {
       sessionId: row.id,
       gatewayInstanceId: supervisor.instanceId,
       agent,
-      argv: keptArgv(command.argv, requester === null),
+      argv: keptArgv(executedArgv(command), requester === null),
       command: displayCommand(command.argv),
       cwd: resolve(request.cwd),
       mode,

@@ -17,6 +17,7 @@ const entries: readonly AgentEntryInput[] = [
       ],
       output: "result",
     },
+    passEnv: ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
     install: "npm install -g @anthropic-ai/claude-code @agentclientprotocol/claude-agent-acp",
   },
   {
@@ -28,6 +29,7 @@ const entries: readonly AgentEntryInput[] = [
       resumeArgv: ["codex", "exec", "--json", "resume", "{sessionId}", "-"],
       output: "codex",
     },
+    passEnv: ["OPENAI_API_KEY", "CODEX_API_KEY"],
     install: "npm install -g @openai/codex @agentclientprotocol/codex-acp",
   },
   {
@@ -42,6 +44,7 @@ const entries: readonly AgentEntryInput[] = [
       ],
       output: "result",
     },
+    passEnv: ["CURSOR_API_KEY"],
     install: "curl https://cursor.com/install -fsS | bash",
   },
   {
@@ -53,6 +56,7 @@ const entries: readonly AgentEntryInput[] = [
       resumeArgv: ["gemini", "--output-format", "json", "--resume", "{sessionId}"],
       output: "gemini",
     },
+    passEnv: ["GEMINI_API_KEY", "GOOGLE_API_KEY"],
     install: "npm install -g @google/gemini-cli",
   },
   {
@@ -64,6 +68,7 @@ const entries: readonly AgentEntryInput[] = [
       resumeArgv: ["pi", "--mode", "json", "--session", "{sessionId}"],
       output: "pi",
     },
+    passEnv: ["ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "OPENAI_API_KEY", "GEMINI_API_KEY"],
     install: "npm install -g @earendil-works/pi-coding-agent pi-acp",
   },
   {
@@ -75,6 +80,7 @@ const entries: readonly AgentEntryInput[] = [
       resumeArgv: ["opencode", "run", "--format", "json", "--session", "{sessionId}"],
       output: "opencode",
     },
+    passEnv: ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENCODE_API_KEY"],
     install: "npm install -g opencode-ai",
   },
   {
@@ -86,6 +92,7 @@ const entries: readonly AgentEntryInput[] = [
       resumeArgv: ["qwen", "--output-format", "stream-json", "--resume", "{sessionId}"],
       output: "result",
     },
+    passEnv: ["DASHSCOPE_API_KEY", "OPENAI_API_KEY"],
     install: "npm install -g @qwen-code/qwen-code",
   },
   {
@@ -97,6 +104,7 @@ const entries: readonly AgentEntryInput[] = [
       resumeArgv: ["copilot", "--silent", "--resume={sessionId}"],
       output: "text",
     },
+    passEnv: ["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
     install: "npm install -g @github/copilot",
   },
 ];

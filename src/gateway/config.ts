@@ -39,6 +39,14 @@ const foreign = z.strictObject({
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
 });
 
+/** What sessions may set for commands that rules judge, and what their runs have of the gateway's own environment. */
+const environment = z.strictObject({
+  pass: z
+    .array(variable.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
+    .max(256)
+    .default([]),
+});
+
 const agent = z.string().min(1).max(200);
 const a2aRule = z.strictObject({ from: agent, to: agent });
 
@@ -119,6 +127,7 @@ const schema = z.strictObject({
   a2a: a2a.prefault({}),
   /** Of sessions that say nothing themselves, in order. */
   exec: execRulesSchema.default([]),
+  environment: environment.prefault({}),
   /** By id: beside the built-in ones, or instead of one. */
   agents: agentTablesSchema.default({}),
   /** By name: where notifications can go. */
@@ -143,6 +152,7 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
   a2a: Object.keys(a2a.shape),
   "a2a.allow": Object.keys(a2aRule.shape),
   exec: Object.keys(execRulesSchema.element.shape),
+  environment: Object.keys(environment.shape),
   foreign: Object.keys(foreign.shape),
 };
 

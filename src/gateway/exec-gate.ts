@@ -1,7 +1,14 @@
 import { ExecDenied } from "../errors.js";
 import type { Approvals } from "../sessions/approvals.js";
-import { judgeExec } from "../sessions/judge-exec.js";
-import { commandQuestion, environmentDifference, NO_STDIN } from "../sessions/question.js";
+import { cleanEnvironment } from "../sessions/exec-environment.js";
+import { judgeExec, type ExecWish, type JudgedExec } from "../sessions/judge-exec.js";
+import {
+  commandQuestion,
+  environmentDifference,
+  NO_STDIN,
+  type AskedCommand,
+  type AskedStdin,
+} from "../sessions/question.js";
 import type { Sessions } from "../sessions/sessions.js";
 import type { SessionRow } from "../store/session-record.js";
 import type { ExecIdentity, ExecQuestion } from "./handlers/handlers.js";
@@ -10,64 +17,113 @@ import type { Asking } from "./server/app.js";
 export interface ExecGate {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
+  /** Variables that the config lets sessions set, and lets through to their runs. */
+  readonly passEnv: readonly string[];
 }
 
-/** What a run for this requester is marked with. Rejects with ExecDenied when a rule, or the person who was asked, says no. */
+export interface MayExec {
+  /** What the run is marked with. */
+  readonly identity: ExecIdentity;
+  readonly command: AllowedCommand;
+}
+
+/** What is executed. */
+export interface AllowedCommand {
+  readonly argv: readonly string[];
+  /** The whole environment; undefined: the gateway's own. */
+  readonly environment: Readonly<Record<string, string>> | undefined;
+  /** To be set on top of it. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** Rejects with ExecDenied when a rule, or the person who was asked, says no. */
 export async function mayExec(
-  { sessions, approvals }: ExecGate,
-  { requester, gone }: Asking,
+  gate: ExecGate,
+  asking: Asking,
   question: ExecQuestion,
   said: { readonly sessionKey?: string | undefined; readonly agentId?: string | undefined },
-): Promise<ExecIdentity> {
+): Promise<MayExec> {
+  const { sessions } = gate;
+  const { requester } = asking;
   if (requester.kind === "operator") {
-    if (said.sessionKey === undefined) return {};
+    if (said.sessionKey === undefined) return { identity: {}, command: question };
     const { session } = await sessions.open(said.sessionKey);
-    return identityOf(sessions, session);
+    const identity = await identityOf(sessions, session);
+    return { identity, command: await allowedCommand(gate, asking, question) };
   }
   const { session } = requester;
   if (said.agentId !== undefined && said.agentId !== session.agentId)
     throw new ExecDenied("its runs are its own agent's, and cannot be said to be another's");
-  await allowed(approvals, session, question, gone);
-  return identityOf(sessions, session);
+  const command = await allowedCommand(gate, asking, question);
+  return { identity: await identityOf(sessions, session), command };
 }
 
-/** The same question, of something that is run for another session than the one that asks. */
-export async function mustBeAllowed(
-  { approvals }: ExecGate,
+/**
+ * What is executed for a session, be it the requester's own or another that is started for it: as it was asked for, by an
+ * operator; as it was judged, by a session. Rejects with ExecDenied.
+ */
+export async function allowedCommand(
+  gate: ExecGate,
   { requester, gone }: Asking,
   question: ExecQuestion,
-): Promise<void> {
-  if (requester.kind === "session") await allowed(approvals, requester.session, question, gone);
+): Promise<AllowedCommand> {
+  const { argv, cwd, environment, env, entry, stdin = NO_STDIN } = question;
+  const pass = [...gate.passEnv, ...(entry?.passEnv ?? [])];
+  const clean = cleanEnvironment(pass);
+  const asked = { argv, environment: environment ?? clean, env };
+  if (requester.kind === "operator") return asked;
+  const { session } = requester;
+  const entrys = entry?.env ?? {};
+  const wish = {
+    argv,
+    cwd,
+    path: entrys["PATH"] ?? process.env["PATH"],
+    base: { ...clean, ...entrys },
+    // What the entry sets takes the place of the caller's.
+    inherited: Object.fromEntries(
+      Object.entries(environment ?? {}).filter(([name]) => !Object.hasOwn(entrys, name)),
+    ),
+    set: env,
+    pass,
+  };
+  const { command } = await judged(gate.approvals, session, wish, { stdin, gone });
+  return command === null ? asked : { ...command, env: {} };
 }
 
-/** What an agent's entry sets is the operator's word. Of that, only what decides which file is executed is judged. */
-export function judgedEnvironment(
-  callers: Readonly<Record<string, string>> | undefined,
-  { PATH }: Readonly<Record<string, string>>,
-): Readonly<Record<string, string>> {
-  const environment = callers ?? (process.env as Record<string, string>);
-  return PATH === undefined ? environment : { ...environment, PATH };
-}
-
-async function allowed(
+/** What a rule allows, or the person it has asked. */
+async function judged(
   approvals: Approvals,
   session: SessionRow,
-  question: ExecQuestion,
-  gone: AbortSignal,
-): Promise<void> {
-  const { effect, rule, request } = await judgeExec(session.execRules, question);
-  if (effect === "allow") return;
-  if (effect === "deny") throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
-  const { env, stdin = NO_STDIN } = question;
-  const asked = { ...request, env: environmentDifference(env), stdin, rule };
-  const { verdict, actor } = await approvals.ask(session, asked, { signal: gone });
+  wish: ExecWish,
+  { stdin, gone }: { readonly stdin: AskedStdin; readonly gone: AbortSignal },
+): Promise<JudgedExec> {
+  const judgement = await judgeExec(session.execRules, wish);
+  const { effect, rule } = judgement;
+  if (effect === "allow") return judgement;
+  const asked = effect === "deny" ? null : askedCommand(judgement, wish, stdin);
+  if (asked === null) throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
+  const { verdict, actor } = await approvals.ask(session, { ...asked, rule }, { signal: gone });
   if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : actor);
-  // Links and PATH may lead elsewhere than when the operator was asked.
-  const { request: now } = await judgeExec(session.execRules, question);
-  if (commandQuestion({ ...asked, ...now }).digest !== commandQuestion(asked).digest)
+  // Links may lead elsewhere than when the operator was asked.
+  const now = await judgeExec(session.execRules, wish);
+  const executed = askedCommand(now, wish, stdin);
+  if (executed === null || commandQuestion(executed).digest !== commandQuestion(asked).digest)
     throw new ExecDenied(
-      `${asked.executable} was allowed, and ${now.executable} would be executed now; nothing was started`,
+      `${asked.executable} was allowed, and ${now.request.file} would be executed now; nothing was started`,
     );
+  return now;
+}
+
+/** The command as it would be executed: its program after symbolic links, and how its environment differs from the clean one. */
+function askedCommand(
+  { request, command }: JudgedExec,
+  { base }: ExecWish,
+  stdin: AskedStdin,
+): AskedCommand | null {
+  if (command === null) return null;
+  const { argv, environment, unlisted } = command;
+  const env = { ...environmentDifference(environment, base), unlisted };
+  return { executable: request.file, argv, cwd: request.cwd, env, stdin };
 }
 
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */

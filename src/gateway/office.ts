@@ -166,13 +166,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     store,
     sessions,
     agents: agents.all,
+    passEnv: config.environment.pass,
     onProblem: (message, cause) => problem({ runId: null, message, cause }),
     waking: (message, turnId, begin) => wakeFor({ background, sessions }, message, turnId, begin),
     onDelivered,
   });
   const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
   const settling = new Settling(supervisor, callers, acp);
-  const gate = { sessions, approvals };
+  const gate = { sessions, approvals, passEnv: config.environment.pass };
   const work = openWork({
     ...{ store, supervisor, sessions, acp, agentRuns, channels, courier, instanceId, problem },
     isHere: (run) => !store.shared || run.stateId === stateId,

@@ -105,6 +105,7 @@ function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): S
   const lists: [string, unknown, unknown][] = [
     ["a2a.allow", config.a2a.allow, raw["a2a"]?.["allow"]],
     ["exec", config.exec, raw["exec"]],
+    ["environment.pass", config.environment.pass, raw["environment"]?.["pass"]],
     // Their environments may hold secrets.
     ["agents", Object.keys(config.agents), raw["agents"]],
     ["channels", Object.keys(config.channels), raw["channels"]],

@@ -1,9 +1,14 @@
 import { basename } from "node:path";
 import type { ExecEffect, ExecRule } from "../store/session-record.js";
 
-/** What is about to be executed: the file itself, after symbolic links (see resolve-executable.ts), and how. */
+/** What is about to be executed (see judge-exec.ts), and how. */
 export interface ExecRequest {
+  /** The directory entry that is executed: absolute, the links of its directory resolved. */
   readonly executable: string;
+  /** The file that it leads to, after symbolic links. */
+  readonly file: string;
+  /** By which of the operator's words it can be meant: by its file name only where the operator's PATH leads to it. */
+  readonly found: "on-path" | "by-path" | "relative";
   readonly argv: readonly string[];
   readonly cwd: string;
 }
@@ -20,13 +25,17 @@ export const DEFAULT_EFFECT: ExecEffect = "ask";
 /**
  * The first rule that matches decides. All its parts must match:
  *
- *     executable   /usr/bin/git   this file
+ *     executable   /usr/bin/git   this path
  *                  /opt/tools/    everything below this directory
- *                  git            every file of this name, wherever it lies
- *     calledAs     ls             the last part of argv[0]: for one file that is many programs (busybox)
+ *                  git            the program of this name on the operator's PATH
+ *     calledAs     ls             the last part of argv[0]; `executable` then is the file after symbolic links: for one
+ *                                 file that is many programs (busybox)
  *     args         status *       the words after argv[0]: `*` is any one word, a last `...` any number of words;
  *                  \*  \...       after a backslash a word stands for itself
  *     cwd          /work          this directory, or one below it
+ *
+ * `allow` and `ask` match narrowly: a program that was named by a relative path is none that a rule names. `deny` matches
+ * widely: a name is every file of that name, and a path also what symbolic links lead to.
  *
  * What is not allowed by a short list of rules is refused; what is forbidden by a list can usually be said in another
  * way (`git -C . push`, `sh -c …`). So `deny` guards against mistakes, and only `allow` with `deny` or `ask` for the rest guards.
@@ -43,17 +52,36 @@ export function decideExec(
   return { effect: otherwise, rule: null };
 }
 
-function matches(rule: ExecRule, { executable, argv, cwd }: ExecRequest): boolean {
+/** Allows every program with any arguments, and so by way of a shell everything: there is nothing to judge. */
+export function allowsEverything({ effect, executable, calledAs, args }: ExecRule): boolean {
+  return effect === "allow" && executable === undefined && calledAs === undefined && args === undefined;
+}
+
+function matches(rule: ExecRule, request: ExecRequest): boolean {
+  const { argv, cwd } = request;
   return (
-    (rule.executable === undefined || isExecutable(rule.executable, executable)) &&
+    (rule.executable === undefined || isExecutable(rule, rule.executable, request)) &&
     (rule.calledAs === undefined || rule.calledAs === basename(argv[0] ?? "")) &&
     (rule.cwd === undefined || isWithin(rule.cwd, cwd)) &&
     (rule.args === undefined || areArgs(rule.args, argv))
   );
 }
 
-function isExecutable(pattern: string, path: string): boolean {
-  if (!pattern.includes("/")) return pattern === basename(path);
+function isExecutable(
+  { effect, calledAs }: ExecRule,
+  pattern: string,
+  { executable, file, found }: ExecRequest,
+): boolean {
+  if (effect === "deny") {
+    const names = pattern.includes("/") ? [executable, file] : [basename(executable), basename(file)];
+    return names.some((name) => isPath(pattern, name));
+  }
+  if (found === "relative") return false;
+  if (!pattern.includes("/")) return found === "on-path" && pattern === basename(executable);
+  return isPath(pattern, calledAs === undefined ? executable : file);
+}
+
+function isPath(pattern: string, path: string): boolean {
   return pattern.endsWith("/") ? path.startsWith(pattern) : pattern === path;
 }
 

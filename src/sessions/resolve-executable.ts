@@ -19,8 +19,19 @@ const LINKS = 40;
 /** A usual lookup takes about fifty steps. The bound is for a PATH made to keep us busy. */
 const STEPS = 4_096;
 
+/** A program as a rule means it. */
+export interface LocatedExecutable {
+  /**
+   * The directory entry: its directory with symbolic links resolved, its own name as it is. The name is part of what a
+   * program is: a file with several names (busybox, shell scripts that look at $0) is several programs.
+   */
+  readonly entry: string;
+  /** The file that the entry leads to, after all symbolic links. */
+  readonly file: string;
+}
+
 /** `unclear`: the kernel may find something there, but it cannot be said from here what. */
-type Found = { readonly path: string } | "absent" | "unclear";
+type Found = LocatedExecutable | "absent" | "unclear";
 
 interface Budget {
   steps: number;
@@ -30,17 +41,53 @@ interface Budget {
  * The file that execvp(3) would execute, symbolic links resolved. Null: nothing, or nothing that can be told from here,
  * such as anything by way of /proc, where `self` is whoever looks. What is null must not be executed.
  */
-export async function resolveExecutable(name: string, { path, cwd }: Lookup): Promise<string | null> {
+export async function resolveExecutable(name: string, lookup: Lookup): Promise<string | null> {
+  return (await locateExecutable(name, lookup))?.file ?? null;
+}
+
+/** The same, with the directory entry by which it was found. */
+export async function locateExecutable(
+  name: string,
+  { path, cwd }: Lookup,
+): Promise<LocatedExecutable | null> {
   const budget = { steps: STEPS };
   if (name === "") return null;
   if (name.includes("/")) return told(await examine(cwd, name, budget));
   const [first = null, ...others] = await Promise.all(
     (path === undefined ? PATHS_WITHOUT_PATH : [path]).map((each) => search(name, each, cwd, budget)),
   );
-  return others.every((other) => other === first) ? first : null;
+  return others.every((other) => other?.entry === first?.entry) ? first : null;
 }
 
-async function search(name: string, path: string, cwd: string, budget: Budget): Promise<string | null> {
+/**
+ * The program of this name on the operator's PATH. The current directory plays no part: entries of PATH that are not
+ * absolute are passed over.
+ */
+export async function locateOnPath(
+  name: string,
+  path: string | undefined,
+): Promise<LocatedExecutable | null> {
+  const absolute = path?.split(":").filter((directory) => directory.startsWith("/"));
+  if (name.includes("/") || absolute?.length === 0) return null;
+  return locateExecutable(name, { path: absolute?.join(":"), cwd: "/" });
+}
+
+/** A directory with its symbolic links resolved; null: there is none, or it cannot be told. */
+export async function resolveDirectory(path: string): Promise<string | null> {
+  try {
+    const found = await follow(path, { steps: STEPS });
+    return typeof found === "string" ? null : found.path;
+  } catch {
+    return null;
+  }
+}
+
+async function search(
+  name: string,
+  path: string,
+  cwd: string,
+  budget: Budget,
+): Promise<LocatedExecutable | null> {
   for (const directory of path.split(":")) {
     // An empty entry is the current directory.
     const found = await examine(cwd, `${directory === "" ? "." : directory}/${name}`, budget);
@@ -49,26 +96,31 @@ async function search(name: string, path: string, cwd: string, budget: Budget): 
   return null;
 }
 
-function told(found: Found): string | null {
-  return typeof found === "string" ? null : found.path;
+function told(found: Found): LocatedExecutable | null {
+  return typeof found === "string" ? null : found;
 }
 
 /** As execvp goes on: past what is not there and what may not be executed, but past nothing else. */
 async function examine(cwd: string, path: string, budget: Budget): Promise<Found> {
   if (Buffer.byteLength(path) >= PATH_BYTES) return "unclear";
   try {
-    const found = await follow(path.startsWith("/") ? path : `${cwd}/${path}`, budget);
-    if (typeof found === "string") return found;
-    if (!(await stat(found.path)).isFile()) return "absent";
-    await access(found.path, constants.X_OK);
-    return found;
+    const absolute = path.startsWith("/") ? path : `${cwd}/${path}`;
+    const at = absolute.lastIndexOf("/");
+    const directory = await follow(absolute.slice(0, at), budget);
+    if (directory === "unclear") return directory;
+    const entry = `${directory.path === "/" ? "" : directory.path}/${absolute.slice(at + 1)}`;
+    const file = (await lstat(entry)).isSymbolicLink() ? await follow(entry, budget) : { path: entry };
+    if (file === "unclear") return file;
+    if (!(await stat(file.path)).isFile()) return "absent";
+    await access(file.path, constants.X_OK);
+    return { entry, file: file.path };
   } catch (error) {
     return ["ENOENT", "ENOTDIR", "EACCES"].includes(errnoOf(error) ?? "") ? "absent" : "unclear";
   }
 }
 
 /** realpath(3), but step by step, so as to see what it leads through. */
-async function follow(path: string, budget: Budget): Promise<Found> {
+async function follow(path: string, budget: Budget): Promise<{ readonly path: string } | "unclear"> {
   const left = path.split("/").toReversed();
   let at = "";
   for (let links = 0; ;) {

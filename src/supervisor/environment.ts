@@ -36,6 +36,11 @@ const configuration: ReadonlySet<string> = new Set([
   "HOLDFAST_IN_PROCESS",
 ]);
 
+/** Whether a run may have this variable of a gateway's or a caller's own environment. */
+export function isInheritable(name: string): boolean {
+  return !name.startsWith("HOLDFAST_") || configuration.has(name);
+}
+
 /** The complete environment of a run's first process. Refuses what a caller must not set; stores nothing. */
 export function buildEnvironment(request: EnvironmentRequest): Record<string, string> {
   // No prototype: a variable may be called `__proto__`.
@@ -52,8 +57,7 @@ export function buildEnvironment(request: EnvironmentRequest): Record<string, st
 
 function inherit(env: Record<string, string>, base: EnvironmentRequest["base"]): void {
   for (const [name, value] of Object.entries(base)) {
-    if (name.startsWith("HOLDFAST_") && !configuration.has(name)) continue;
-    if (value !== undefined) env[name] = value;
+    if (value !== undefined && isInheritable(name)) env[name] = value;
   }
 }
 

@@ -268,7 +268,7 @@ test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked 
   const talk = house.resident.atTerminal(
     ["approvals", "list", "--follow"],
     [`${id}: session ${session.id} asks to run this`, ""],
-    ["argv[0]: true", ""],
+    ["argv[0]: /usr/bin/true", ""],
     ["allow it? [y/N/later]", "y\r"],
   );
   expect(await answer).toMatchObject({ failure: null });

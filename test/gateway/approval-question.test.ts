@@ -1,7 +1,7 @@
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
 import { questionLines } from "../../src/sessions/question.js";
@@ -40,7 +40,7 @@ test("a question does not hide code behind what looks like a header", async () =
   const { client, id } = await session("hiding");
   const answer = client.exec({ body: sh("echo Cookie: a; echo and more") });
   const approval = await asked(id);
-  expect(approval.command).toBe("/bin/sh -c 'echo Cookie: a; echo and more'");
+  expect(approval.command).toMatch(/^(?:\/usr)?\/bin\/sh -c 'echo Cookie: a; echo and more'$/);
   await allow(approval.id);
   expect(textOf(await answer)).toBe("Cookie: a\nand more\n");
 });
@@ -56,8 +56,9 @@ test("a question has the variables and the input that the command gets", async (
   const refused = await refusal(stage.client.decideApproval({ params, body: { verdict: "allow" } }));
   expect(refused).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("approvals show") });
   const text = await allow(approval.id);
-  expect(text).toContain("env GIT_PAGER: 'id; x'\n");
-  expect(text).toContain("unset HOME: \n");
+  expect(text).toContain("env GIT_PAGER: 'id; x' (not in the session's list of allowed variables)\n");
+  // What the caller does not have comes from the gateway, and is no difference.
+  expect(text).not.toContain("HOME");
   expect(text).toContain(String.raw`stdin: $'echo run from stdin\n`);
   expect(text).toContain("(20 bytes, then end of input)");
   expect(textOf(await answer)).toBe("run from stdin\n");
@@ -112,8 +113,10 @@ test("what is allowed is not executed when another program would be", async () =
   };
   for (const name of ["first", "second"]) await mkdir(join(directory, name));
   await program("second/tool", "shown");
-  const PATH = `${directory}/first:${directory}/second:${process.env["PATH"]}`;
-  const answer = refusal(client.exec({ body: { argv: ["tool"], env: { PATH } } }));
+  const ownPath = process.env["PATH"];
+  onTestFinished(() => void (process.env["PATH"] = ownPath));
+  process.env["PATH"] = `${directory}/first:${directory}/second:${ownPath}`;
+  const answer = refusal(client.exec({ body: { argv: ["tool"] } }));
   const approval = await asked(id);
   expect(approval.executable).toBe(`${directory}/second/tool`);
   await program("first/tool", "not shown");

@@ -196,7 +196,7 @@ test("an ask waits for the operator, who allows it", async () => {
   const answer = client.exec({ body: { argv: ["echo", "allowed"] } });
   await until("it is asked", async () => (await pending(id)) !== undefined);
   const question = await pending(id);
-  expect(question).toMatchObject({ command: "echo allowed", decision: null });
+  expect(question).toMatchObject({ command: "/usr/bin/echo allowed", decision: null });
   const params = { id: question?.id ?? "" };
   const decided = await stage.client.decideApproval({ params, body: { verdict: "allow" } });
   expect(decided).toMatchObject({

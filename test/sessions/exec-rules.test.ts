@@ -1,10 +1,17 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { execRuleSchema, execRulesSchema } from "../../src/sessions/exec-rule-schema.js";
-import { decideExec } from "../../src/sessions/exec-rules.js";
+import { decideExec, type ExecRequest } from "../../src/sessions/exec-rules.js";
 import type { ExecRule } from "../../src/store/session-record.js";
 
-const git = (...args: string[]) => ({ executable: "/usr/bin/git", argv: ["git", ...args], cwd: "/srv/app" });
+const at = (executable: string, argv: string[], cwd = "/"): ExecRequest => ({
+  executable,
+  file: executable,
+  found: "on-path",
+  argv,
+  cwd,
+});
+const git = (...args: string[]): ExecRequest => at("/usr/bin/git", ["git", ...args], "/srv/app");
 const effect = "allow";
 
 test.each<[Omit<ExecRule, "effect">, string[], boolean]>([
@@ -70,21 +77,48 @@ describe("several rules", () => {
   });
 
   test("what none of them matches is asked, or as the operator says", () => {
-    const request = { executable: "/tmp/x", argv: ["x"], cwd: "/" };
+    const request = at("/tmp/x", ["x"]);
     expect(decideExec(rules, request)).toEqual({ effect: "ask", rule: null });
     expect(decideExec(rules, request, "deny")).toEqual({ effect: "deny", rule: null });
   });
 
   test("the file decides, not the name it was called by", () => {
-    const disguised = { executable: "/tmp/evil", argv: ["/usr/bin/git", "status"], cwd: "/" };
+    const disguised = at("/tmp/evil", ["/usr/bin/git", "status"]);
     expect(decideExec([{ effect: "allow", executable: "git" }], disguised).effect).toBe("ask");
   });
 
   test("one file that is many programs is told apart by what it was called as", () => {
     const busybox: ExecRule = { effect: "allow", executable: "/bin/busybox", calledAs: "ls" };
-    const call = (name: string) => ({ executable: "/bin/busybox", argv: [name], cwd: "/" });
+    const call = (name: string) => ({
+      ...at(`/bin/${name.slice(name.lastIndexOf("/") + 1)}`, [name]),
+      file: "/bin/busybox",
+    });
     expect(decideExec([busybox], call("/bin/ls")).effect).toBe("allow");
     expect(decideExec([busybox], call("sh")).effect).toBe("ask");
+  });
+});
+
+describe("a program that the operator's PATH does not lead to", () => {
+  const rule = (says: ExecRule["effect"], executable: string): ExecRule => ({ effect: says, executable });
+  const planted = (found: ExecRequest["found"]): ExecRequest => ({ ...at("/tmp/bin/git", ["git"]), found });
+
+  test.each(["allow", "ask"] as const)("is none that a rule which says %s means by its name", (says) => {
+    for (const found of ["by-path", "relative"] as const)
+      expect(decideExec([rule(says, "git")], planted(found)).rule).toBeNull();
+  });
+
+  test("is meant by its path, unless it was named by a relative one", () => {
+    for (const path of ["/tmp/bin/git", "/tmp/bin/", "/tmp/"]) {
+      expect(decideExec([rule("allow", path)], planted("by-path")).rule).toBe(0);
+      expect(decideExec([rule("allow", path)], planted("relative")).rule).toBeNull();
+    }
+  });
+
+  test("is denied by its name, its path and what it links to, however it was named", () => {
+    const linked = (found: ExecRequest["found"]) => ({ ...planted(found), file: "/usr/bin/curl" });
+    for (const found of ["on-path", "by-path", "relative"] as const)
+      for (const name of ["git", "/tmp/bin/git", "/tmp/", "curl", "/usr/bin/curl", "/usr/bin/"])
+        expect([name, decideExec([rule("deny", name)], linked(found)).rule]).toEqual([name, 0]);
   });
 });
 

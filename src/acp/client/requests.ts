@@ -1,9 +1,7 @@
 import { z } from "zod";
 import type { ExecDecision } from "../../sessions/exec-rules.js";
-import { judgeExec } from "../../sessions/judge-exec.js";
 import type { AcpPermission, AcpUpdate, NewAcpUpdate, PermissionDecided } from "../../store/acp-record.js";
 import type { AcpChange } from "../../store/acp-store.js";
-import type { ExecRule } from "../../store/session-record.js";
 import type { Clock } from "../../supervisor/clock.js";
 import type { Questions } from "../questions.js";
 import type { Connection } from "../wire/connection.js";
@@ -16,7 +14,6 @@ export interface ClientParts extends WishParts {
   readonly clock: Clock;
   readonly questions: Questions;
   readonly connection: () => Connection;
-  readonly execRules: () => Promise<readonly ExecRule[]>;
   /** Whether the agent's own process is known to live: for a dead one nothing is done. */
   readonly alive: () => boolean;
 }
@@ -129,6 +126,8 @@ export class ClientRequests {
         const wish = await wishes[method](params, this.#parts, seed);
         if (wish.shown !== title)
           throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.shown} now`);
+        if (wish.exec?.effect === "deny")
+          throw new Refusal(REFUSED, "its session's exec rules do not allow it any more");
         return wish.fulfil(turnId ?? "");
       }),
     );
@@ -144,7 +143,7 @@ export class ClientRequests {
     try {
       this.#mustBeOurs(question);
       wish = await wishes[method](question.params, this.#parts, seed);
-      judge = await this.#judgeOf(id, method, wish);
+      judge = this.#judgeOf(id, method, wish);
     } catch (error) {
       return this.#answer(id, refused(error), { session: { end } });
     }
@@ -163,17 +162,11 @@ export class ClientRequests {
   }
 
   /** The stricter of the session's rules on tools and those on programs, where it has any. */
-  async #judgeOf(
-    id: RpcId,
-    method: WishMethod,
-    { kind, title, shown, exec }: Wish,
-  ): Promise<() => AcpPermission> {
-    const { questions, execRules } = this.#parts;
-    const rules = exec === undefined ? [] : await execRules();
-    const byExec = exec === undefined || rules.length === 0 ? null : await judgeExec(rules, exec);
+  #judgeOf(id: RpcId, method: WishMethod, { kind, title, shown, exec = null }: Wish): () => AcpPermission {
+    const { questions } = this.#parts;
     const asked = { sessionId: "", toolCallId: method, kind, title, options: CHOICES };
     const judge = (): AcpPermission => ({ ...questions.judge(id, asked), title: shown });
-    return () => stricter(judge(), byExec, this.#parts.clock.wall());
+    return () => stricter(judge(), exec, this.#parts.clock.wall());
   }
 
   #ask(

@@ -1,7 +1,9 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
-import type { ExecWish } from "../../sessions/judge-exec.js";
+import { cleanEnvironment } from "../../sessions/exec-environment.js";
+import { judgeExec, type JudgedExec } from "../../sessions/judge-exec.js";
+import type { ExecRule } from "../../store/session-record.js";
 import type { KeptSession } from "../kept-session.js";
 import { displayCommand, redactArguments } from "../../supervisor/redact.js";
 import { runIdFrom } from "../../supervisor/ids.js";
@@ -20,8 +22,8 @@ export interface Wish {
   readonly title: string;
   /** The same for people, and to be kept: with secrets hidden. */
   readonly shown: string;
-  /** For the session's exec rules. */
-  readonly exec?: ExecWish;
+  /** What the session's exec rules say; null: it has none. */
+  readonly exec?: JudgedExec | null;
   /** May be done again after a crash. `turnId`: the one that it belongs to. */
   fulfil(turnId: string): Promise<unknown>;
 }
@@ -32,6 +34,7 @@ export interface WishParts {
   readonly terminals: Terminals;
   readonly owner: { readonly sessionKey: string; readonly agentId: string | null };
   readonly command: () => Promise<AgentCommand | null>;
+  readonly execRules: () => Promise<readonly ExecRule[]>;
 }
 
 const text = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
@@ -74,13 +77,29 @@ export const wishes = {
     const said = Object.fromEntries(env.map(({ name, value }) => [name, value]));
     if (Object.keys(said).some((name) => name.startsWith("HOLDFAST_")))
       throw new Refusal(INVALID_PARAMS, "env must not have variables of Holdfast's own");
+    const inherit = own?.inherit ?? cleanEnvironment();
+    const agents: Readonly<Record<string, string>> = own?.env ?? {};
+    const place = cwd ?? row.cwd;
+    const rules = await parts.execRules();
+    const exec =
+      rules.length === 0
+        ? null
+        : await judgeExec(rules, {
+            argv,
+            cwd: place,
+            path: agents["PATH"] ?? process.env["PATH"],
+            base: { ...inherit, ...agents },
+            set: said,
+            pass: own?.passEnv ?? [],
+          });
+    const judged = exec?.command ?? null;
     const wish = {
-      argv,
-      cwd: cwd ?? row.cwd,
-      env: { ...own?.env, ...said },
+      ...(judged === null
+        ? { argv, inherit, env: { ...agents, ...said } }
+        : { argv: judged.argv, inherit: judged.environment, env: holdfastVariables(agents) }),
+      cwd: place,
       // The operator has vouched for what the agent has, not for what it says.
-      allowEnv: Object.keys(own?.env ?? {}).filter((name) => !Object.hasOwn(said, name)),
-      ...(own?.inherit === undefined ? {} : { inherit: own.inherit }),
+      allowEnv: Object.keys(agents).filter((name) => !Object.hasOwn(said, name)),
       outputBytes: Math.min(outputByteLimit ?? Infinity, defaults.acpTerminalBytes),
     };
     const { sessionId, runId: agentRunId } = row;
@@ -90,11 +109,16 @@ export const wishes = {
       kind: "execute",
       title: words.map(shellQuote).join(" "),
       shown: displayCommand(words, defaults.acpAskedChars),
-      exec: { argv, cwd: wish.cwd, env: { ...(own?.inherit ?? process.env), ...wish.env } },
+      exec,
       fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
     };
   },
 } as const;
+
+/** The session's token: no environment that is inherited brings one along. */
+function holdfastVariables(env: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith("HOLDFAST_")));
+}
 
 function named({ path }: Place): Pick<Wish, "title" | "shown"> {
   return { title: path, shown: path };

@@ -23,6 +23,8 @@ export interface SpawnRequest extends Showing {
   readonly name: string | null;
   readonly mode: "run" | "session";
   readonly cwd: string;
+  /** Start the agent with the gateway's environment instead of this one. */
+  readonly clearEnv: boolean;
   readonly background: boolean;
   readonly permissions: "approve-all" | "approve-reads" | "deny-all" | null;
   readonly reap: "asked" | "cancel" | "always";
@@ -130,7 +132,7 @@ function bodyOf(request: SpawnRequest, prompt: string | null): SpawnBody {
     ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
     key: ownName(request.name ?? newName("name" in agent ? agent.name : "acp")),
     cwd: resolve(request.cwd),
-    environment: unmarkedEnvironment(),
+    ...(request.clearEnv ? {} : { environment: unmarkedEnvironment() }),
     mode,
     ...(permissions === null ? {} : { permissions }),
     reap,

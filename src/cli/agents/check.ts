@@ -7,6 +7,7 @@ import { exitCodes } from "../exit-code.js";
 import { needGateway } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
+import { sessionToken } from "../session-token.js";
 import { print } from "../runs/print.js";
 import { table } from "../runs/table.js";
 
@@ -18,7 +19,10 @@ export async function checkAgents(names: readonly string[], json: boolean): Prom
   const environment = unmarkedEnvironment();
   const checked: Checked[] = [];
   for (const id of names.length > 0 ? names : await found()) {
-    const answer = await client.checkAgent({ params: { id }, body: { environment } });
+    const answer = await client.checkAgent({
+      params: { id },
+      body: sessionToken() === null ? { environment } : {},
+    });
     checked.push(names.length > 0 ? answer : { ...answer, checks: answer.checks.filter(isThere) });
   }
   if (json) print(toJson(checked, 2));
@@ -29,7 +33,7 @@ export async function checkAgents(names: readonly string[], json: boolean): Prom
 
   async function found(): Promise<string[]> {
     const path = (environment["PATH"] ?? "").slice(0, 8_192);
-    const { agents } = await client.listAgents({ query: { path } });
+    const { agents } = await client.listAgents({ query: sessionToken() === null ? { path } : {} });
     return agents
       .filter(({ acp, cli }) => (acp?.executable ?? cli?.executable ?? null) !== null)
       .map(({ id }) => id);

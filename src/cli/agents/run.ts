@@ -19,7 +19,7 @@ export interface AgentRequest {
   readonly agent: string;
   readonly prompt: string;
   readonly resume: string | null;
-  readonly options: Pick<SpawnOptions, "cwd" | "umask" | "labels" | "timeoutMs" | "graceMs">;
+  readonly options: Pick<SpawnOptions, "cwd" | "umask" | "labels" | "timeoutMs" | "graceMs" | "clearEnv">;
   readonly json: boolean;
 }
 
@@ -90,7 +90,7 @@ function viewOf(request: AgentRequest): View {
 }
 
 async function outputOf(client: GatewayClient, agent: string): Promise<CliOutput> {
-  const { agents } = await client.listAgents({ query: { path: "" } });
+  const { agents } = await client.listAgents();
   return (agents.find(({ id }) => id === agent)?.cli?.output ?? "text") as CliOutput;
 }
 
@@ -100,13 +100,13 @@ function commandOf({ agent }: AgentRequest): { readonly io: "pipe"; readonly arg
 }
 
 function bodyOf(
-  { prompt, resume }: AgentRequest,
+  { prompt, resume, options: { clearEnv } }: AgentRequest,
   { environment, cwd, umask, labels, timeoutMs, graceMs }: AskedOf<"exec">["body"],
 ): AgentBody {
   return {
     prompt,
     ...(resume === null ? {} : { resume }),
-    environment,
+    ...(clearEnv === true ? {} : { environment }),
     cwd,
     umask,
     labels,

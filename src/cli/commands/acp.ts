@@ -70,6 +70,7 @@ interface SpawnFlags extends ShowFlags, TellFlags {
   readonly agentCommand?: string;
   readonly mode: "run" | "session";
   readonly cwd: string;
+  readonly clearEnv?: true;
   readonly background?: true;
   readonly approveAll?: true;
   readonly approveReads?: true;
@@ -111,6 +112,7 @@ function addSpawn(acp: Command, finish: Finish): void {
         .default("session"),
     )
     .option("--cwd <directory>", "where the agent works", ".")
+    .option("--clear-env", "leave this environment out: it starts with the gateway's")
     .option("-b, --background", "do not wait for the answer; prints the turn's id")
     .addOption(
       new Option("--approve-all", "allow all that the agent asks leave for").conflicts([
@@ -374,6 +376,7 @@ async function startSpawn(
     name,
     mode: flags.mode,
     cwd: flags.cwd,
+    clearEnv: flags.clearEnv === true,
     background: flags.background === true,
     tell: told(flags),
     permissions: permissionsOf(flags),

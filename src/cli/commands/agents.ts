@@ -69,6 +69,7 @@ interface RunFlags extends TellFlags {
   readonly resume?: string;
   readonly background?: true;
   readonly cwd?: string;
+  readonly clearEnv?: true;
   readonly timeout: number;
   readonly grace: number;
   readonly label: Readonly<Record<string, string>>;
@@ -91,6 +92,7 @@ export function addAgentCommand(program: Command, finish: Finish): void {
     .option("-b, --background", "hand it to the gateway and leave; prints the run's id");
   telling(run)
     .option("--cwd <directory>", "start it there")
+    .option("--clear-env", "leave this environment out: it starts with the gateway's")
     .option("--timeout <duration>", "stop it after this long: 30m, 1h30m; 0 for never", duration, 0)
     .option("--grace <duration>", "from asking to terminate to killing", duration, defaults.graceMs)
     .option("--label <key=value>", "put a label on the run's record (repeatable)", collectPairs, {})
@@ -118,6 +120,7 @@ async function start(agent: string, said: string, flags: RunFlags): Promise<numb
     options: {
       ...(flags.cwd === undefined ? {} : { cwd: flags.cwd }),
       ...(umask === undefined ? {} : { umask }),
+      clearEnv: flags.clearEnv === true,
       labels: flags.label,
       timeoutMs: flags.timeout,
       graceMs: flags.grace,

@@ -16,12 +16,15 @@ A session is what a token acts for: it sees and steers its own runs, and what
 its rules allow it may execute. The first rule that matches decides, in the
 order they are written; what no rule matches is asked (holdfast approvals).
 
-A rule names a program, by file name, absolute path, or a directory with / at
-its end, and its arguments if it has any: * is any one word, ... the rest.
-"*" alone is every program.
+A rule names a program, by its name on the gateway's PATH, absolute path, or a
+directory with / at its end, and its arguments if it has any: * is any one word,
+... the rest. "*" alone is every program. An allowed command has the gateway's
+clean environment; variables that nobody has listed are refused, or named in the
+question. Many programs run others (git, make, tar, find, less): docs/exec-rules.md
+says which are safe to allow.
 
 Examples:
-  holdfast sessions create --key chat-7 --allow "git status ..." --deny "*"
+  holdfast sessions create --key chat-7 --allow "ls ..." --allow "wc ..." --deny "*"
   HOLDFAST_TOKEN=$(holdfast sessions create --key ci --allow "*" --json | jq -r .token)
 `;
 

@@ -2,7 +2,7 @@ import { BadInput } from "../../errors.js";
 import type { ExecEffect, ExecRule } from "../../store/session-record.js";
 import { splitCommand } from "../../supervisor/split-command.js";
 
-/** `git`, `/usr/bin/git status ...`, or `*` for every program: the words after the first are the arguments. */
+/** `ls`, `/usr/bin/wc -l ...`, or `*` for every program: the words after the first are the arguments. */
 export function parseExecRule(effect: ExecEffect, text: string): ExecRule {
   const [executable, ...args] = splitCommand(text) ?? [];
   if (executable === undefined)

@@ -23,7 +23,7 @@ export const execFields = {
   pty: z.boolean().default(false),
   /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
   ptyFallback: z.boolean().default(false),
-  /** The whole environment; left out: the gateway's. */
+  /** The whole environment; left out: the gateway's, of a session's run the clean part of it (docs/exec-rules.md). */
   environment: variables.optional(),
   /** On top of it. */
   env: variables.default({}),

@@ -1,4 +1,5 @@
 import { DEFAULT_RULES, type AcpController } from "../../acp/controller.js";
+import type { AskedCommand } from "../../acp/agent-commands.js";
 import { newTurnId } from "../../acp/ids.js";
 import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
@@ -13,7 +14,7 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { PERMISSION_PRESETS } from "../contract/acp.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
-import { judgedEnvironment, mustBeAllowed, type ExecGate } from "../exec-gate.js";
+import { allowedCommand, type ExecGate } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
 import { sessionIdOf } from "../server/requester.js";
 import type { Sights } from "../sights.js";
@@ -190,15 +191,16 @@ async function spawn(
   body: HeardOf<"acpSpawn">["body"],
   asking: Asking,
 ): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
-  const { agent, argv, agentId, cwd, environment, mode, permissions, reap, parentSessionKey } = body;
-  const requester = await starter(desk, body, asking);
+  const { agent, argv, agentId, cwd, mode, permissions, reap, parentSessionKey } = body;
+  const { requester, environment, executable } = await starter(desk, body, asking);
   const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
   return desk.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
     ...(agent === undefined ? {} : { agent }),
     ...(argv === undefined ? {} : { argv }),
     cwd,
-    ...(environment === undefined ? {} : { environment }),
+    environment,
+    executable,
     mode,
     ...(rules === undefined ? {} : { rules }),
     reap,
@@ -211,14 +213,14 @@ async function spawn(
   });
 }
 
-/** What a session starts is its own, and only what it may execute. Null: the operator starts it. */
+/** What a session starts is its own, and only what it may execute, as it was judged. Null: the operator starts it. */
 async function starter(
   { gate, acp }: AcpDesk,
   body: HeardOf<"acpSpawn">["body"],
   asking: Asking,
-): Promise<SessionRow | null> {
+): Promise<{ readonly requester: SessionRow | null } & Pick<AskedCommand, "environment" | "executable">> {
   const { requester } = asking;
-  if (requester.kind === "operator") return null;
+  if (requester.kind === "operator") return { requester: null, environment: body.environment };
   const { session: self } = requester;
   if (body.parentSessionKey !== undefined && body.parentSessionKey !== self.key)
     throw new BadInput(
@@ -227,14 +229,21 @@ async function starter(
     );
   if (body.client !== undefined)
     throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
-  const { argv, env: entrys } = acp.commands.asked(body);
-  await mustBeAllowed(gate, asking, {
+  const { argv, env: entrys, passEnv } = acp.commands.asked(body);
+  const allowed = await allowedCommand(gate, asking, {
     argv,
     cwd: body.cwd,
-    env: judgedEnvironment(body.environment, entrys),
+    environment: body.environment,
+    env: {},
+    entry: { env: entrys, passEnv: [...passEnv] },
     stdin: { kind: "pipe" },
   });
-  return self;
+  const [executable] = allowed.argv;
+  return {
+    requester: self,
+    environment: allowed.environment,
+    ...(executable === argv[0] ? {} : { executable }),
+  };
 }
 
 async function waitForEnd({ acp, store }: AcpDesk, turn: AcpTurn, gone: AbortSignal): Promise<AcpTurn> {

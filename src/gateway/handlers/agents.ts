@@ -10,7 +10,7 @@ import type { TaskInput } from "../../tasks/new-task.js";
 import { CLI_BACKEND } from "../agent-runs.js";
 import type { AnswerOf, HeardOf, Verb } from "../contract/contract.js";
 import { execBody } from "../contract/exec.js";
-import { identityOf, judgedEnvironment, mayExec, mustBeAllowed } from "../exec-gate.js";
+import { allowedCommand, identityOf, mayExec } from "../exec-gate.js";
 import type { Asking, Handlers } from "../server/app.js";
 import { sessionIdOf } from "../server/requester.js";
 import type { Going } from "../work/background.js";
@@ -42,7 +42,8 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
     checkAgent: async ({ params, body }, asking) => {
       desk.mayStart();
       const entry = known(params.id);
-      const agent = await listing(entry, judgedEnvironment(body.environment, entry.env)["PATH"]);
+      const path = asking.requester.kind === "operator" ? body.environment?.["PATH"] : undefined;
+      const agent = await listing(entry, path ?? process.env["PATH"]);
       const checks: Check[] = [];
       for (const [name, forms] of programsOf(agent))
         checks.push(await checkProgram(desk, asking, entry, body, name, forms));
@@ -64,14 +65,15 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       const timeoutMs = body.timeoutMs ?? desk.defaults["timeout-ms"];
       const sessionId = before?.agentSessionId ?? null;
       const command = cliCommand(cli, { prompt, sessionId, timeoutMs });
-      const argv = [...command.argv];
       const question = {
-        argv,
+        argv: command.argv,
         cwd: body.cwd,
-        env: judgedEnvironment(body.environment, entry.env),
+        environment: body.environment,
+        env: {},
+        entry,
         stdin: command.stdin === null ? NO_STDIN : ({ kind: "text", text: command.stdin } as const),
       };
-      await mustBeAllowed(desk.gate, asking, question);
+      const allowed = await allowedCommand(desk.gate, asking, question);
       // It may have taken a while to be allowed.
       desk.mayStart();
       const runId = body.runId ?? newRunId();
@@ -86,8 +88,9 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
         stderr: spool,
       };
       const whole = {
-        ...execBody.parse({ argv }),
+        ...execBody.parse({ argv: allowed.argv }),
         ...said,
+        environment: { ...allowed.environment },
         ...given(entry),
         timeoutMs,
         noOutputTimeoutMs: command.noOutputTimeoutMs,
@@ -203,11 +206,12 @@ async function checkProgram(
 ): Promise<Check> {
   if (executable === null) return { forms, executable, version: null, failure: "not-found", runId: null };
   const argv = [name, ...entry.versionArgs];
-  const question = { argv, cwd: body.cwd, env: judgedEnvironment(body.environment, entry.env) };
-  const identity = await mayExec(desk.gate, asking, question, {});
+  const question = { argv, cwd: body.cwd, environment: body.environment, env: {}, entry };
+  const { identity, command } = await mayExec(desk.gate, asking, question, {});
   const whole = {
-    ...execBody.parse({ argv }),
+    ...execBody.parse({ argv: command.argv }),
     ...body,
+    ...(command.environment === undefined ? {} : { environment: { ...command.environment } }),
     ...given(entry),
     timeoutMs: defaults.agentVersionMs,
     graceMs: defaults.graceMs,

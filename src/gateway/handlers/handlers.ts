@@ -6,13 +6,14 @@ import type { RunFilter } from "../../store/store.js";
 import type { TaskStore } from "../../store/task-store.js";
 import { EventCursor } from "../../store/event-cursor.js";
 import { NotFound } from "../../errors.js";
+import type { AgentEntry } from "../../agents/entry.js";
 import type { History } from "../../sessions/history.js";
 import type { AskedStdin } from "../../sessions/question.js";
 import type { AgentRuns } from "../agent-runs.js";
 import type { Callers } from "../callers.js";
 import type { Stops } from "../commands/hand-over.js";
 import type { Screens } from "../screens.js";
-import { mayExec, type ExecGate } from "../exec-gate.js";
+import { mayExec, type AllowedCommand, type ExecGate } from "../exec-gate.js";
 import type { HeardOf } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
@@ -65,7 +66,12 @@ export interface Desk extends ChannelDesk {
 export interface ExecQuestion {
   readonly argv: readonly string[];
   readonly cwd: string | undefined;
+  /** The caller's whole environment; undefined: it gave none. */
+  readonly environment: Readonly<Record<string, string>> | undefined;
+  /** On top of it. */
   readonly env: Readonly<Record<string, string>>;
+  /** Of an agent: the operator's word. */
+  readonly entry?: Pick<AgentEntry, "env" | "passEnv">;
   /** Default: none. */
   readonly stdin?: AskedStdin;
 }
@@ -152,12 +158,12 @@ export function createHandlers(desk: Desk): Handlers {
       desk.mayStart();
       mayBeTold(asking.requester, body, desk.channels);
       const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
-      const env = { ...(body.environment ?? (process.env as Record<string, string>)), ...body.env };
-      const question = { argv, cwd: body.cwd, env, stdin: stdinOf(body) };
-      const identity = await mayExec(desk.gate, asking, question, body);
+      const { cwd, environment, env } = body;
+      const question = { argv, cwd, environment, env, stdin: stdinOf(body) };
+      const { identity, command } = await mayExec(desk.gate, asking, question, body);
       // It may have taken a while to be allowed.
       desk.mayStart();
-      return execInBackground(desk, body, asking, identity);
+      return execInBackground(desk, withCommand(body, command), asking, identity);
     },
 
     poll: async ({ params, query }, asking) =>
@@ -276,5 +282,16 @@ export function createHandlers(desk: Desk): Handlers {
       if (answer === null) throw new NotFound(`approval ${params.id}`);
       return answer;
     },
+  };
+}
+
+/** What was allowed, in place of what was asked for. */
+function withCommand(body: HeardOf<"exec">["body"], { argv, environment, env }: AllowedCommand): typeof body {
+  const [shell] = argv;
+  return {
+    ...body,
+    ...(body.argv === undefined ? { shell } : { argv: [...argv] }),
+    ...(environment === undefined ? {} : { environment: { ...environment } }),
+    env: { ...env },
   };
 }

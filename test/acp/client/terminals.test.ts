@@ -403,7 +403,7 @@ test("a command that could not be executed is no terminal, also for the next gat
 
 test("a terminal has the variables that the catalogue gives its agent, and no others that load code", async () => {
   const env = { NODE_OPTIONS: "--no-deprecation" };
-  const own = { id: "own", name: "Own", versionArgs: [], env, acp: { argv: [...clientAgent] } };
+  const own = { id: "own", name: "Own", versionArgs: [], passEnv: [], env, acp: { argv: [...clientAgent] } };
   const house = await Controlled.open({}, { agents: [own] });
   const { session: opened } = await house.acp.ensureSession({
     key: "own",

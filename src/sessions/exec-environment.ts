@@ -1,0 +1,132 @@
+import { isInheritable } from "../supervisor/environment.js";
+import { isSecretName } from "../supervisor/secret-name.js";
+
+type Variables = Readonly<Record<string, string | undefined>>;
+
+/** No path: a locale or terminal of that name would be loaded from wherever the path leads. */
+const NAME = /^[\w.@:+-]*$/;
+/** `Europe/Berlin`, `CET-1CEST,M3.5.0,M10.5.0/3`; no absolute path, no `:path`, nothing above the zone directory. */
+const ZONE = /^(?![/:])(?!.*\.\.)[\w.,/<>+:-]*$/;
+const NUMBER = /^\d{0,6}$/;
+const SWITCH = /^[\w-]*$/;
+
+/**
+ * Variables that a judged command takes over from its caller, with the values they may have. Each selects how text looks;
+ * none names a file or a program, or holds options of one. HOME is not among them: what lies there configures programs.
+ */
+const PASSED: ReadonlyMap<string, RegExp> = new Map([
+  ["LANG", NAME],
+  ["LANGUAGE", NAME],
+  ["TZ", ZONE],
+  ["TERM", NAME],
+  ["COLORTERM", SWITCH],
+  ["COLUMNS", NUMBER],
+  ["LINES", NUMBER],
+  ["NO_COLOR", SWITCH],
+  ["FORCE_COLOR", SWITCH],
+  ["CLICOLOR", SWITCH],
+  ["CLICOLOR_FORCE", SWITCH],
+]);
+/** LC_ALL, LC_TIME, … */
+const LOCALE = /^LC_[A-Z]+$/;
+
+/** Variables of the gateway's own environment that the run of a session starts with, besides those above. */
+const OWN: ReadonlySet<string> = new Set([
+  "PATH",
+  "HOME",
+  "USER",
+  "LOGNAME",
+  "SHELL",
+  "TMPDIR",
+  "XDG_CACHE_HOME",
+  "XDG_CONFIG_HOME",
+  "XDG_DATA_HOME",
+  "XDG_RUNTIME_DIR",
+  "XDG_STATE_HOME",
+]);
+
+/**
+ * Variables in a caller's environment that are left out without a refusal: shells and agents set them for themselves, and
+ * the run gets its own. So are those of Holdfast, all of which begin with HOLDFAST_.
+ */
+const CALLERS_OWN: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"]);
+
+/**
+ * What the run of a session starts with when nobody gives it an environment: an allowlist, so that no secret which the
+ * gateway happens to have reaches it. `pass`: what the config and the agent's entry add.
+ */
+export function cleanEnvironment(
+  pass: readonly string[] = [],
+  own: Variables = process.env,
+): Record<string, string> {
+  const isKept = (name: string): boolean =>
+    OWN.has(name) ||
+    PASSED.has(name) ||
+    LOCALE.test(name) ||
+    pass.includes(name) ||
+    (name.startsWith("HOLDFAST_") && isInheritable(name));
+  return Object.fromEntries(
+    Object.entries(own).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined && isKept(entry[0]),
+    ),
+  );
+}
+
+export interface AskedEnvironment {
+  /** What the run has in any case: nobody whose command is judged has set any of it. */
+  readonly base: Readonly<Record<string, string>>;
+  /** The caller's whole environment, as it happens to be. */
+  readonly inherited?: Variables | undefined;
+  /** Variables that the caller sets for this command. */
+  readonly set: Variables;
+  readonly pass: readonly string[];
+}
+
+export interface JudgedEnvironment {
+  /** All of it, with what is not listed. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** The names of variables that the caller changes and no list has; sorted. */
+  readonly unlisted: readonly string[];
+}
+
+/** The environment of a judged command, and which of its variables are nobody's word but the caller's. */
+export function judgeEnvironment(
+  { base, inherited = {}, set, pass }: AskedEnvironment,
+  own: Variables = process.env,
+): JudgedEnvironment {
+  const environment = { ...base };
+  const unlisted = new Set<string>();
+  const inheritable = Object.entries(inherited).filter(
+    ([name]) => !CALLERS_OWN.has(name) && !name.startsWith("HOLDFAST_"),
+  );
+  for (const [name, value] of [...inheritable, ...Object.entries(set)]) {
+    if (value === undefined) continue;
+    const isKnown = base[name] === value || isListed(name, value, pass) || isOwn(name, value, own);
+    if (isKnown) unlisted.delete(name);
+    else unlisted.add(name);
+    environment[name] = value;
+  }
+  return { environment, unlisted: [...unlisted].sort() };
+}
+
+function isListed(name: string, value: string, pass: readonly string[]): boolean {
+  if (pass.includes(name)) return true;
+  return (LOCALE.test(name) ? NAME : PASSED.get(name))?.test(value) ?? false;
+}
+
+/**
+ * The gateway has the same: the operator's word. Not asked of secrets, or an answer would tell whether a guess is right.
+ */
+function isOwn(name: string, value: string | undefined, own: Variables): boolean {
+  return Object.hasOwn(own, name) && own[name] === value && !isSecretName(name);
+}
+
+/** Names for a message: few, short, and nothing in them that a terminal obeys. */
+export function namesOf(names: readonly string[]): string {
+  const shown = names
+    .slice(0, 20)
+    .map((name) =>
+      /^\w{1,64}$/.test(name) ? name : JSON.stringify(name.slice(0, 64)).replaceAll(/[^ -~]/g, "?"),
+    );
+  return names.length > 20 ? `${shown.join(", ")} and ${names.length - 20} more` : shown.join(", ");
+}

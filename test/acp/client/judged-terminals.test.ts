@@ -1,0 +1,105 @@
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { Controlled } from "../controlled.js";
+import { use, user, type Step } from "./using.js";
+
+const CREATE = "terminal/create";
+const REFUSED = -32_001;
+const last = { terminalId: "last" };
+
+async function prepared() {
+  const house = await Controlled.open();
+  const canary = join(house.home, "canary");
+  const planted = join(house.home, "planted");
+  const repository = join(house.home, "repository");
+  await mkdir(planted);
+  for (const name of ["git", "date"]) {
+    await writeFile(join(planted, name), `#!/bin/sh\n/usr/bin/touch ${canary}\n`);
+    await chmod(join(planted, name), 0o755);
+  }
+  execFileSync("git", ["init", "--quiet", repository]);
+  return { house, canary, planted, repository };
+}
+
+const named = (variables: Record<string, string>) =>
+  Object.entries(variables).map(([name, value]) => ({ name, value }));
+
+test("a terminal under exec rules runs no program that they do not allow, whatever it sets or is called", async () => {
+  const { house, canary, planted, repository } = await prepared();
+  const execRules = [
+    { effect: "allow", executable: "git", args: ["status"] },
+    { effect: "allow", executable: "date" },
+    { effect: "deny" },
+  ] as const;
+  const session = await user(house, { terminals: true }, { session: { execRules } });
+  const config = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "core.fsmonitor" };
+  const status = { command: "git", args: ["status"], cwd: repository };
+  const bypasses: Step[] = [
+    [CREATE, { ...status, env: named({ ...config, GIT_CONFIG_VALUE_0: `/usr/bin/touch ${canary}; false` }) }],
+    [CREATE, { command: "date", env: named({ PATH: planted }) }],
+    [CREATE, { command: "date", env: named({ BASH_ENV: join(planted, "date") }) }],
+    [CREATE, { command: "./date", cwd: planted }],
+    [CREATE, { command: join(planted, "date") }],
+  ];
+  const answers = await use(house, session, ...bypasses);
+  expect(answers.map(({ code }) => code)).toEqual(bypasses.map(() => REFUSED));
+  expect(answers[0]).toMatchObject({
+    message: expect.stringContaining("GIT_CONFIG_COUNT, GIT_CONFIG_KEY_0, GIT_CONFIG_VALUE_0") as string,
+  });
+  expect(existsSync(canary)).toBe(false);
+  const allowed = await use(
+    house,
+    session,
+    [CREATE, { command: "date", args: ["+%Z"], cwd: planted, env: named({ TZ: "UTC", LC_ALL: "C" }) }],
+    ["terminal/wait_for_exit", last],
+    ["terminal/output", last],
+  );
+  expect(allowed[2]).toMatchObject({ output: "UTC\n" });
+  const runs = await house.supervisor.listRuns({ sessionId: session });
+  const terminals = runs.filter(({ backendId }) => backendId === "acp-terminal");
+  expect(terminals.map(({ command }) => command)).toEqual(["/usr/bin/date +%Z"]);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("a variable that is not listed is named in the question, and passes when that is allowed", async () => {
+  const { house } = await prepared();
+  const execRules = [{ effect: "ask", executable: "env" }, { effect: "deny" }] as const;
+  const session = await user(house, { terminals: true }, { session: { execRules } });
+  const steps: Step[] = [
+    [CREATE, { command: "env", env: named({ UNLISTED: "one" }) }],
+    ["terminal/wait_for_exit", last],
+    ["terminal/output", last],
+  ];
+  const turn = await house.ask(session, JSON.stringify(steps));
+  const question = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  expect(question.title).toContain("UNLISTED=one");
+  await house.acp.answerPermission(question.id, "allow", "ada");
+  expect((await house.ended(turn)).text).toContain("UNLISTED=one");
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("an agent that is given no environment, and its terminals, have none of the gateway's secrets", async () => {
+  process.env["GATEWAYS_OWN"] = "hush-own";
+  onTestFinished(() => void delete process.env["GATEWAYS_OWN"]);
+  const house = await Controlled.open();
+  const session = await user(house, { terminals: true }, { environment: undefined });
+  const answers = await use(
+    house,
+    session,
+    [CREATE, { command: "env" }],
+    ["terminal/wait_for_exit", last],
+    ["terminal/output", last],
+  );
+  expect(answers[2]?.["output"]).toContain(`PATH=${process.env["PATH"]}`);
+  expect(answers[2]?.["output"]).not.toContain("hush-own");
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
