@@ -233,6 +233,12 @@ export const defaults = {
   agentSpoolBytes: 32 * 1024 * 1024,
   /** An agent's command that has not printed its version by then waits for something else. Node agents take one to three seconds. */
   agentVersionMs: 20_000,
+  /** A PATH that a caller gave is looked at for so long: a local one takes milliseconds, and a CLI waits for the answer. */
+  agentPathMs: 2_000,
+  /** Of such a PATH: the longest seen, of a Nix shell, had about 150. */
+  agentPathDirectories: 512,
+  /** Requests with a PATH that wait for one another; more come only when a directory does not answer. */
+  agentPathWaiting: 16,
   /** Of what an agent's command wrote to stderr, kept with why it failed. */
   agentComplaintChars: 2_000,
   /** A receiver of notifications that has not answered by then is away: those that live answer within a second. */

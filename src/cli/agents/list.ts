@@ -1,6 +1,7 @@
 import { isatty } from "node:tty";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
+import { sessionToken } from "../session-token.js";
 import { answeringGateway } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
@@ -15,7 +16,8 @@ const PATH_CHARS = 8_192;
 export async function listAgents(json: boolean): Promise<number> {
   const path = (process.env["PATH"] ?? "").slice(0, PATH_CHARS);
   const running = await answeringGateway();
-  const { agents } = await (running?.client.listAgents({ query: { path } }) ?? configured(path));
+  const { agents } = await (running?.client.listAgents({ query: sessionToken() === null ? { path } : {} }) ??
+    configured(path));
   if (json) print(toJson(agents, 2));
   else print(`${agentLines(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;

@@ -18,7 +18,7 @@ import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/
 import { mustBeUnused } from "./exec-background.js";
 import { execFor } from "./exec.js";
 import type { Desk } from "./handlers.js";
-import { listAgent, listAgents, type AnyListing } from "./list-agents.js";
+import { CallersPath, listAgent, listAgents, type AnyListing } from "./list-agents.js";
 
 type AgentVerb = Extract<Verb, "listAgents" | "checkAgent" | "runAgent" | "agentResult">;
 type Check = AnswerOf<"checkAgent">["checks"][number];
@@ -28,6 +28,7 @@ const AFTER_DEADLINE_MS = 10_000;
 
 export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
   const { supervisor, agents, agentRuns, sights } = desk;
+  const callersPath = new CallersPath();
   const known = (id: string): AgentEntry => {
     const entry = agents.all.get(id);
     if (entry === undefined) throw new NotFound(`agent ${id}; holdfast agents list shows those there are`);
@@ -37,7 +38,15 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
     listAgent(entry, agents.own.has(entry.id), path);
 
   return {
-    listAgents: ({ query: { path } }) => listAgents(agents, path),
+    listAgents: async ({ query: { path } }, { requester }) => {
+      if (path === undefined) return listAgents(agents);
+      if (requester.kind === "session")
+        throw new BadInput(
+          "path",
+          "only the operator says where agents are looked for; leave it out for the gateway's PATH",
+        );
+      return listAgents(agents, (await callersPath.directories(path)).join(":"));
+    },
 
     checkAgent: async ({ params, body }, asking) => {
       desk.mayStart();

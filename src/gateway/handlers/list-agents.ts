@@ -1,5 +1,8 @@
+import { stat } from "node:fs/promises";
 import type { AgentEntry } from "../../agents/entry.js";
-import { resolveExecutable } from "../../sessions/resolve-executable.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, TooManyRequests } from "../../errors.js";
+import { locateExecutable, locateOnPath } from "../../sessions/resolve-executable.js";
 import type { AnswerOf } from "../contract/contract.js";
 
 export type AnyListing = AnswerOf<"listAgents">["agents"][number];
@@ -25,11 +28,12 @@ export async function listAgent(
   path: string | undefined,
 ): Promise<AnyListing> {
   const { id, name = id, acp, cli, install = null, env } = entry;
-  const lookup = { path: env["PATH"] ?? path, cwd: process.cwd() };
-  const form = async ([program = "", ...rest]: readonly string[]) => ({
-    argv: [program, ...rest],
-    executable: await resolveExecutable(program, lookup),
-  });
+  const form = async ([program = "", ...rest]: readonly string[]) => {
+    const located = await (program.includes("/")
+      ? locateExecutable(program, { path: undefined, cwd: process.cwd() })
+      : locateOnPath(program, env["PATH"] ?? path));
+    return { argv: [program, ...rest], executable: located?.file ?? null };
+  };
   return {
     id,
     name,
@@ -41,4 +45,67 @@ export async function listAgent(
         : { ...(await form(cli.argv)), output: cli.output, resumes: cli.resumeArgv !== undefined },
     install,
   };
+}
+
+type IsDirectory = (path: string) => Promise<boolean>;
+
+const isDirectory: IsDirectory = (path) =>
+  stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+
+/**
+ * The directories of a PATH that a caller gave: absolute, existing, each once.
+ *
+ * A directory on a network file system whose server is away may never answer, and a system call that waits cannot be
+ * called off. So one directory is looked at a time, for all callers: it costs one of the process's few threads for file
+ * access, and whoever waits for it is answered within a bound.
+ */
+export class CallersPath {
+  readonly #isDirectory: IsDirectory;
+  readonly #withinMs: number;
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+  /** The directory that is looked at. */
+  #at = "";
+
+  constructor(withinMs: number = defaults.agentPathMs, looksLike: IsDirectory = isDirectory) {
+    this.#withinMs = withinMs;
+    this.#isDirectory = looksLike;
+  }
+
+  async directories(path: string): Promise<readonly string[]> {
+    const named = path.split(":");
+    if (named.length > defaults.agentPathDirectories)
+      throw new BadInput(
+        "path",
+        `path has ${named.length} directories, and at most ${defaults.agentPathDirectories} are looked at`,
+      );
+    if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests();
+    const late = AbortSignal.timeout(this.#withinMs);
+    this.#waiting += 1;
+    const found = this.#last
+      .then(() => this.#look(new Set(named.filter((each) => each.startsWith("/"))), late))
+      .finally(() => (this.#waiting -= 1));
+    this.#last = found;
+    const inTime = new Promise<null>((resolve) => late.addEventListener("abort", () => resolve(null)));
+    const directories = await Promise.race([found, inTime]);
+    if (directories !== null) return directories;
+    throw new BadInput(
+      "path",
+      `the directory ${JSON.stringify(this.#at)} has not answered within ${this.#withinMs / 1000} s; leave it out of path`,
+    );
+  }
+
+  /** Null: whoever asked does not wait any more. */
+  async #look(named: ReadonlySet<string>, late: AbortSignal): Promise<readonly string[] | null> {
+    const found: string[] = [];
+    for (const directory of named) {
+      if (late.aborted) return null;
+      this.#at = directory;
+      if (await this.#isDirectory(directory)) found.push(directory);
+    }
+    return found;
+  }
 }
