@@ -123,9 +123,25 @@ export const defaults = {
   storeAwayRetryMaxMs: 10_000,
   /** How a store answers that can: a gateway that is asked how it is waits no longer for one that may not. */
   storeAnswerMs: 1_000,
+  /** A store that has not answered by then is not waited for where this host knows the answer: three waits and the work stay below a second. */
+  localAnswerMs: 250,
+  /** The same for lists, which a busy server takes longer to give: what other hosts run is missing from what is known here. */
+  localListMs: 500,
+  /** A store that did not answer is asked again after this; until then, what this host knows is answered at once. */
+  localRetryMs: 2_000,
+  /** A statement that failed after this long found a server that hangs: the next ones fail at once until it answers again. */
+  storeHangMs: 1_000,
+  /** Between two attempts to reach a server that hangs. */
+  storeProbeMs: 250,
+  /** A server that answers again does so within this: a statement waits so long for it before it fails. */
+  storeReopenMs: 150,
   /** Ends kept beside a shared store, in case it is put back to before them: a nightly backup, and far more than a host ends in an hour. */
   ledgerEndsKeptMs: 24 * 3_600_000,
   ledgerEndsKept: 1_000,
+  /** The same for tasks that are over and deliveries that were made: a record is one or two kilobytes, and held in memory. */
+  ledgerTasksKept: 5_000,
+  /** Of a task's history, besides how it began and ended: what a person looks at. */
+  ledgerTaskEventsKept: 20,
   /** When the leader is gone, the end usually follows within a millisecond; only a longer wait is worth recording as `exiting`. */
   exitingNoteMs: 20,
   /** Beyond grace, kill report and drain: what close() allows for the last messages to arrive. */

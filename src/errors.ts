@@ -106,6 +106,25 @@ export class StoreAway extends StateUnusable {
   override readonly code = "STORE_AWAY";
 }
 
+/** A record was looked for, and the store could not be read: whether there is one is not known. */
+export class StoreUnreadable extends HoldfastError {
+  constructor(what: string, cause: unknown) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    super(
+      "STORE_UNREADABLE",
+      `${what}: the store cannot be read, so whether it exists is not known, and nothing was done: ${why}`,
+      { cause },
+    );
+  }
+}
+
+/** Whether an error says that the store could not be read, here or at a gateway; a copy of a state directory is no such case. */
+export function isStoreFailure(error: unknown): boolean {
+  return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
+}
+
+const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSABLE", "STORE_UNREADABLE"]);
+
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(

@@ -30,6 +30,7 @@ const BY_CODE: Readonly<Record<string, number>> = {
   ACP_NOT_RESTARTABLE: exitCodes.refused,
   NOTHING_TO_ABANDON: exitCodes.incomplete,
   NOT_FORGOTTEN: exitCodes.incomplete,
+  STORE_UNREADABLE: exitCodes.unreadable,
 };
 
 /** One line on stderr, never a stack trace. Returns the exit code that goes with it. */

@@ -23,6 +23,7 @@ import { addStateCommand } from "./commands/state.js";
 import { addStoreCommand } from "./commands/store.js";
 import { addTasksCommand } from "./commands/tasks.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
+import { isStoreFailure, StoreUnreadable } from "../errors.js";
 import { mustBeOriginal, resolveHome } from "../store/state-directory.js";
 import { line, say } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -34,8 +35,12 @@ export type Finish = (code: number) => void;
 /** Parse a command line, do what it says, return the exit code. */
 export async function runProgram(argv: readonly string[]): Promise<number> {
   let code = 0;
+  let path: readonly string[] = [];
   const program = buildProgram((finished) => {
     code = finished;
+  });
+  program.hook("preAction", (_, command) => {
+    path = pathOf(command);
   });
   try {
     await program.parseAsync(upToUnknown(program, argv));
@@ -43,8 +48,22 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   } catch (error) {
     // Help and version end here too, with 0.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
-    throw error;
+    throw looksUp(path) && isStoreFailure(error) && !(error instanceof StoreUnreadable)
+      ? new StoreUnreadable(path.join(" "), error)
+      : error;
   }
+}
+
+/** Commands that look a record up: to them, a store that cannot be read is no absence. */
+const LOOK_UP: ReadonlySet<string> = new Set([
+  ...["runs", "process", "logs", "screen", "events", "who", "attach", "tasks", "sessions", "acp"],
+]);
+
+/** Of those groups, what starts something: its exit code says what became of that. */
+const STARTS: ReadonlySet<string> = new Set(["acp spawn", "acp prompt", "sessions create"]);
+
+function looksUp(path: readonly string[]): boolean {
+  return LOOK_UP.has(path[0] ?? "") && !STARTS.has(path.slice(0, 2).join(" "));
 }
 
 /** What is said after a command that there is not belongs to nobody: its --help, too, is no help. */
@@ -114,7 +133,7 @@ export function buildProgram(finish: Finish): Command {
     })
     .addHelpText(
       "after",
-      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.`,
+      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.\nA command that looks up a record and cannot read the store exits with 5, one that finds none with 1.`,
     );
   for (const [heading, ...adders] of GROUPS) {
     program.commandsGroup(heading);

@@ -7,6 +7,7 @@ import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
 import { liveProcesses } from "../supervisor/live-processes.js";
+import type { StoreHealth, WriteHealth } from "./store-health.js";
 import type { TaskMetrics } from "./task-metrics.js";
 
 const PREFIX = "holdfast_run_";
@@ -45,6 +46,7 @@ export class Metrics implements AsyncDisposable {
     host: NativeObserver,
     tasks: Pick<TaskMetrics, "registry">,
     ours: Pick<EventFilter, "stateId">,
+    health: Pick<StoreHealth, "get">,
   ) {
     this.#supervisor = supervisor;
     this.#tasks = tasks;
@@ -52,7 +54,22 @@ export class Metrics implements AsyncDisposable {
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
     const open = async (): Promise<readonly RunRecord[]> =>
-      supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES });
+      (await supervisor.listRunsOrLocal({ ...(await supervisor.scope()), states: OPEN_STATES })).runs;
+    const ofStore = (name: string, help: string, value: (now: WriteHealth) => number): void => {
+      const gauge: Gauge = new Gauge({
+        name: `holdfast_store_${name}`,
+        help,
+        registers: [this.#registry],
+        collect: () => gauge.set(value(health.get())),
+      });
+    };
+    ofStore("writable", "1: the last write to the store was accepted", (now) => Number(now.writable));
+    ofStore("write_backlog", "writes of runs that wait to be repeated", (now) => now.backlog);
+    ofStore(
+      "renewal_age_seconds",
+      "since the leases of this gateway were last renewed",
+      (now) => now.renewalMs / 1000,
+    );
     const live = new Gauge({
       name: "holdfast_runs",
       help: "open runs, by state",
@@ -164,6 +181,7 @@ export class Metrics implements AsyncDisposable {
       case "anchor-silent":
       case "anchor-answers":
       case "command":
+      case "store-unwritable":
         return;
     }
   }

@@ -39,7 +39,9 @@ import { createTaskHandlers } from "./handlers/tasks.js";
 import { Errands } from "./commands/carry-out.js";
 import { Stops } from "./commands/hand-over.js";
 import { AcpWhereabouts } from "./peers/acp-whereabouts.js";
+import { PeerBook } from "./peers/peer-book.js";
 import { statedRequester } from "./peers/stated.js";
+import { stopByPeers } from "./peers/stop-by-peers.js";
 import { Whereabouts } from "./peers/whereabouts.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
 import { createApp, requesterOf } from "./server/app.js";
@@ -54,6 +56,7 @@ import { serveSpecial } from "./server/special.js";
 import { Sights, type Denial } from "./sights.js";
 import { Screens } from "./screens.js";
 import { Settling } from "./settling.js";
+import { StoreHealth } from "./store-health.js";
 import { acknowledgeRead } from "./work/acknowledge.js";
 import { wakeFor } from "./work/message-turn.js";
 import { openWork, type Work } from "./work/open-work.js";
@@ -155,6 +158,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const asked = deferred<void>();
   let stopping = false;
   let doors: Doors | null = null;
+  const book = new PeerBook(home, instanceId);
+  if (store.shared) await book.load();
   const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
   const mustBeOpen = (): void => {
     if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
@@ -198,6 +203,12 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     },
   };
   const observer = observeNatively(home, machine, findAnchor());
+  const health = new StoreHealth({
+    store,
+    supervisor,
+    instanceId,
+    problem: (message, cause) => problem({ runId: null, message, cause }),
+  });
   const handlers = createHandlers({
     supervisor,
     processesOf: async (record) =>
@@ -205,6 +216,8 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
         ports: record.service !== null,
       }),
     stops,
+    stopByPeers: (requester, runId, body, unread) =>
+      stopByPeers({ book, instanceId }, requester, runId, body, unread),
     callers,
     screens,
     sights,
@@ -235,6 +248,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       startedAt,
       ready: ready() && !stopping,
       ...(await openRuns(supervisor)),
+      storeWrites: health.get(),
       tier: null,
       listen: doors?.listen ?? null,
     }),
@@ -266,7 +280,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
         void errands.look().catch(() => undefined);
     },
   );
-  const metrics = new Metrics(supervisor, observer, work.metrics, store.shared ? { stateId } : {});
+  const metrics = new Metrics(supervisor, observer, work.metrics, store.shared ? { stateId } : {}, health);
   await metrics.start();
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
@@ -301,7 +315,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const forPeers: Entrance = {
     served: null,
-    requesterOf: (request) => statedRequester(store, sessions, request),
+    requesterOf: (request) => statedRequester(store, book, sessions, request),
     forPeers: true,
     whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
     whoSpeaks: (requester, verb, id) => agentsElsewhere.mustBeHere(requester, verb, id),
@@ -323,7 +337,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     look: () => agentRuns.look(),
     takeOver: (runs) => background.takeOver(runs),
     lookAfterTasks: () => work.lookAfter(),
-    beat: () => presence.beat(),
+    beat: async () => {
+      await health.look(() => presence.beat());
+      if (store.shared) await book.refresh(store);
+    },
     takeUp: async () => {
       if (store.shared) acp.look();
       await errands.look();
@@ -364,9 +381,11 @@ async function openRuns(
   supervisor: Supervisor,
 ): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
   const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
-  const listed = supervisor.scope().then((mine) => supervisor.listRuns({ ...mine, states: OPEN_STATES }));
+  const listed = supervisor
+    .scope()
+    .then((mine) => supervisor.listRunsOrLocal({ ...mine, states: OPEN_STATES }, defaults.localAnswerMs));
   const asked = listed.then(
-    (open) => ({ runs: open.length, storeAway: null }),
+    ({ runs, storeAway }) => (storeAway === null ? { runs: runs.length, storeAway } : held(storeAway)),
     (error: unknown) => held(error instanceof Error ? error.message : String(error)),
   );
   const late = systemClock.pause(defaults.storeAnswerMs, asked).then(() => held("the store does not answer"));

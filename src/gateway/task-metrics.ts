@@ -47,13 +47,15 @@ export class TaskMetrics {
     statuses: readonly string[],
     count: () => Promise<ReadonlyMap<string, number>>,
   ): void {
-    const gauge = new Gauge({
+    const gauge: Gauge<"status"> = new Gauge({
       name,
       help,
       labelNames: ["status"],
       registers: [this.registry],
       collect: async () => {
-        const counts = await count();
+        const counts = await count().catch(() => null);
+        // A store that cannot be read is no reason to say nothing of the rest.
+        if (counts === null) return gauge.reset();
         for (const status of statuses) gauge.set({ status }, counts.get(status) ?? 0);
       },
     });

@@ -108,6 +108,16 @@ export type NewRunEvent = EventFacts &
         readonly type: "attach";
         readonly data: { readonly epoch: number; readonly decision: string; readonly process?: string };
       }
+    /** The store could be read and not written for so long. Of a gateway, not of a run: its run id is empty. */
+    | {
+        readonly type: "store-unwritable";
+        readonly data: {
+          readonly by: string;
+          readonly since: number;
+          readonly until: number;
+          readonly why: string;
+        };
+      }
     /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */
     | {
         readonly type: "reconcile";

@@ -168,8 +168,8 @@ export interface Run {
   changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void>;
   /** Resolves with the terminal record, once it is committed: with a store that cannot be written, that may take long. */
   wait(): Promise<RunRecord>;
-  /** How it ended, at the latest `recordWaitMs` after that is known, whether the store can be written or not. */
-  end(): Promise<RunEnding>;
+  /** How it ended, at the latest `waitMs` (default `recordWaitMs`) after that is known, whether the store can be written or not. */
+  end(waitMs?: number): Promise<RunEnding>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
   cancel(options?: CancelOptions): Promise<void>;
   /** Of its input, how much its anchor holds. */
@@ -263,6 +263,22 @@ export interface Stopped {
   readonly survivors: readonly Survivor[];
 }
 
+/** How the writes of a supervisor fare. */
+export interface StoreWrites {
+  /** Why the last one was refused; null: it was not. */
+  readonly refusal: unknown;
+  /** Those that wait to be repeated. */
+  readonly backlog: number;
+  /** Since the leases were last renewed. */
+  readonly renewalMs: number;
+}
+
+export interface RunList {
+  readonly runs: readonly RunRecord[];
+  /** Why the store could not be asked; null: it was, and these are all. */
+  readonly storeAway: string | null;
+}
+
 export interface Supervisor extends AsyncDisposable {
   readonly instanceId: string;
   readonly home: string;
@@ -295,6 +311,9 @@ export interface Supervisor extends AsyncDisposable {
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
+  /** The same; when a shared store does not answer in time, the runs that this state directory knows. */
+  listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList>;
+  writes(): StoreWrites;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
   /** A filter for runs of this state directory alone, where others keep theirs in the same store. */
   scope(): Promise<Pick<RunFilter, "ofState">>;

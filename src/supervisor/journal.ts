@@ -59,6 +59,11 @@ export class Journal {
     return { ...this.#record, ownerInstanceId, leaseEpoch };
   }
 
+  /** How many writes are not committed. */
+  get pending(): number {
+    return this.#entries.length;
+  }
+
   /** A change that was committed without this journal. */
   committed(change: RunChange): void {
     this.#record = applyChange(this.#record, change);

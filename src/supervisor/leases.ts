@@ -24,6 +24,7 @@ export class Leases {
   #renewedAt: number;
   #timer: Timer | null = null;
   #renewing: Promise<void> | null = null;
+  #refusal: unknown = null;
 
   constructor(options: LeasesOptions) {
     this.#options = options;
@@ -41,6 +42,15 @@ export class Leases {
   /** True: too long without a renewal. Read from the clock, not from a timer: a process that was stopped knows it at once. */
   get fenced(): boolean {
     return this.#options.clock.now() - this.#renewedAt >= defaults.selfFenceMs;
+  }
+
+  /** Why the last renewal was refused; null: it was not. */
+  get refusal(): unknown {
+    return this.#refusal;
+  }
+
+  get sinceRenewalMs(): number {
+    return this.#options.clock.now() - this.#renewedAt;
   }
 
   /** The first lease after none were held is as fresh as a renewal. */
@@ -74,7 +84,9 @@ export class Leases {
         if (renewed < held()) missing(new Set(await store.heldRuns(instanceId)));
       }
       this.#renewedAt = asked;
+      this.#refusal = null;
     } catch (error) {
+      this.#refusal = error;
       failing(error);
     }
   }

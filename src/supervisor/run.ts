@@ -83,12 +83,12 @@ class SupervisedRun implements Run {
     return record;
   }
 
-  async end(): Promise<RunEnding> {
+  async end(waitMs: number = defaults.recordWaitMs): Promise<RunEnding> {
     const live = this.#live;
     const { clock, gate } = live.context;
     const committed = this.wait();
     const late = live.concluded.promise.then((since) =>
-      clock.pause(Math.max(0, since + defaults.recordWaitMs - clock.now()), committed),
+      clock.pause(Math.max(0, since + waitMs - clock.now()), committed),
     );
     const record = await Promise.race([committed, late]);
     if (record !== undefined) return { record, recordPending: null };

@@ -1,5 +1,6 @@
 import { defaults } from "../defaults.js";
 import { RunNotFound } from "../errors.js";
+import type { RunRecord } from "../store/run-record.js";
 import type { CancelOptions, Stopped } from "./api.js";
 import { cancel } from "./cancel.js";
 import type { Context } from "./context.js";
@@ -13,15 +14,20 @@ import { stopDirectly } from "./stop-directly.js";
  * Stop a run and see it through, whoever owns it: what is held here through its owner's connection, anything else by
  * the key in its directory. Answers what became of it within a bound, never that it was asked for.
  */
-export async function stop(context: Context, runId: string, options: CancelOptions = {}): Promise<Stopped> {
+export async function stop(
+  context: Context,
+  runId: string,
+  getRun: (runId: string) => Promise<RunRecord | null>,
+  options: CancelOptions = {},
+): Promise<Stopped> {
   const until = context.clock.now() + defaults.stopBoundMs;
   const live = context.live.get(runId);
   if (live !== undefined) {
     await cancel(live, options);
     return outcomeOf(live, until);
   }
-  const { store, host, clock } = context;
-  const record = await store.getRun(runId);
+  const { host, clock } = context;
+  const record = await getRun(runId);
   if (record === null) throw new RunNotFound(runId);
   if (record.state === "exited") return { outcome: "ended-before", survivors: [] };
   const {
@@ -70,7 +76,7 @@ async function stillThere(live: LiveRun): Promise<Stopped> {
 function onRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
   return Promise.race([
     ended,
-    context.clock.pause(defaults.storeAnswerMs, ended).then(() => "gone" as const),
+    context.clock.pause(defaults.localAnswerMs, ended).then(() => "gone" as const),
   ]);
 }
 

@@ -11,6 +11,7 @@ import {
 } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
 import type { Ledger } from "../store/ledger/ledger.js";
+import { runsInLedger } from "../store/ledger/list-runs.js";
 import { remembering } from "../store/ledger/remembering.js";
 import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
@@ -29,8 +30,10 @@ import type {
   Retained,
   Retention,
   Run,
+  RunList,
   SpawnOptions,
   Stopped,
+  StoreWrites,
   Supervisor,
 } from "./api.js";
 import { AnchorWatch } from "./anchor-watch.js";
@@ -44,6 +47,7 @@ import { newIncarnation } from "./ids.js";
 import { Incarnation } from "./incarnation.js";
 import { Leases } from "./leases.js";
 import { letGo } from "./let-go.js";
+import { LocalAnswers } from "./local-answers.js";
 import type { LiveRun } from "./live-run.js";
 import { readOutput } from "./output.js";
 import { awaitReady, endedUnready } from "./readiness.js";
@@ -98,6 +102,7 @@ class ComposedSupervisor implements Supervisor {
   /** One at a time: two would decide on the same evidence. */
   #reconciling: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | null = null;
+  readonly #answers: LocalAnswers;
 
   constructor(parts: SupervisorParts) {
     const {
@@ -114,6 +119,7 @@ class ComposedSupervisor implements Supervisor {
     this.#parts = parts;
     this.instanceId = instanceId;
     this.home = home;
+    this.#answers = new LocalAnswers(clock);
     const report = (problem: Problem): void => {
       try {
         parts.onProblem?.(problem);
@@ -236,7 +242,7 @@ class ComposedSupervisor implements Supervisor {
 
   async stop(runId: string, options?: CancelOptions): Promise<Stopped> {
     this.#mustBeOpen("nothing was stopped");
-    return stop(this.#context, runId, options);
+    return stop(this.#context, runId, (id) => this.getRun(id), options);
   }
 
   async hide(runIds: readonly string[]): Promise<number> {
@@ -265,25 +271,50 @@ class ComposedSupervisor implements Supervisor {
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
-    const { store, ledger, live } = this.#context;
-    return store.getRun(runId).catch(async (error: unknown) => {
-      // Of what is held here, what the store was told is known: it can be read and stopped whatever the store does.
-      const told = live.has(runId) ? await ledger?.get(runId) : null;
-      if (told === null || told === undefined) throw error;
-      return told.record;
-    });
+    const { store, ledger } = this.#context;
+    if (ledger === null) return store.getRun(runId);
+    // The ledger knows every run of this state directory that is open or ended lately: it can be read and stopped whatever the store does.
+    return this.#answers.ask<RunRecord | null>(
+      () => store.getRun(runId),
+      async () => (await ledger.get(runId))?.record ?? null,
+    );
   }
 
   async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
     const live = this.#context.live.get(runId);
     if (live !== undefined) return readOutput(this.#context.host, live.facts.address, stream, options);
-    const record = await this.#context.store.getRun(runId);
+    const record = await this.getRun(runId);
     if (record === null) throw new RunNotFound(runId);
     return readOutput(this.#context.host, addressOf(record), stream, options);
   }
 
+  async listRunsOrLocal(filter: RunFilter = {}, withinMs: number = defaults.localListMs): Promise<RunList> {
+    const { store, ledger } = this.#context;
+    if (ledger === null) return { runs: await store.listRuns(filter), storeAway: null };
+    return this.#answers.ask<RunList>(
+      async () => ({ runs: await store.listRuns(filter), storeAway: null }),
+      async (why) => ({
+        runs: await runsInLedger(ledger, filter),
+        storeAway: why === null ? "the store does not answer" : text(why),
+      }),
+      withinMs,
+    );
+  }
+
   async listRuns(filter: RunFilter = {}): Promise<readonly RunRecord[]> {
     return this.#context.store.listRuns(filter);
+  }
+
+  writes(): StoreWrites {
+    const { gate, leases, live } = this.#context;
+    const pending = [...live.values()].map(({ journal }) => journal.pending);
+    const backlog = pending.reduce((total, count) => total + count, 0);
+    return {
+      // A refusal with nothing left to repeat is of a run that was let go of since.
+      refusal: (backlog > 0 ? gate.refusal : null) ?? leases.refusal,
+      backlog,
+      renewalMs: leases.sinceRenewalMs,
+    };
   }
 
   async listEvents(filter: EventFilter = {}): Promise<readonly RunEvent[]> {

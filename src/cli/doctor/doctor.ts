@@ -14,6 +14,7 @@ import { checkKernel } from "./kernel.js";
 import { checkLimits } from "./limits.js";
 import { checkClock, checkRuns, checkWithoutState, type RunChecks } from "./runs.js";
 import { checkState } from "./state.js";
+import { checkStoreWrites } from "./store-writes.js";
 
 /** Look at everything Holdfast stands on. Changes nothing. */
 export async function doctor(json: boolean): Promise<number> {
@@ -42,6 +43,7 @@ async function allChecks(): Promise<RunChecks> {
   const history = await checkHistory(directory);
   const all = [
     ...checks,
+    ...(await checkStoreWrites(directory)),
     ...database,
     ...history,
     ...config,

@@ -132,9 +132,18 @@ export function statusLine({
   version,
   listen,
   storeAway,
+  storeWrites,
 }: Status): string {
   const since = formatDuration(Math.max(0, Date.now() - startedAt));
   const installed = packageVersion();
   const outdated = installed === version ? "" : ` (restart to use ${installed}: holdfast gateway restart)`;
-  return `gateway ${instanceId} ${version}${outdated}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? "" : `; ${sanitizeLine(storeAway)}`}`;
+  return `gateway ${instanceId} ${version}${outdated}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? writesText(storeWrites) : `; ${sanitizeLine(storeAway)}`}`;
+}
+
+/** Of a store that can be read. A gateway from before an upgrade does not say it. */
+function writesText(writes: Status["storeWrites"] | undefined): string {
+  if (writes === undefined || writes.writable) return "";
+  const { since, backlog, refusal } = writes;
+  const forMs = formatDuration(Math.max(0, Date.now() - (since ?? Date.now())));
+  return `; the store can be read and not written, for ${forMs}, and ${backlog} ${backlog === 1 ? "write waits" : "writes wait"}: ${sanitizeLine(refusal ?? "")}`;
 }

@@ -1,5 +1,5 @@
 import type { StreamName } from "../../anchor/host.js";
-import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
+import { isStoreFailure, NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { contract } from "../../gateway/contract/contract.js";
 import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
@@ -10,6 +10,8 @@ import { historyOf, statusOf } from "../../gateway/handlers/session-told.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
 import { Screens } from "../../gateway/screens.js";
 import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
+import { FileLedger, ledgerIn } from "../../store/ledger/file-ledger.js";
+import { runsInLedger } from "../../store/ledger/list-runs.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
@@ -27,16 +29,30 @@ import { readTasksLocally } from "./read-tasks-locally.js";
 /** What a gateway would answer, from what lies in its state directory. */
 export async function readLocally(home: string): Promise<Look> {
   const directory = await findStateDirectory(home);
-  const store = await openStoreForReading(directory?.storePath ?? null);
+  const { store, unread } = await openStoreForReading(directory?.storePath ?? null).then(
+    (opened) => ({ store: opened, unread: null }),
+    (error: unknown) => {
+      if (!(error instanceof Error) || !isStoreFailure(error)) throw error;
+      return { store: null, unread: error };
+    },
+  );
+  // Only what a shared store was told is kept here, too.
+  const ledger = directory === null ? null : new FileLedger(ledgerIn(directory.home));
   const host = directory === null ? null : await observe(directory);
+  const getRun = async (runId: string): Promise<RunRecord | null> => {
+    if (unread === null) return (await store?.getRun(runId)) ?? null;
+    const told = (await ledger?.get(runId)) ?? null;
+    if (told === null) throw unread;
+    return told.record;
+  };
   const must = async (runId: string): Promise<RunRecord> => {
-    const record = (await store?.getRun(runId)) ?? null;
+    const record = await getRun(runId);
     if (record === null) throw new RunNotFound(runId);
     return record;
   };
   const reader: RunReader = {
     run: () => null,
-    getRun: async (runId) => (await store?.getRun(runId)) ?? null,
+    getRun,
     readOutput: async (runId: string, stream: StreamName, options?: ReadOptions) => {
       const address = addressOf(await must(runId));
       if (host === null) throw new RunNotFound(runId);
@@ -55,9 +71,13 @@ export async function readLocally(home: string): Promise<Look> {
       { missing: "here" },
     );
   };
-  const findSession = async (wanted: string): Promise<SessionRow | null> =>
-    (looksLikeSessionId(wanted) ? await store?.getSession(wanted) : await store?.getSessionByKey(wanted)) ??
-    null;
+  const findSession = async (wanted: string): Promise<SessionRow | null> => {
+    if (unread !== null) throw unread;
+    return (
+      (looksLikeSessionId(wanted) ? await store?.getSession(wanted) : await store?.getSessionByKey(wanted)) ??
+      null
+    );
+  };
   const sessionOf = async (params: { readonly id: string } | undefined) => {
     const wanted = params?.id ?? "";
     const session = await findSession(wanted);
@@ -70,7 +90,12 @@ export async function readLocally(home: string): Promise<Look> {
     client: {
       listRuns: async ({ query = {} } = {}) => {
         const { limit, ...heard } = contract.listRuns.query.parse(query);
-        return { runs: [...((await store?.listRuns({ ...filterOf(heard), limit })) ?? [])] };
+        const filter = { ...filterOf(heard), limit };
+        if (unread !== null) {
+          const known = ledger === null ? [] : await runsInLedger(ledger, filter);
+          return { runs: [...known], storeAway: unread.message };
+        }
+        return { runs: [...((await store?.listRuns(filter)) ?? [])], storeAway: null };
       },
       poll: async ({ params, query = {} } = {}) =>
         pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking, seemsToWait),
@@ -82,6 +107,7 @@ export async function readLocally(home: string): Promise<Look> {
         return { ...rest, rows: [...rows] };
       },
       listSessions: async ({ query = {} } = {}) => {
+        if (unread !== null) throw unread;
         const { all, limit } = contract.listSessions.query.parse(query);
         const open = all === true ? {} : { open: true };
         return { sessions: [...((await store?.listSessions({ ...open, limit })) ?? [])] };
@@ -98,12 +124,22 @@ export async function readLocally(home: string): Promise<Look> {
         const { from, session } = await sessionOf(params);
         return inboxOf(session, from, contract.sessionInbox.query.parse(query).limit);
       },
-      ...readTasksLocally(store, findSession, asking),
-      ...readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
+      ...refusing(readTasksLocally(store, findSession, asking), unread),
+      ...refusing(
+        readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
+        unread,
+      ),
     },
     async [Symbol.asyncDispose]() {
       await host?.[Symbol.asyncDispose]();
       await store?.[Symbol.asyncDispose]();
     },
   };
+}
+
+/** The same verbs; while the store cannot be read, none of them says that there is nothing. */
+function refusing<Verbs extends object>(verbs: Verbs, unread: Error | null): Verbs {
+  if (unread === null) return verbs;
+  const refuse = (): Promise<never> => Promise.reject(unread);
+  return Object.fromEntries(Object.keys(verbs).map((verb) => [verb, refuse])) as Verbs;
 }

@@ -2,7 +2,8 @@ import type { RunNotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { EventFilter, ReadStore, RunFilter } from "../../store/store.js";
+import { matches } from "../../store/ledger/list-runs.js";
+import type { EventFilter, ReadStore } from "../../store/store.js";
 
 /** What is read of runs, from wherever it may be read. */
 export type RunView = Pick<
@@ -37,11 +38,13 @@ export function sessionView(client: GatewayClient): RunView {
       if (exact !== null) return [exact];
       return (await all()).filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
     },
-    listRuns: async (filter) => (await all()).filter((run) => meets(run, filter)).slice(0, filter.limit),
+    listRuns: async (filter) => (await all()).filter((run) => matches(run, filter)).slice(0, filter.limit),
     listEvents: async (filter) => {
       const { hostIds } = filter;
       if (hostIds === undefined) return eventsOf(client, filter);
-      const there = new Set((await all()).filter((run) => meets(run, { hostIds })).map(({ runId }) => runId));
+      const there = new Set(
+        (await all()).filter((run) => matches(run, { hostIds })).map(({ runId }) => runId),
+      );
       return eventsOf(client, filter, ({ runId }) => there.has(runId));
     },
     // A store that has gone back in time is its gateway's to notice.
@@ -60,15 +63,6 @@ export function sessionView(client: GatewayClient): RunView {
     now: async () => 0,
     [Symbol.asyncDispose]: async () => undefined,
   };
-}
-
-function meets(run: RunRecord, { states, hidden, hostIds, labels = {} }: RunFilter): boolean {
-  return (
-    (states === undefined || states.includes(run.state)) &&
-    (hostIds === undefined || hostIds.includes(run.hostId)) &&
-    (hidden !== false || run.hiddenAt === null) &&
-    Object.entries(labels).every(([key, value]) => run.labels[key] === value)
-  );
 }
 
 async function eventsOf(

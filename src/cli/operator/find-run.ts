@@ -1,8 +1,11 @@
 import type { RunAddress } from "../../anchor/host.js";
-import { RunNotFound } from "../../errors.js";
+import { setTimeout } from "node:timers/promises";
+import { defaults } from "../../defaults.js";
+import { RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { openStoreForReading } from "../../store/open.js";
 import { pickRun, runPrefix, RUNS_ASKED_FOR } from "../runs/pick-run.js";
+import { isShared } from "./elsewhere.js";
 import type { Observatory } from "./observer.js";
 
 /** A run by its directory, its record, or both: either may be missing. */
@@ -14,14 +17,19 @@ export interface FoundRun {
   readonly unread: Error | null;
 }
 
-/** By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run. */
+/**
+ * By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run.
+ * Rejects with StoreUnreadable when only the store could tell.
+ */
 export async function findRun(observatory: Observatory, wanted: string): Promise<FoundRun | null> {
   const prefix = runPrefix(wanted);
   const directories = wanted === "" ? [] : await directoriesOf(observatory, prefix);
+  const here = directories.find(({ runId }) => runId === prefix) !== undefined;
   const { records, unread } =
-    wanted === "" ? { records: [], unread: null } : await recordsOf(observatory, prefix);
+    wanted === "" ? { records: [], unread: null } : await recordsOf(observatory, prefix, here);
   const ids = new Set([...directories, ...records].map((each) => each.runId));
   const runId = pickRun(wanted, [...ids]);
+  if (runId === null && unread !== null) throw new StoreUnreadable(prefix, unread);
   if (runId === null) return null;
   const record = records.find((each) => each.runId === runId) ?? null;
   const address = directories.find((each) => each.runId === runId) ?? null;
@@ -41,13 +49,20 @@ async function directoriesOf({ host }: Observatory, prefix: string): Promise<Run
 async function recordsOf(
   { directory }: Observatory,
   prefix: string,
+  here: boolean,
 ): Promise<{ readonly records: readonly RunRecord[]; readonly unread: Error | null }> {
-  try {
+  const reading = (async () => {
     await using store = await openStoreForReading(directory.storePath);
     return { records: (await store?.findRuns(prefix, RUNS_ASKED_FOR)) ?? [], unread: null };
-  } catch (error) {
-    return { records: [], unread: error instanceof Error ? error : new Error(String(error)) };
-  }
+  })().catch((error: unknown) => ({
+    records: [],
+    unread: error instanceof Error ? error : new Error(String(error)),
+  }));
+  if (!here || !(await isShared())) return reading;
+  // Its directory is enough to stop it: a server that does not answer is not waited for.
+  const late = setTimeout(defaults.localListMs, null, { ref: false });
+  const read = await Promise.race([reading, late]);
+  return read ?? { records: [], unread: new StoreAway(directory.home, "the store does not answer") };
 }
 
 /** The same, for a command that cannot do without it. */

@@ -11,7 +11,7 @@ import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { readHosts } from "../hosts/hosts.js";
 import { print } from "../runs/print.js";
-import { openStoreForReading } from "../runs/read-store.js";
+import { openRunView, openStoreForReading } from "../runs/read-store.js";
 import { sessionToken } from "../session-token.js";
 import { statusOf } from "../runs/status.js";
 import { openObservatory } from "./observer.js";
@@ -38,7 +38,8 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const { host } = observatory;
   const [live] = await host.inspect([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
-  await using store = await openStoreForReading();
+  await using found = await openRunView();
+  const { view: store, unread } = found;
   const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
   const here = records.filter((record) => isSameMachine(record, host.machine));
   // The same look that `ps` and `runs show` have; the evidence is then named for the run it leads to.
@@ -50,7 +51,10 @@ async function whoHere(pid: number, json: boolean): Promise<number> {
   const belonging =
     (await findBelonging(live, among, (paths) => host.inspectBoundaries(paths))) ??
     (live.state === HIDDEN && holder !== undefined ? hiddenBelonging(holder) : null);
-  if (belonging === null) return await whoWithoutState(pid, json, reasonFor(live, here.length));
+  if (belonging === null)
+    return await whoWithoutState(pid, json, reasonFor(live, here.length)).catch((error: unknown) => {
+      throw unread ?? error;
+    });
   const instances = await host.instances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
   const gateway = {

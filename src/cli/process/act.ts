@@ -1,6 +1,6 @@
 import { leftText } from "../../anchor/seen.js";
 import { readFileSync } from "node:fs";
-import { BadInput, RunNotFound } from "../../errors.js";
+import { BadInput, RunNotFound, StoreUnreadable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
@@ -28,11 +28,13 @@ export async function fullRunId(
   // What is whole is not looked for: the list holds only the newest.
   if (WHOLE_ID.test(prefix)) return prefix;
   if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
-  const { runs } = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } }, signal);
+  const listed = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } }, signal);
+  const { runs, storeAway } = listed;
   const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
   const picked = pickRun(wanted, found);
-  if (picked === null) throw new RunNotFound(wanted);
-  return picked;
+  if (picked !== null) return picked;
+  if (typeof storeAway === "string") throw new StoreUnreadable(wanted, new Error(storeAway));
+  throw new RunNotFound(wanted);
 }
 
 export interface PollRequest {

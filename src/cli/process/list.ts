@@ -17,15 +17,19 @@ export interface ProcessListRequest {
 /** What the one who asks may see: runs that go on and runs that have ended, but for those that were hidden. */
 export async function listProcesses({ all, limit, json }: ProcessListRequest): Promise<number> {
   await using look = await openLook();
-  const { runs } = await look.client.listRuns({
+  const { runs, storeAway } = await look.client.listRuns({
     query: { all: "1", limit, ...(all ? { hidden: "1" } : {}) },
   });
   if (json) print(toJson(runs, 2));
   else if (runs.length === 0) say("there are no runs to be seen", "dim");
   else {
     const width = isatty(1) ? process.stdout.columns : null;
-    print(`${listLines(runs, Date.now(), width, paletteFor(1), null, await knownHosts()).join("\n")}\n`);
+    const hosts = typeof storeAway === "string" ? null : await knownHosts();
+    print(`${listLines(runs, Date.now(), width, paletteFor(1), null, hosts).join("\n")}\n`);
   }
+  // A gateway from before an upgrade does not say it.
+  if (typeof storeAway === "string")
+    say(`the store cannot be read, so these are the runs of this host: ${storeAway}`, "yellow");
   return 0;
 }
 

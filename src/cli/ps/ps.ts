@@ -16,7 +16,7 @@ import { openObservatory, type Observatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
 import { print, printOn } from "../runs/print.js";
-import { openStoreForReading } from "../runs/read-store.js";
+import { openRunView } from "../runs/read-store.js";
 import { careOf, careText, statusOf, viewpoint, type Care } from "../runs/status.js";
 import { table } from "../runs/table.js";
 import { formatSize } from "../size.js";
@@ -58,7 +58,8 @@ const EVERY_MS = 2_000;
 export async function showProcesses(request: PsRequest): Promise<number> {
   const { watch, json } = request;
   await using observatory = await openObservatory();
-  await using store = await openStoreForReading();
+  await using found = await openRunView();
+  const store = found.view;
   const tell = watch ? printOn : print;
   for (;;) {
     const hosts = await readHosts(store);

@@ -39,6 +39,10 @@ export function eventText(event: RunEvent): string {
       return `its anchor answers again, ${(event.data.silentMs / 1000).toFixed(1)} s after SIGCONT`;
     case "attach":
       return `epoch ${event.data.epoch}: ${event.data.decision}`;
+    case "store-unwritable": {
+      const { by, since, until, why } = event.data;
+      return `gateway ${by} could not write to the store for ${((until - since) / 1000).toFixed(1)} s: ${why}`;
+    }
     case "reconcile":
       return `${event.data.action} by ${event.data.by}, epoch ${event.data.epoch}: ${event.data.why}`;
   }

@@ -10,7 +10,7 @@ import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "./print.js";
-import { openStoreForReading } from "./read-store.js";
+import { openRunView } from "./read-store.js";
 import { careOf, careText, moodOf, statusOf, viewpoint, type Care } from "./status.js";
 import { table } from "./table.js";
 
@@ -25,7 +25,8 @@ export interface ListRequest {
 
 export async function listRuns(request: ListRequest): Promise<number> {
   const { states, labels, host, hidden, limit, json } = request;
-  await using store = await openStoreForReading();
+  await using view = await openRunView();
+  const store = view.view;
   const hosts = await readHosts(store);
   const filter = { states, labels, ...onHosts(hosts, host), ...(hidden ? {} : { hidden: false as const }) };
   // One more than shown, to know whether that was all.

@@ -1,9 +1,15 @@
-import { GatewayUnreachable } from "../../errors.js";
+import { setTimeout } from "node:timers/promises";
+import { defaults } from "../../defaults.js";
+import { GatewayUnreachable, isStoreFailure, StoreAway } from "../../errors.js";
+import { reach } from "../../gateway/start.js";
+import { databaseAddress } from "../../store/database-address.js";
 import * as store from "../../store/open.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { say } from "../complain.js";
 import { runningGateway } from "../gateway/connect.js";
 import { sessionToken } from "../session-token.js";
 import type { RunView } from "../gateway/session-view.js";
+import { ledgerView } from "./ledger-view.js";
 
 /**
  * The store, for looking only; null when nothing has ever been recorded, and then no database is loaded. For a session,
@@ -18,6 +24,56 @@ export async function openStoreForReading(): Promise<RunView | null> {
   if (running === null) throw new NoGatewayForSession();
   const { sessionView } = await import("../gateway/session-view.js");
   return sessionView(running.client);
+}
+
+/** What is read of runs, and why it is only what this host knows; null: it is all there is. */
+export interface OpenedView extends AsyncDisposable {
+  /** Null: nothing has ever been recorded. */
+  readonly view: RunView | null;
+  readonly unread: Error | null;
+}
+
+/**
+ * The same for a command that can do with the runs of this host: a shared store that cannot be read, or does not answer
+ * a gateway that runs here, is not waited for.
+ */
+export async function openRunView(): Promise<OpenedView> {
+  const home = resolveHome();
+  if (sessionToken() !== null || (await databaseAddress()) === null)
+    return opened(await openStoreForReading());
+  const opening = openStoreForReading();
+  const found = await Promise.race([settled(opening), unanswered(home)]);
+  if ("view" in found) return opened(found.view);
+  const { unread } = found;
+  if (!isStoreFailure(unread)) throw unread;
+  // It may be opened later, and is of no use then.
+  void opening.then(
+    (late) => late?.[Symbol.asyncDispose](),
+    () => undefined,
+  );
+  say(`the store cannot be read, so these are the runs of this host: ${unread.message}`, "yellow");
+  return { view: ledgerView(home), unread, [Symbol.asyncDispose]: async () => undefined };
+}
+
+function opened(view: RunView | null): OpenedView {
+  return { view, unread: null, [Symbol.asyncDispose]: async () => view?.[Symbol.asyncDispose]() };
+}
+
+type Settled = { readonly view: RunView | null } | { readonly unread: Error };
+
+async function settled(opening: Promise<RunView | null>): Promise<Settled> {
+  return opening.then(
+    (view) => ({ view }),
+    (error: unknown) => ({ unread: error instanceof Error ? error : new Error(String(error)) }),
+  );
+}
+
+/** Settles only when a gateway, whose connections are open, says that the store does not answer. */
+async function unanswered(home: string): Promise<Settled> {
+  await setTimeout(defaults.localAnswerMs, undefined, { ref: false });
+  const storeAway = (await reach(home).catch(() => null))?.status.storeAway ?? null;
+  if (storeAway !== null) return { unread: new StoreAway(home, storeAway) };
+  return new Promise(() => undefined);
 }
 
 /** Only a gateway knows what a session may see. */

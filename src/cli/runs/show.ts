@@ -11,13 +11,16 @@ import { describeRun } from "./describe.js";
 import { findRecord } from "./find-record.js";
 import { lookAtRun } from "./look-at-run.js";
 import { print } from "./print.js";
-import { openStoreForReading } from "./read-store.js";
+import { openRunView } from "./read-store.js";
 import { careOf, viewpoint } from "./status.js";
 
 export async function showRun(wanted: string, json: boolean): Promise<number> {
-  await using store = await openStoreForReading();
+  await using found = await openRunView();
+  const { view: store, unread } = found;
   if (store === null) throw new RunNotFound(wanted);
-  const record = await findRecord(store, wanted);
+  const record = await findRecord(store, wanted).catch((error: unknown) => {
+    throw unread !== null && error instanceof RunNotFound ? unread : error;
+  });
   const events = await allEvents(store, record.runId);
   const here = await observeMachineIdentity(resolveHome());
   const look = await lookAtRun(record, await store.listRuns({ states: OPEN_STATES }));

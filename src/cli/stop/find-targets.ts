@@ -1,7 +1,7 @@
 import type { DirectoryScope } from "../../anchor/host.js";
 import { ACP_BACKEND } from "../../acp/agent-process.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
-import { BadInput, NotFound, RunNotFound } from "../../errors.js";
+import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
 import { openStoreForReading } from "../../store/open.js";
 import { isEnded } from "../../store/task-record.js";
 import { pickSession, type Session } from "../acp/pick-session.js";
@@ -32,7 +32,10 @@ export async function findTask(observatory: Observatory | null, wanted: string):
       isSession(scope, wanted),
     stored.unread,
   );
-  if (runs.length === 0) throw new NotFound(`task ${wanted}`);
+  if (runs.length === 0)
+    throw stored.unread === null
+      ? new NotFound(`task ${wanted}`)
+      : new StoreUnreadable(`task ${wanted}`, stored.unread);
   const going = openOnes(runs);
   const taskIds = new Set(going.flatMap(({ scope }) => scope.taskIds));
   if (taskIds.size > 1 && !taskIds.has(wanted) && going.length > 1)
@@ -87,7 +90,8 @@ export async function findSession(observatory: Observatory | null, wanted: strin
   const going = openOnes(runs);
   const ids = new Set(going.map(({ scope }) => scope.sessionId ?? ""));
   const [sessionId, ...others] = ids;
-  if (sessionId === undefined) throw new NotFound(what);
+  if (sessionId === undefined)
+    throw stored.unread === null ? new NotFound(what) : new StoreUnreadable(what, stored.unread);
   if (others.length > 0)
     throw new BadInput(
       "session",

@@ -22,6 +22,14 @@ export const status = route({
     runs: z.int(),
     /** Why the store cannot be asked now; null: it can. Then `runs` are those that this gateway holds. */
     storeAway: z.string().nullable(),
+    /** Whether the store takes writes; `renewalMs`: since the leases were last renewed. */
+    storeWrites: z.object({
+      writable: z.boolean(),
+      refusal: z.string().nullable(),
+      since: z.number().nullable(),
+      backlog: z.int(),
+      renewalMs: z.number(),
+    }),
     tier: z.string().nullable(),
     /** The TCP address it answers on besides its socket; null: none. */
     listen: z.string().nullable(),

@@ -21,7 +21,11 @@ export const listRuns = route({
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
   body: nothing,
-  answer: z.object({ runs: z.array(runShape) }),
+  answer: z.object({
+    runs: z.array(runShape),
+    /** Why the store could not be read; then `runs` are those that this gateway's host knows. Null: these are all. */
+    storeAway: z.string().nullable(),
+  }),
 });
 
 export const getRun = route({

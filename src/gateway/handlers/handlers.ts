@@ -5,7 +5,8 @@ import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { RunFilter } from "../../store/store.js";
 import type { TaskStore } from "../../store/task-store.js";
 import { EventCursor } from "../../store/event-cursor.js";
-import { NotFound } from "../../errors.js";
+import { defaults } from "../../defaults.js";
+import { isStoreFailure, NotFound } from "../../errors.js";
 import type { AgentEntry } from "../../agents/entry.js";
 import type { History } from "../../sessions/history.js";
 import type { AskedStdin } from "../../sessions/question.js";
@@ -14,7 +15,7 @@ import type { Callers } from "../callers.js";
 import type { Stops } from "../commands/hand-over.js";
 import type { Screens } from "../screens.js";
 import { mayExec, type AllowedCommand, type ExecGate } from "../exec-gate.js";
-import type { HeardOf } from "../contract/contract.js";
+import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import { defined } from "./defined.js";
@@ -49,6 +50,13 @@ export interface Desk extends ChannelDesk {
   readonly supervisor: Supervisor;
   readonly processesOf: (record: RunRecord) => Promise<RunProcesses>;
   readonly stops: Stops;
+  /** Have the gateway that holds a run stop it, when its record cannot be read. */
+  readonly stopByPeers: (
+    requester: Requester,
+    runId: string,
+    body: HeardOf<"kill">["body"],
+    unread: unknown,
+  ) => Promise<AnswerOf<"kill">>;
   readonly sights: Sights;
   readonly gate: ExecGate;
   readonly history: History;
@@ -130,11 +138,12 @@ export function createHandlers(desk: Desk): Handlers {
       };
       const runs = [];
       const seen = sights.runsOf(requester);
-      for (const record of await supervisor.listRuns(filter)) {
+      const { runs: found, storeAway } = await supervisor.listRunsOrLocal(filter);
+      for (const record of found) {
         if (runs.length === limit) break;
         if (await seen(record.sessionId)) runs.push(record);
       }
-      return { runs };
+      return { runs, storeAway };
     },
 
     getRun: ({ params }, { requester }) => visible(requester, params.runId),
@@ -215,12 +224,23 @@ export function createHandlers(desk: Desk): Handlers {
       return {};
     },
 
-    kill: async ({ params, body }, { requester, gone }) => {
-      const record = await visible(requester, params.runId);
+    kill: async ({ params, body }, { requester, gone, fromPeer = false }) => {
+      const found = await visible(requester, params.runId).then(
+        (record) => ({ record, unread: null }),
+        (unread: unknown) => ({ record: null, unread }),
+      );
+      if (found.record === null) {
+        const { unread } = found;
+        if (fromPeer || requester.kind !== "operator" || !isStoreFailure(unread)) throw unread;
+        return desk.stopByPeers(requester, params.runId, body, unread);
+      }
+      const { record } = found;
       const { reason, ...rest } = body;
       const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
       const { survivors, ...answer } = await desk.stops.stop(record, { actor, ...defined(rest) }, gone);
-      return { ...answer, survivors: [...survivors], run: (await nowOf(supervisor, record)).record };
+      // That it is gone does not wait for a store that may be away.
+      const now = await nowOf(supervisor, record, defaults.localAnswerMs);
+      return { ...answer, survivors: [...survivors], run: now.record };
     },
 
     remove: async ({ params }, { requester, gone }) => {

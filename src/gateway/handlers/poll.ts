@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
@@ -25,7 +26,7 @@ export async function pollRun(
     const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
     await news(changed, query.waitMs, gone).finally(() => quit.abort());
   }
-  const { record: now, recordPending } = await nowOf(reader, record);
+  const { record: now, recordPending } = await nowOf(reader, record, defaults.localListMs);
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];
   const output = await Promise.all(

@@ -8,10 +8,10 @@ import type { HeardOf } from "../contract/contract.js";
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
 
 /** A run as it is now. While its record is pending: the future record, and why it is not written. */
-export async function nowOf(reader: RunReader, record: RunRecord): Promise<RunEnding> {
+export async function nowOf(reader: RunReader, record: RunRecord, waitMs?: number): Promise<RunEnding> {
   const run = reader.run(record.runId);
   // This supervisor released the run meanwhile: use the record.
-  const ending = run?.state === "exited" ? await run.end().catch(() => null) : null;
+  const ending = run?.state === "exited" ? await run.end(waitMs).catch(() => null) : null;
   return ending ?? { record: (await reader.getRun(record.runId)) ?? record, recordPending: null };
 }
 

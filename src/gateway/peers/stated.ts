@@ -4,6 +4,7 @@ import type { Sessions } from "../../sessions/sessions.js";
 import type { GatewayStore } from "../../store/gateway-store.js";
 import type { Requester } from "../server/requester.js";
 import { callerOf } from "./listen.js";
+import type { PeerBook } from "./peer-book.js";
 
 /** Believed only where a gateway has proven itself: anywhere else it says nothing. */
 const HEADER = "holdfast-requester";
@@ -16,12 +17,14 @@ export function stating(requester: Requester): IncomingHttpHeaders {
 /** Whom a peer asks for. Sessions are looked up again: what it may see is decided here, too. */
 export async function statedRequester(
   store: Pick<GatewayStore, "getGateway">,
+  book: Pick<PeerBook, "get">,
   sessions: Pick<Sessions, "get">,
   { socket, headers }: IncomingMessage,
 ): Promise<Requester> {
   const caller = callerOf(socket);
-  if (caller === null || (await store.getGateway(caller)) === null)
-    throw new Unauthorized("only gateways of the same store are answered here");
+  // The handshake has proven its key; one that the store cannot confirm now was known before.
+  const known = caller === null ? null : (book.get(caller) ?? (await store.getGateway(caller)));
+  if (known === null) throw new Unauthorized("only gateways of the same store are answered here");
   const said = headers[HEADER];
   if (said === "operator") return { kind: "operator", actor: "operator" };
   const [, sessionId] = /^session (.{1,200})$/.exec(typeof said === "string" ? said : "") ?? [];

@@ -31,6 +31,8 @@ export const GATEWAY_STOPS = "the gateway stops";
 export interface Asking {
   readonly requester: Requester;
   readonly gone: AbortSignal;
+  /** Another gateway asks: it is not passed on once more. */
+  readonly fromPeer?: boolean;
 }
 
 export type Handlers = {
@@ -93,14 +95,15 @@ async function answer(
   const requester = await entrance.requesterOf(request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
   const url = urlOf(request);
-  const asking = { requester, gone };
+  const asking = { requester, gone, fromPeer: entrance.forPeers };
   if (!entrance.forPeers && (await options.special(request, response, url, asking))) return;
   const found = find(request.method ?? "", url.pathname);
   if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
   const { verb, route, params } = found;
   // Not seen is not there: the same answer as for a path that does not exist.
   const ofAgent = isDoneWithAgent(verb);
-  const there = ofAgent || isAnsweredThere(verb);
+  // A peer asks for a stop only when it cannot read the store by which stops are handed over.
+  const there = ofAgent || isAnsweredThere(verb) || (entrance.forPeers && verb === "kill");
   if ((route.audience === "operator" && requester.kind !== "operator") || (entrance.forPeers && !there))
     throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
   const named = parse(route.params, params, "the path");

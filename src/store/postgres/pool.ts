@@ -70,7 +70,7 @@ class HostPool extends Pool {
     const connected = this.#connect();
     if (callback === undefined) return connected;
     connected.then(
-      (client) => callback(undefined, client, (release) => client.release(release)),
+      (client) => callback(undefined, client, (release?: Error | boolean) => client.release(release)),
       (error: unknown) => callback(error as Error, undefined, () => {}),
     );
   }

@@ -1,13 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { CompiledQuery, Kysely, PostgresAdapter, PostgresQueryCompiler, sql } from "kysely";
 import type { DatabaseConnection, QueryResult } from "kysely";
+import { DatabaseError } from "pg";
 import type { Pool, PoolClient } from "pg";
+import { StoreAway } from "../../errors.js";
 import type { Schema } from "../schema.js";
 import { refuseToStream, StatementDialect } from "../sql/dialect.js";
 import type { Engine } from "../sql/engine.js";
 import type { Steps } from "../sql/steps.js";
 import { isConflict, lacksSchema, translatePostgresError } from "./errors.js";
 import { Announcer } from "./announcer.js";
+import { Breaker } from "./breaker.js";
 import { migrate } from "./migrate.js";
 import { StatementNames } from "./statement-names.js";
 import type { PostgresTarget } from "./target.js";
@@ -42,6 +45,7 @@ export class PostgresEngine implements Engine {
   readonly #names = new StatementNames();
   readonly #migrates: boolean;
   readonly #met: Meetings;
+  readonly #breaker: Breaker;
 
   constructor(
     pool: Pool,
@@ -53,6 +57,16 @@ export class PostgresEngine implements Engine {
     this.#met = met;
     this.#migrates = migrates;
     this.#announcer = new Announcer(pool, target.schema);
+    this.#breaker = new Breaker(async () => {
+      const client = await pool.connect();
+      try {
+        await client.query("select 1");
+        client.release();
+      } catch (error) {
+        client.release(true);
+        throw error;
+      }
+    });
     const connection: DatabaseConnection = {
       executeQuery: <Row>(query: CompiledQuery) => this.#alone((ask) => ask(query as CompiledQuery<Row>)),
       streamQuery: refuseToStream,
@@ -104,7 +118,18 @@ export class PostgresEngine implements Engine {
     return rows[0]?.now ?? Number.NaN;
   }
 
+  async refusedTables(): Promise<readonly string[]> {
+    const { rows } = await sql<{ name: string }>`select relname as name
+      from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+      where nspname = ${this.#target.schema} and relkind = 'r' and relname <> 'holdfast_migrations'
+        and not (has_table_privilege(pg_class.oid, 'insert') and has_table_privilege(pg_class.oid, 'update')
+          and has_table_privilege(pg_class.oid, 'delete'))
+      order by relname`.execute(this.db);
+    return rows.map(({ name }) => name);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#breaker.dispose();
     await this.#announcer[Symbol.asyncDispose]();
     await this.db.destroy();
     if (!this.#pool.ending) await this.#pool.end();
@@ -113,6 +138,7 @@ export class PostgresEngine implements Engine {
   /** On a connection of its own, and again when the server has undone it in favour of others. */
   async #alone<Result>(work: (ask: Ask) => Promise<Result>): Promise<Result> {
     for (let attempt = 1; ; attempt += 1) {
+      await this.#breaker.enter();
       const client = await this.#connect();
       try {
         const result = await work((query) => this.#execute(client, query));
@@ -142,14 +168,23 @@ export class PostgresEngine implements Engine {
   }
 
   async #connect(): Promise<PoolClient> {
+    const began = performance.now();
     try {
       return await this.#pool.connect();
     } catch (error) {
-      throw translatePostgresError(error, this.#target, "reconnecting");
+      throw this.#failed(translatePostgresError(error, this.#target, "reconnecting"), began);
     }
   }
 
+  /** A server that says why (a lock, a full table) does not hang. */
+  #failed(error: unknown, began: number): unknown {
+    const said = error instanceof StoreAway && error.cause instanceof DatabaseError;
+    if (error instanceof StoreAway && !said) this.#breaker.failed(error, performance.now() - began);
+    return error;
+  }
+
   async #execute<Row>(client: PoolClient, query: CompiledQuery<Row>): Promise<QueryResult<Row>> {
+    const began = performance.now();
     try {
       const { rows, rowCount } = await client.query({
         ...this.#names.of(query.sql),
@@ -158,7 +193,7 @@ export class PostgresEngine implements Engine {
       });
       return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
     } catch (error) {
-      throw translatePostgresError(error, this.#target, "asking");
+      throw this.#failed(translatePostgresError(error, this.#target, "asking"), began);
     }
   }
 }

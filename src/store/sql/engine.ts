@@ -38,4 +38,5 @@ export interface Engine extends AsyncDisposable {
   /** Something was committed that is for this one to take up. */
   call(target: string): void;
   now(): Promise<number>;
+  refusedTables(): Promise<readonly string[]>;
 }

@@ -80,6 +80,10 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
     return read.listHosts(this.#engine.db);
   }
 
+  refusedTables(): Promise<readonly string[]> {
+    return this.#engine.refusedTables();
+  }
+
   countHeld(): Promise<ReadonlyMap<string, number>> {
     return read.countHeld(this.#engine.db);
   }

@@ -57,6 +57,10 @@ export class SqliteEngine implements Engine {
     return hostMonotonicMs();
   }
 
+  async refusedTables(): Promise<readonly string[]> {
+    return [];
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.db.destroy();
     await this.#connection.close();

@@ -128,7 +128,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
       expect(await askPeer({ headers })).toEqual({ status: 401, code: "UNAUTHORIZED" });
   });
 
-  test("a peer asks about runs, and for nothing else", async () => {
+  test("a peer asks about runs, or for a stop, and for nothing else", async () => {
     const unasked: readonly (readonly [string, string])[] = [
       ["GET", "/v1/gateway"],
       ["POST", "/v1/gateway/stop"],
@@ -136,7 +136,6 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
       ["GET", "/v1/runs"],
       ["GET", "/v1/sessions"],
       ["POST", "/v1/sessions"],
-      ["POST", `/v1/runs/${runId}/kill`],
       ["GET", "/v1/events?follow=1"],
       ["GET", "/metrics"],
       ["GET", "/openapi.json"],

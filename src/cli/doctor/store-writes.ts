@@ -1,0 +1,47 @@
+import { access, constants, statfs } from "node:fs/promises";
+import { dirname } from "node:path";
+import { reach } from "../../gateway/start.js";
+import { databaseAddress } from "../../store/database-address.js";
+import type { StateDirectory } from "../../store/state-directory.js";
+import { formatDuration } from "../duration.js";
+import { bad, ok, type Check } from "./check.js";
+
+/** A store needs a few pages of its log for any write. */
+const LEAST_BYTES = 1024 * 1024;
+
+const name = "store writes";
+
+/** Whether the store takes writes, as its gateway has found; without one, as far as can be told without writing. */
+export async function checkStoreWrites({ home, storePath }: StateDirectory): Promise<readonly Check[]> {
+  const writes = (await reach(home).catch(() => null))?.status.storeWrites;
+  if (writes !== undefined) {
+    const { writable, refusal, since, backlog, renewalMs } = writes;
+    const renewed = `the leases were renewed ${formatDuration(renewalMs)} ago`;
+    if (writable) return [ok(name, `the gateway writes to it; ${renewed}`)];
+    const forMs = formatDuration(Math.max(0, Date.now() - (since ?? Date.now())));
+    return [
+      bad(
+        name,
+        `it can be read and not written, for ${forMs}; ${backlog} writes wait, ${renewed}: ${refusal ?? ""}`,
+        "what runs goes on and can be stopped; make the store writable again, and what waits is written by itself",
+      ),
+    ];
+  }
+  if ((await databaseAddress().catch(() => "")) !== null) return [];
+  return [await file(storePath)];
+}
+
+async function file(storePath: string): Promise<Check> {
+  try {
+    await access(storePath, constants.W_OK);
+    await access(dirname(storePath), constants.W_OK);
+    const { bavail, bsize } = await statfs(storePath);
+    if (bavail * bsize < LEAST_BYTES)
+      return bad(name, `the disk of ${storePath} is full: nothing can be recorded`, "free some space");
+    return ok(name, "its file can be written");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return ok(name, "there is no store yet");
+    const why = error instanceof Error ? error.message : String(error);
+    return bad(name, `it cannot be written (${why}): nothing can be recorded`, "make the file writable");
+  }
+}

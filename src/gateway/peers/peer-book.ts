@@ -1,0 +1,71 @@
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { GatewayRecord } from "../../store/gateway-record.js";
+import type { GatewayStore } from "../../store/gateway-store.js";
+
+/**
+ * The other gateways of a shared store as they were last known, with the keys that they are reached by, kept beside the
+ * store: one that cannot be read must not keep a run of another host from being stopped.
+ */
+export class PeerBook {
+  readonly #path: string;
+  readonly #instanceId: string;
+  #known = new Map<string, GatewayRecord>();
+
+  constructor(home: string, instanceId: string) {
+    this.#path = join(home, "peers.json");
+    this.#instanceId = instanceId;
+  }
+
+  /** What a former gateway knew. A file that is damaged is as good as none. */
+  async load(): Promise<void> {
+    try {
+      const kept = JSON.parse(await readFile(this.#path, "utf8")) as readonly GatewayRecord[];
+      this.#known = new Map(kept.map((gateway) => [gateway.instanceId, gateway]));
+    } catch {
+      this.#known = new Map();
+    }
+  }
+
+  get(instanceId: string): GatewayRecord | null {
+    return this.#known.get(instanceId) ?? null;
+  }
+
+  /** Those that listen for others and have not stopped. */
+  reachable(): readonly GatewayRecord[] {
+    return [...this.#known.values()].filter(
+      ({ address, peerKey, stoppedAt }) => address !== null && peerKey !== null && stoppedAt === null,
+    );
+  }
+
+  /** Keys are read, and the file is written, only when a gateway has come, gone or been restarted. */
+  async refresh(store: Pick<GatewayStore, "listGateways" | "getGateway">): Promise<void> {
+    const others = (await store.listGateways()).filter(({ instanceId }) => instanceId !== this.#instanceId);
+    const next = new Map<string, GatewayRecord>();
+    let changed = others.length !== this.#known.size;
+    for (const facts of others) {
+      const before = this.#known.get(facts.instanceId);
+      const same =
+        before !== undefined &&
+        before.startedAt === facts.startedAt &&
+        before.stoppedAt === facts.stoppedAt &&
+        JSON.stringify(before.address) === JSON.stringify(facts.address);
+      const record = same ? before : await store.getGateway(facts.instanceId);
+      if (record !== null) next.set(record.instanceId, record);
+      changed ||= !same;
+    }
+    this.#known = next;
+    if (changed) await this.#write();
+  }
+
+  async #write(): Promise<void> {
+    const draft = `${this.#path}.${process.pid}`;
+    try {
+      await writeFile(draft, JSON.stringify([...this.#known.values()]), { mode: 0o600 });
+      await rename(draft, this.#path);
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
+    }
+  }
+}

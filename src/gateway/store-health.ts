@@ -1,0 +1,95 @@
+import type { NewRunEvent } from "../store/run-event.js";
+import type { Store } from "../store/store.js";
+import type { Supervisor } from "../supervisor/api.js";
+
+/** Whether the store takes writes, as of the last one that was tried. */
+export interface WriteHealth {
+  readonly writable: boolean;
+  /** Why the last write was refused; null: it was not. */
+  readonly refusal: string | null;
+  /** Since when, in wall-clock milliseconds. */
+  readonly since: number | null;
+  /** Writes of runs that wait to be repeated. */
+  readonly backlog: number;
+  /** Since the leases of this gateway's runs were last renewed. */
+  readonly renewalMs: number;
+}
+
+export interface StoreHealthParts {
+  readonly store: Pick<Store, "appendEvents" | "refusedTables">;
+  readonly supervisor: Pick<Supervisor, "writes">;
+  readonly instanceId: string;
+  readonly problem: (message: string, cause: unknown) => void;
+}
+
+/**
+ * Knows whether the store can be written. A store that can be read and not written looks well to every command that
+ * reads; so this is said by the status, the metrics and `doctor`, at once in the log, and by an event when it is over.
+ */
+export class StoreHealth {
+  readonly #parts: StoreHealthParts;
+  #refusal: unknown = null;
+  #since: number | null = null;
+  /** The newest refusal of a time that is over and is not on record yet. */
+  #over: NewRunEvent | null = null;
+
+  constructor(parts: StoreHealthParts) {
+    this.#parts = parts;
+  }
+
+  get(): WriteHealth {
+    const { backlog, renewalMs, refusal: ofRuns } = this.#parts.supervisor.writes();
+    const refusal = ofRuns ?? this.#refusal;
+    return {
+      writable: refusal === null,
+      refusal: refusal === null ? null : textOf(refusal),
+      since: refusal === null ? null : (this.#since ?? Date.now()),
+      backlog,
+      renewalMs,
+    };
+  }
+
+  /** One round: `beat` writes to the store. Rejects as it does. */
+  async look(beat: () => Promise<void>): Promise<void> {
+    try {
+      await beat();
+      await this.#mayWriteAll();
+      this.#refusal = null;
+    } catch (error) {
+      this.#refusal = error;
+      this.#note();
+      throw error;
+    }
+    this.#note();
+    if (this.#over === null) return;
+    await this.#parts.store.appendEvents([this.#over]);
+    this.#over = null;
+  }
+
+  /** A right that is missing for one table only is met by the next run, and not by a heartbeat. */
+  async #mayWriteAll(): Promise<void> {
+    const refused = await this.#parts.store.refusedTables();
+    if (refused.length > 0) throw new Error(`this user may not write to ${refused.join(", ")}`);
+  }
+
+  #note(): void {
+    const { writable, refusal, backlog } = this.get();
+    if (!writable && this.#since === null) {
+      this.#since = Date.now();
+      const message = `the store cannot be written; nothing new is started, what runs goes on and can be stopped, and ${backlog} writes wait: ${refusal}`;
+      this.#parts.problem(message, this.#refusal);
+    }
+    if (!writable) this.#over = this.#event(refusal ?? "");
+    else this.#since = null;
+  }
+
+  #event(why: string): NewRunEvent {
+    const at = Date.now();
+    const data = { by: this.#parts.instanceId, since: this.#since ?? at, until: at, why };
+    return { runId: "", at, rootPid: null, descendants: 0, type: "store-unwritable", data };
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,30 @@
+import type { RunRecord } from "../run-record.js";
+import type { RunFilter } from "../store.js";
+import type { Ledger } from "./ledger.js";
+
+/** The runs of this state directory that match, newest first: those that are open, and those that ended lately. */
+export async function runsInLedger(
+  ledger: Pick<Ledger, "runIds" | "get">,
+  filter: RunFilter,
+): Promise<readonly RunRecord[]> {
+  const records: RunRecord[] = [];
+  for (const runId of await ledger.runIds()) {
+    const told = await ledger.get(runId);
+    if (told !== null && matches(told.record, filter)) records.push(told.record);
+  }
+  const newestFirst = records.toSorted((one, other) => other.createdAt - one.createdAt);
+  return filter.limit === undefined ? newestFirst : newestFirst.slice(0, filter.limit);
+}
+
+/** The parts of a filter that a list for people has. */
+export function matches(run: RunRecord, filter: RunFilter): boolean {
+  const { states, hidden, hostIds, sessionKey, agentId, labels = {} } = filter;
+  return (
+    (states === undefined || states.includes(run.state)) &&
+    (hostIds === undefined || hostIds.includes(run.hostId)) &&
+    (hidden !== false || run.hiddenAt === null) &&
+    (sessionKey === undefined || run.sessionKey === sessionKey) &&
+    (agentId === undefined || run.agentId === agentId) &&
+    Object.entries(labels).every(([key, value]) => run.labels[key] === value)
+  );
+}

@@ -1,0 +1,51 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { defaults } from "../../defaults.js";
+
+/**
+ * Circuit breaker for a server that hangs. A statement that fails only after `storeHangMs` opens it; while it is open,
+ * statements fail at once with the same error, and one probe after the other waits for the server. A failure that comes
+ * quickly (refused, terminated) does not open it: the next statement finds out as quickly.
+ */
+export class Breaker {
+  readonly #probe: () => Promise<void>;
+  #error: unknown = null;
+  #closed: Promise<void> | null = null;
+  #disposed = false;
+
+  /** `probe` resolves when the server answers. */
+  constructor(probe: () => Promise<void>) {
+    this.#probe = probe;
+  }
+
+  /** Rejects while the server is known to hang. */
+  async enter(): Promise<void> {
+    const closed = this.#closed;
+    if (closed === null) return;
+    await Promise.race([closed, delay(defaults.storeReopenMs, undefined, { ref: false })]);
+    if (this.#closed !== null) throw this.#error;
+  }
+
+  failed(reason: unknown, tookMs: number): void {
+    if (tookMs < defaults.storeHangMs || this.#disposed) return;
+    this.#error = reason;
+    this.#closed ??= this.#probing().finally(() => {
+      this.#closed = null;
+    });
+  }
+
+  dispose(): void {
+    this.#disposed = true;
+  }
+
+  /** Never rejects. */
+  async #probing(): Promise<void> {
+    while (!this.#disposed) {
+      try {
+        await this.#probe();
+        return;
+      } catch {
+        await delay(defaults.storeProbeMs, undefined, { ref: false });
+      }
+    }
+  }
+}
