@@ -61,7 +61,7 @@ function matches(rule: ExecRule, request: ExecRequest): boolean {
   const { argv, cwd } = request;
   return (
     (rule.executable === undefined || isExecutable(rule, rule.executable, request)) &&
-    (rule.calledAs === undefined || rule.calledAs === basename(argv[0] ?? "")) &&
+    (rule.calledAs === undefined || isCalled(rule, rule.calledAs, request)) &&
     (rule.cwd === undefined || isWithin(rule.cwd, cwd)) &&
     (rule.args === undefined || areArgs(rule.args, argv))
   );
@@ -79,6 +79,12 @@ function isExecutable(
   if (found === "relative") return false;
   if (!pattern.includes("/")) return found === "on-path" && pattern === basename(executable);
   return isPath(pattern, calledAs === undefined ? executable : file);
+}
+
+/** A name alone means the program of that name on the operator's PATH, here too. */
+function isCalled({ effect, executable }: ExecRule, name: string, { argv, found }: ExecRequest): boolean {
+  if (name !== basename(argv[0] ?? "")) return false;
+  return effect === "deny" || executable !== undefined || found === "on-path";
 }
 
 function isPath(pattern: string, path: string): boolean {

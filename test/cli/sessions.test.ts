@@ -185,7 +185,7 @@ test("what a row of the list does not show whole is shown by `approvals show`, a
   });
   const { stdout } = await house.many.holdfast("approvals", "show", id);
   expect(stdout).toContain(String.raw`echo \e[2Kthe end'`);
-  expect(stdout).toContain("env LESSOPEN: '|id'\n");
+  expect(stdout).toContain("env LESSOPEN: '|id' (not in the session's list of allowed variables)\n");
   const [, digest = ""] = /--digest (\w+)\n$/.exec(stdout) ?? [];
   expect(await house.many.holdfast("approvals", "allow", id, "--digest", digest)).toMatchObject({
     code: 0,

@@ -107,6 +107,13 @@ describe("a program that the operator's PATH does not lead to", () => {
       expect(decideExec([rule(says, "git")], planted(found)).rule).toBeNull();
   });
 
+  test("is none that a rule which only says what it is called as allows", () => {
+    for (const found of ["by-path", "relative"] as const) {
+      expect(decideExec([{ effect: "allow", calledAs: "git" }], planted(found)).rule).toBeNull();
+      expect(decideExec([{ effect: "deny", calledAs: "git" }], planted(found)).rule).toBe(0);
+    }
+  });
+
   test("is meant by its path, unless it was named by a relative one", () => {
     for (const path of ["/tmp/bin/git", "/tmp/bin/", "/tmp/"]) {
       expect(decideExec([rule("allow", path)], planted("by-path")).rule).toBe(0);
