@@ -14,18 +14,20 @@ const dependencies = Object.keys(JSON.parse(readFileSync(`${root}/package.json`,
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await bundle();
 
-async function bundle() {
+/** Tests bundle elsewhere, with what their plugins make of the sources. */
+export async function bundle(dir = `${root}/dist`, plugins = []) {
   // A directory of its own, one below dist like the modules were: `new URL("../../…", import.meta.url)` still holds.
-  rmSync(`${root}/dist/chunks`, { recursive: true, force: true });
+  rmSync(`${dir}/chunks`, { recursive: true, force: true });
   const build = await rolldown({
     cwd: root,
     input: { "cli/main": "src/cli/main.ts", index: "src/index.ts" },
     platform: "node",
+    plugins,
     transform: { target: "es2023" },
     resolve: { extensionAlias: { ".js": [".ts", ".js"] } },
     external: (id) => dependencies.includes(packageOf(id)) && !bundled.includes(packageOf(id)),
   });
-  await build.write({ dir: "dist", format: "esm", chunkFileNames: "chunks/[name].js" });
+  await build.write({ dir, format: "esm", chunkFileNames: "chunks/[name].js" });
   await build.close();
 }
 

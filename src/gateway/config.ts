@@ -90,6 +90,8 @@ const database = z.strictObject({
     })
     .optional(),
   "url-file": z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /** Whether a gateway brings the tables of a PostgreSQL up to date, or leaves that to `holdfast store migrate`. */
+  migrate: z.enum(["auto", "manual"]).default("auto"),
 });
 
 /** For an exec that does not say otherwise. */

@@ -13,14 +13,31 @@ export async function databaseAddress(env: Environment = process.env): Promise<s
   return told ?? (await fromConfig(configPath(env)));
 }
 
-async function fromConfig(path: string): Promise<string | null> {
+/** Whether whoever opens the database to write brings its tables up to date, or leaves that to `holdfast store migrate`. */
+export type MigrationMode = "auto" | "manual";
+
+export async function migrationMode(env: Environment = process.env): Promise<MigrationMode> {
+  const told = env["HOLDFAST_DATABASE_MIGRATE"];
+  const mode = isText(told) ? told : ((await sectionIn(configPath(env)))?.["migrate"] ?? "auto");
+  if (mode === "auto" || mode === "manual") return mode;
+  throw new BadInput("database.migrate", "database.migrate must be auto or manual; nothing was changed");
+}
+
+async function sectionIn(path: string): Promise<Record<string, unknown> | null> {
   const text = await readConfigFile(path);
   // Most say nothing of it, and need not wait for a parser.
   if (!text.includes("database")) return null;
   const { parseToml } = await import("./config-toml.js");
   const { database } = parseToml(text, path);
-  if (database === undefined) return null;
-  const { url, "url-file": file } = Object(database) as Record<string, unknown>;
+  return database === undefined ? null : (Object(database) as Record<string, unknown>);
+}
+
+async function fromConfig(path: string): Promise<string | null> {
+  const section = await sectionIn(path);
+  if (section === null) return null;
+  const { url, "url-file": file } = section;
+  // How a database is migrated names none.
+  if (Object.keys(section).join() === "migrate") return null;
   const address = await addressIn(url, file);
   // Not the state directory's own file then: half of the records would be in each.
   if (address === null)

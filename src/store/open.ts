@@ -1,6 +1,7 @@
 import { defaults } from "../defaults.js";
-import { databaseAddress } from "./database-address.js";
+import { databaseAddress, migrationMode } from "./database-address.js";
 import type { Place } from "./place.js";
+import type { MigrationStatus } from "./sql/migrations.js";
 import type { StoreHealth } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
 
@@ -14,7 +15,7 @@ export async function openStore(storePath: string, name: string): Promise<Store>
     return openSqliteStore({ path: storePath });
   }
   const { openPostgresStore } = await import("./postgres/open.js");
-  return openPostgresStore({ url, name });
+  return openPostgresStore({ url, name, migrate: await migrationMode() });
 }
 
 /** For looking only. Null when nothing has been stored yet; without a state directory, only a database can have something. */
@@ -42,6 +43,24 @@ export async function checkPlace(place: Place): Promise<StoreHealth | null> {
   }
   const { checkPostgresStore } = await import("./postgres/check.js");
   return checkPostgresStore({ url: place.url, name: "doctor" });
+}
+
+/** How far a store's schema is, changing nothing. */
+export async function migrationsOf(place: Place): Promise<MigrationStatus> {
+  if (place.kind === "sqlite") {
+    const { sqliteMigrations } = await import("./sqlite/check.js");
+    return sqliteMigrations(place.path);
+  }
+  const { postgresMigrations } = await import("./postgres/check.js");
+  return postgresMigrations({ url: place.url, name: "doctor" });
+}
+
+/** Bring a store's schema up to date, or make it, whatever `database.migrate` says. */
+export async function migratePlace(place: Place): Promise<void> {
+  const store = await (place.kind === "sqlite"
+    ? (await import("./sqlite/open.js")).openSqliteStore({ path: place.path })
+    : (await import("./postgres/open.js")).openPostgresStore({ url: place.url, name: "migrate" }));
+  await store[Symbol.asyncDispose]();
 }
 
 /**

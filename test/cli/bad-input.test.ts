@@ -187,7 +187,7 @@ describe("a state directory", () => {
     ["another program's", inStore("drop table holdfast_migrations"), ["some other program"]],
     [
       "a newer version's",
-      inStore("insert into holdfast_migrations values (9999, 'x', 0)"),
+      inStore("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
       ["newer Holdfast", "Upgrade"],
     ],
   ])("whose store is %s: all commands say so, and leave it as it is", async (_, spoil, words) => {

@@ -76,7 +76,8 @@ describe.concurrent("doctor", () => {
     ["garbage", (field) => writeFile(field.store, "x".repeat(9_000)), "damaged", /docs\/leases\.md, Repair/],
     [
       "of a newer version",
-      async (field) => field.sql("insert into holdfast_migrations values (9999, 'x', 0)"),
+      async (field) =>
+        field.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
       "newer Holdfast",
       null,
     ],

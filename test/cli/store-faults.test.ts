@@ -170,7 +170,7 @@ describe.concurrent("a store", () => {
     ["replaced by garbage", (field) => writeFile(field.store, "garbage".repeat(3_000)), "damaged"],
     [
       "of a newer version",
-      (field) => field.sql("insert into holdfast_migrations values (9999, 'x', 0)"),
+      (field) => field.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
       "newer Holdfast",
     ],
   ])(

@@ -56,7 +56,10 @@ describe("settings", () => {
     const given = `${file}\n[database]\nurl = "postgres://h/d"\n`;
     const written = settingsAsFile(given, "c.toml", flags, env);
     const { config } = settle(given, env, flags);
-    expect(settle(written).config).toEqual({ ...config, database: { "url-file": "/run/secrets/db" } });
+    expect(settle(written).config).toEqual({
+      ...config,
+      database: { "url-file": "/run/secrets/db", migrate: "auto" },
+    });
   });
 
   test("of a former gateway are not mixed with the environment", () => {

@@ -11,7 +11,7 @@ async function rewriteAsOf(newest: number, store: string): Promise<void> {
   db.exec("create table holdfast_migrations (id integer primary key, name text, applied_at integer) strict");
   for (const { id, name, sql } of migrations.slice(0, newest)) {
     db.exec(sql);
-    db.prepare("insert into holdfast_migrations values (?, ?, 0)").run(id, name);
+    db.prepare("insert into holdfast_migrations (id, name, applied_at) values (?, ?, 0)").run(id, name);
   }
   const columns = (db.prepare("select name from pragma_table_info('runs')").all() as { name: string }[])
     .map(({ name }) => name)

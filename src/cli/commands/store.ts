@@ -26,10 +26,24 @@ Examples:
       --to ~/.local/state/holdfast/store.sqlite
 `;
 
+const migrateHelp = `
+Adds what this version needs to the tables of a store, in one transaction.
+Run it once, with the new version, before the gateways are upgraded one after
+the other: those of the version before go on with the newer schema, when the
+migrations that are shown say so. With database.migrate = "manual" no gateway
+does it by itself.
+
+Exit status: 0, 1 with --check when migrations are pending.
+
+Examples:
+  holdfast store migrate --check
+  holdfast store migrate
+`;
+
 export function addStoreCommand(program: Command, finish: Finish): void {
   const store = program
     .command("store")
-    .summary("the records: check them, move them")
+    .summary("the records: check them, move them, bring their tables up to date")
     .description("Where records are kept: a SQLite file in the state directory, or PostgreSQL.");
   store
     .command("check")
@@ -42,6 +56,20 @@ export function addStoreCommand(program: Command, finish: Finish): void {
     .action(async (place: string | undefined, { json }: { readonly json?: true }) => {
       const { showStore } = await import("../store/check.js");
       finish(await showStore(place ?? null, json === true));
+    });
+  store
+    .command("migrate")
+    .summary("bring its tables up to date")
+    .description(
+      "Apply the migrations that a store lacks, and show them. The schema of a newer version stays.",
+    )
+    .argument("[store]", "its path, env:NAME or url-file:PATH; else the one that is in use")
+    .option("--check", "only show which migrations are pending; changes nothing")
+    .option("--json", "as JSON")
+    .addHelpText("after", migrateHelp)
+    .action(async (place: string | undefined, flags: { readonly check?: true; readonly json?: true }) => {
+      const { migrateStore } = await import("../store/migrate.js");
+      finish(await migrateStore(place ?? null, { check: flags.check === true, json: flags.json === true }));
     });
   store
     .command("copy")

@@ -1,6 +1,7 @@
 import { stat, statfs } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
+import { newest } from "../../store/sql/migrations.js";
 import { databaseAddress } from "../../store/database-address.js";
 import { checkStore } from "../../store/open.js";
 import { isDamage } from "../../store/sqlite/errors.js";
@@ -57,7 +58,8 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
         (await databaseAddress()) === null ? `${storePath} does not exist yet` : "the database has none yet",
       );
     const { schema, damage, runs, events, logBytes } = found;
-    const detail = `schema ${schema}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
+    const later = schema > newest ? ` (of a newer version; this one knows ${newest} and may use it)` : "";
+    const detail = `schema ${schema}${later}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
     if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, REPAIR);
     if (logBytes > 64 * 1024 * 1024)
       return warn(

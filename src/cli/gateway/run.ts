@@ -5,6 +5,7 @@ import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
 import { logNews, openLog } from "../../gateway/log.js";
 import { readSettings, resolveSettings, settingsAsFile, type Flags } from "../../gateway/settings.js";
 import { configPath, readConfigFile } from "../../store/config-file.js";
+import { databaseAddress, migrationMode } from "../../store/database-address.js";
 import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory, openStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
@@ -71,8 +72,9 @@ export async function runGateway({
 export async function checkStart(flags: Flags): Promise<number> {
   await readSettings(flags);
   const directory = await findStateDirectory(resolveHome());
+  const mode = (await databaseAddress()) === null ? "auto" : await migrationMode();
   const store = await openStoreForReading(directory?.storePath ?? null).catch((error: unknown) => {
-    if (error instanceof StoreOutdated) return null;
+    if (error instanceof StoreOutdated && mode === "auto") return null;
     throw error;
   });
   await store?.[Symbol.asyncDispose]();

@@ -1,16 +1,15 @@
 import { NotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { databaseAddress } from "../../store/database-address.js";
 import { checkPlace } from "../../store/open.js";
-import { nameOf, type Place } from "../../store/place.js";
-import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { nameOf } from "../../store/place.js";
+import { resolveHome } from "../../store/state-directory.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { namedStore } from "./named-store.js";
+import { namedStore, storeInUse } from "./named-store.js";
 
 export async function showStore(wanted: string | null, json: boolean): Promise<number> {
-  const place = wanted === null ? await inUse() : await namedStore(wanted);
+  const place = wanted === null ? await storeInUse() : await namedStore(wanted);
   const found = place === null ? null : await checkPlace(place);
   const name = place === null ? resolveHome() : nameOf(place);
   if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
@@ -26,11 +25,4 @@ export async function showStore(wanted: string | null, json: boolean): Promise<n
     );
   }
   return (found?.damage ?? null) === null ? 0 : exitCodes.refused;
-}
-
-async function inUse(): Promise<Place | null> {
-  const url = await databaseAddress();
-  if (url !== null) return { kind: "postgres", url };
-  const directory = await findStateDirectory(resolveHome());
-  return directory === null ? null : { kind: "sqlite", path: directory.storePath };
 }

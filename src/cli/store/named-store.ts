@@ -1,4 +1,6 @@
+import { databaseAddress } from "../../store/database-address.js";
 import { parsePlace, showsPassword, type Place } from "../../store/place.js";
+import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { say } from "../complain.js";
 
 /** The store that a word of the command line names. */
@@ -12,4 +14,12 @@ export async function namedStore(word: string): Promise<Place> {
     );
   }
   return parsePlace(word);
+}
+
+/** The store that commands use when they name none. Null: there is no state directory yet, and no database. */
+export async function storeInUse(): Promise<Place | null> {
+  const url = await databaseAddress();
+  if (url !== null) return { kind: "postgres", url };
+  const directory = await findStateDirectory(resolveHome());
+  return directory === null ? null : { kind: "sqlite", path: directory.storePath };
 }

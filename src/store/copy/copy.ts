@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { CopyRefused } from "../../errors.js";
 import { databaseAddress } from "../database-address.js";
 import { ledgerIn } from "../ledger/file-ledger.js";
-import { tables } from "../sql/migrations.js";
+import { newest, tables } from "../sql/migrations.js";
 import { neighboursIn, writersOf } from "./occupants.js";
 import { nameOf, type Place } from "../place.js";
 import type { Reader, Row, Value, Writer } from "./side.js";
@@ -36,7 +36,9 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   await requireNobody(options);
   await using source = await openReader(from);
   if (source === null) throw new CopyRefused(`${nameOf(from)} has no records`);
+  await requireKnownSchema(source, from);
   await using target = await openWriter(to);
+  await requireKnownSchema(target, to);
   await requireEmpty(target, to);
   const since = (await target.now()) - (await source.now());
   const copied: CopiedTable[] = [];
@@ -110,6 +112,16 @@ function onClock(table: string, row: Row, since: number, now: number): Row {
   const there = (at: Value): Value => (at === null ? null : Math.min(Number(at) + since, now));
   const columns = CLOCKED[table] ?? [];
   return { ...row, ...Object.fromEntries(columns.map((column) => [column, there(row[column] ?? null)])) };
+}
+
+/** What a newer version has added is not known here, and would be left behind or left out. */
+async function requireKnownSchema(store: Reader, place: Place): Promise<void> {
+  const [row] = await store.ask("select max(id) as version from holdfast_migrations");
+  const version = Number(row?.["version"] ?? 0);
+  if (version > newest)
+    throw new CopyRefused(
+      `${nameOf(place)} has schema ${version}, and this version knows ${newest}: what a newer version has added would not be copied. Copy with that version`,
+    );
 }
 
 async function requireEmpty(target: Writer, to: Place): Promise<void> {

@@ -1,6 +1,10 @@
 import type { StoreHealth } from "../sqlite/check.js";
+import { statusOf, type MigrationStatus } from "../sql/migrations.js";
 import { translatePostgresError } from "./errors.js";
+import { appliedTo, placeOf } from "./migrate.js";
+import { openPool } from "./pool.js";
 import { openForReading, type ReadingOptions } from "./reading.js";
+import { parseTarget } from "./target.js";
 
 /** Count what is there, changing nothing. Null: there is no schema yet. Damage and disk are the server's to watch. */
 export async function checkPostgresStore(options: ReadingOptions): Promise<StoreHealth | null> {
@@ -17,6 +21,23 @@ export async function checkPostgresStore(options: ReadingOptions): Promise<Store
     return { schema, damage: null, runs: { open, ended }, events, logBytes: 0 };
   } catch (error) {
     throw translatePostgresError(error, target, "asking");
+  } finally {
+    await pool.end();
+  }
+}
+
+/** How far the schema is, changing nothing. */
+export async function postgresMigrations({
+  url,
+  schema,
+  ...session
+}: ReadingOptions): Promise<MigrationStatus> {
+  const target = parseTarget(url, schema);
+  const pool = openPool(target, { ...session, readOnly: true });
+  try {
+    return statusOf(placeOf(target), await appliedTo(pool, target));
+  } catch (error) {
+    throw translatePostgresError(error, target, "connecting");
   } finally {
     await pool.end();
   }

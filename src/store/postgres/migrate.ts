@@ -4,7 +4,9 @@ import {
   migrations,
   missingFrom,
   otherProgram,
+  requireMigrated,
   requireNoneMissing,
+  type AppliedMigration,
   type Migration,
   type Place,
 } from "../sql/migrations.js";
@@ -38,6 +40,12 @@ export async function migrate(client: PoolClient, target: PostgresTarget): Promi
       Date.now(),
     ]);
   }
+  for (const { id, minCompatible } of wanted ?? migrations)
+    if (minCompatible !== undefined)
+      await client.query("update holdfast_migrations set min_compatible = $1 where id = $2", [
+        minCompatible,
+        id,
+      ]);
   await client.query("commit");
 }
 
@@ -57,6 +65,11 @@ create table holdfast_migrations (id bigint primary key, name text not null, app
 ${preamble}`;
 }
 
+/** For supervisors that leave migrations to the operator. */
+export async function requireMigratedSchema(client: PoolClient, target: PostgresTarget): Promise<void> {
+  requireMigrated(placeOf(target), await missing(client, target));
+}
+
 /** For readers, who may not migrate. False: nothing has been written yet. */
 export async function hasCurrentSchema(pool: Pool | PoolClient, target: PostgresTarget): Promise<boolean> {
   const wanted = await missing(pool, target);
@@ -70,6 +83,15 @@ async function missing(
   client: Pool | PoolClient,
   target: PostgresTarget,
 ): Promise<readonly Migration[] | null> {
+  const recorded = await appliedTo(client, target);
+  return recorded === null ? null : missingFrom(placeOf(target), recorded);
+}
+
+/** What the store says of its migrations, of a newer version too. Null: nothing has been written yet. */
+export async function appliedTo(
+  client: Pool | PoolClient,
+  target: PostgresTarget,
+): Promise<readonly AppliedMigration[] | null> {
   const { rows: tables } = await client.query<{ name: string }>(
     "select tablename as name from pg_tables where schemaname = $1",
     [target.schema],
@@ -77,8 +99,8 @@ async function missing(
   if (tables.length === 0) return null;
   if (!tables.some(({ name }) => name === "holdfast_migrations")) throw otherProgram(placeOf(target));
   await requireUse(client, target);
-  const { rows } = await client.query<{ id: number }>("select id from holdfast_migrations");
-  return missingFrom(placeOf(target), rows);
+  const { rows } = await client.query<AppliedMigration>("select * from holdfast_migrations order by id");
+  return rows;
 }
 
 /** A schema that a user may not look into is to the server as good as none: its tables would "not exist". */
@@ -112,7 +134,7 @@ async function requireUtf8(client: PoolClient, { label }: PostgresTarget): Promi
   );
 }
 
-function placeOf({ label, schema }: PostgresTarget): Place {
+export function placeOf({ label, schema }: PostgresTarget): Place {
   return {
     path: `schema ${schema} of the ${label}`,
     otherwise: "use another database",

@@ -9,7 +9,7 @@ export async function openPostgresStoreForReading(options: ReadingOptions): Prom
   const reading = await openForReading(options);
   if (reading === null) return null;
   return new SqlStore(
-    new PostgresEngine(reading.pool, reading.target, { migrates: false }),
+    new PostgresEngine(reading.pool, reading.target, { bringUpToDate: null }),
     defaults.eventsKept,
   );
 }

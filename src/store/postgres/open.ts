@@ -2,7 +2,8 @@ import { defaults } from "../../defaults.js";
 import { SqlStore } from "../sql/sql-store.js";
 import type { Store } from "../store.js";
 import { translatePostgresError } from "./errors.js";
-import { migrate } from "./migrate.js";
+import type { MigrationMode } from "../database-address.js";
+import { migrate, requireMigratedSchema } from "./migrate.js";
 import { openPool } from "./pool.js";
 import { Meetings, PostgresEngine } from "./postgres-engine.js";
 import { parseTarget } from "./target.js";
@@ -15,24 +16,27 @@ export interface PostgresStoreOptions {
   readonly name: string;
   readonly eventsKept?: number;
   readonly busyMs?: number;
+  /** `manual`: a schema that is not up to date is refused. */
+  readonly migrate?: MigrationMode;
 }
 
-/** Open the store for a supervisor, creating it or bringing its schema up to date as needed. */
+/** Open the store for a supervisor, creating it or bringing its schema up to date as needed and allowed. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
-  const { eventsKept = defaults.eventsKept, name, busyMs } = options;
+  const { eventsKept = defaults.eventsKept, name, busyMs, migrate: mode = "auto" } = options;
+  const bringUpToDate = mode === "auto" ? migrate : requireMigratedSchema;
   const target = parseTarget(options.url, options.schema);
   const met = new Meetings();
   const pool = openPool(target, { name, readOnly: false, busyMs }, met.note);
   try {
     const client = await pool.connect();
     try {
-      await migrate(client, target);
+      await bringUpToDate(client, target);
     } catch (error) {
       client.release(true);
       throw error;
     }
     client.release();
-    return new SqlStore(new PostgresEngine(pool, target, { migrates: true, met }), eventsKept);
+    return new SqlStore(new PostgresEngine(pool, target, { bringUpToDate, met }), eventsKept);
   } catch (error) {
     await pool.end();
     throw translatePostgresError(error, target, "connecting");

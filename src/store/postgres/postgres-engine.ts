@@ -11,7 +11,6 @@ import type { Steps } from "../sql/steps.js";
 import { isConflict, lacksSchema, translatePostgresError } from "./errors.js";
 import { Announcer } from "./announcer.js";
 import { Breaker } from "./breaker.js";
-import { migrate } from "./migrate.js";
 import { StatementNames } from "./statement-names.js";
 import type { PostgresTarget } from "./target.js";
 import { postgresWords } from "./words.js";
@@ -34,6 +33,9 @@ export class Meetings {
   };
 }
 
+/** Makes the tables that are missing, or rejects. */
+type BringUpToDate = (client: PoolClient, target: PostgresTarget) => Promise<void>;
+
 type Ask = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
 
 export class PostgresEngine implements Engine {
@@ -43,19 +45,19 @@ export class PostgresEngine implements Engine {
   readonly #target: PostgresTarget;
   readonly #announcer: Announcer;
   readonly #names = new StatementNames();
-  readonly #migrates: boolean;
+  readonly #bringUpToDate: BringUpToDate | null;
   readonly #met: Meetings;
   readonly #breaker: Breaker;
 
   constructor(
     pool: Pool,
     target: PostgresTarget,
-    { migrates, met = new Meetings() }: { readonly migrates: boolean; readonly met?: Meetings },
+    options: { readonly bringUpToDate: BringUpToDate | null; readonly met?: Meetings },
   ) {
     this.#pool = pool;
     this.#target = target;
-    this.#met = met;
-    this.#migrates = migrates;
+    this.#met = options.met ?? new Meetings();
+    this.#bringUpToDate = options.bringUpToDate;
     this.#announcer = new Announcer(pool, target.schema);
     this.#breaker = new Breaker(async () => {
       const client = await pool.connect();
@@ -148,7 +150,7 @@ export class PostgresEngine implements Engine {
         // What the connection is good for after an error is not worth finding out: a new one takes a millisecond.
         client.release(true);
         if (attempt === ATTEMPTS) throw error;
-        if (lacksSchema(error) && this.#migrates) await this.#migrate();
+        if (lacksSchema(error) && this.#bringUpToDate !== null) await this.#migrate(this.#bringUpToDate);
         else if (isConflict(error)) await delay(Math.random() * PAUSE_MS * attempt);
         else throw error;
       }
@@ -156,10 +158,10 @@ export class PostgresEngine implements Engine {
   }
 
   /** Under a supervisor that lives on, the database was replaced by an older or an empty one. */
-  async #migrate(): Promise<void> {
+  async #migrate(bringUpToDate: BringUpToDate): Promise<void> {
     const client = await this.#connect();
     try {
-      await migrate(client, this.#target);
+      await bringUpToDate(client, this.#target);
       client.release();
     } catch (error) {
       client.release(true);

@@ -5,7 +5,7 @@ import type { PostgresStoreOptions } from "./open.js";
 import { openPool } from "./pool.js";
 import { parseTarget, type PostgresTarget } from "./target.js";
 
-export type ReadingOptions = Omit<PostgresStoreOptions, "eventsKept">;
+export type ReadingOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
 
 export interface Reading {
   readonly pool: Pool;

@@ -13,9 +13,22 @@ import * as sessionMessages from "./migrations/0011-session-messages.js";
 import * as acp from "./migrations/0012-acp.js";
 import * as tasks from "./migrations/0013-tasks.js";
 import * as timeNamespace from "./migrations/0014-time-namespace.js";
+import * as compatibility from "./migrations/0016-compatibility.js";
+
+export interface Migration {
+  readonly id: number;
+  readonly name: string;
+  readonly sql: string;
+  /**
+   * The lowest schema version whose builds can read and write the store after this migration. Expand, then contract:
+   * a migration adds what the next release uses, with defaults, and another takes away what the last one no longer
+   * uses, so from 17 on every migration has one below its own id. Builds before 16 do not know of it, and refuse.
+   */
+  readonly minCompatible?: number;
+}
 
 /** Forward only: an entry is never edited once it has been released, only followed by another. */
-export const migrations = [
+export const migrations: readonly Migration[] = [
   { id: 1, name: "runs", sql: runs.sql },
   { id: 2, name: "run-events", sql: runEvents.sql },
   { id: 3, name: "origin", sql: origin.sql },
@@ -30,16 +43,24 @@ export const migrations = [
   { id: 12, name: "acp", sql: acp.sql },
   { id: 13, name: "tasks", sql: tasks.sql },
   { id: 14, name: "time-namespace", sql: timeNamespace.sql },
-] as const;
-
-export type Migration = (typeof migrations)[number];
+  { id: 16, name: "compatibility", sql: compatibility.sql },
+];
 
 /** All tables of a store, each after those that it refers to. */
 export const tables: readonly string[] = migrations.flatMap(({ sql }) =>
   [...sql.matchAll(/create table (\w+)/g)].map(([, name = ""]) => name),
 );
 
-const newest = migrations[migrations.length - 1]?.id ?? 0;
+/** The schema version of this build. */
+export const newest = migrations[migrations.length - 1]?.id ?? 0;
+
+/** A migration as a store has recorded it. */
+export interface AppliedMigration {
+  readonly id: number;
+  readonly name: string;
+  /** Missing before migration 16. */
+  readonly min_compatible?: number | null;
+}
 
 /** A store, as errors name it, and what to set to use another. */
 export interface Place {
@@ -54,20 +75,41 @@ export function otherProgram({ path, otherwise }: Place): StateUnusable {
   );
 }
 
-/** Which are not recorded, whatever comes after them. */
+/** Which are not recorded, whatever comes after them. A newer store is refused unless it says that this build may use it. */
 export function missingFrom(
   { path, otherwise }: Place,
-  recorded: readonly { readonly id: number }[],
+  recorded: readonly AppliedMigration[],
 ): readonly Migration[] {
   const applied = new Set(recorded.map(({ id }) => id));
-  const version = Math.max(0, ...applied);
-  if (version > newest) {
+  const needed = Math.max(0, ...recorded.map(neededFor));
+  if (needed > newest) {
+    const version = Math.max(...applied);
+    const by = needed === version ? "" : ` for builds of schema ${needed} or later`;
     throw new StateUnusable(
       path,
-      `the store ${path} was written by a newer Holdfast (schema ${version}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
+      `the store ${path} was written by a newer Holdfast (schema ${version}${by}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
     );
   }
   return migrations.filter(({ id }) => !applied.has(id));
+}
+
+/** The schema version that a build must have to use a store with this migration. */
+function neededFor({ id, min_compatible }: AppliedMigration): number {
+  return id <= newest ? 0 : (min_compatible ?? id);
+}
+
+/** For gateways that are told to leave migrations to the operator. Null: the store has no tables. */
+export function requireMigrated({ path }: Place, pending: readonly Migration[] | null): void {
+  if (pending?.length === 0) return;
+  const found = pending === null ? "has no tables yet" : `lacks ${pending.map(named).join(", ")}`;
+  throw new StoreOutdated(
+    path,
+    `the store ${path} ${found}, and database.migrate is manual: nothing was changed. Run \`holdfast store migrate\` first.`,
+  );
+}
+
+function named({ id, name }: Migration): string {
+  return `migration ${id} (${name})`;
 }
 
 /** For readers, who may not migrate. */
@@ -77,4 +119,34 @@ export function requireNoneMissing({ path }: Place, [first]: readonly Migration[
     path,
     `the store ${path} was written by an older Holdfast (schema ${first.id - 1}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
   );
+}
+
+/** How far a store's schema is, for whoever decides about migrating it. */
+export interface MigrationStatus {
+  /** Of the store; null: it has no tables yet. */
+  readonly schema: number | null;
+  /** Of this build. */
+  readonly build: number;
+  /** `minCompatible` null: builds that do not know the migration refuse the store afterwards. */
+  readonly pending: readonly {
+    readonly id: number;
+    readonly name: string;
+    readonly minCompatible: number | null;
+  }[];
+  /** Applied by a newer build, which says that this one may use the store all the same. */
+  readonly newer: readonly { readonly id: number; readonly name: string }[];
+}
+
+export function statusOf(place: Place, applied: readonly AppliedMigration[] | null): MigrationStatus {
+  const pending = applied === null ? migrations : missingFrom(place, applied);
+  return {
+    schema: applied === null ? null : Math.max(0, ...applied.map(({ id }) => id)),
+    build: newest,
+    pending: pending.map(({ id, name, minCompatible }) => ({
+      id,
+      name,
+      minCompatible: minCompatible ?? null,
+    })),
+    newer: (applied ?? []).filter(({ id }) => id > newest).map(({ id, name }) => ({ id, name })),
+  };
 }

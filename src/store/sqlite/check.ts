@@ -1,6 +1,10 @@
 import { stat } from "node:fs/promises";
-import { openView } from "./read-only-view.js";
+import { defaults } from "../../defaults.js";
+import { statusOf, type MigrationStatus } from "../sql/migrations.js";
+import { translateSqliteError } from "./errors.js";
 import { fingerprint } from "./fingerprint.js";
+import { appliedTo, placeOf } from "./migrate.js";
+import { openReadOnly, openView } from "./read-only-view.js";
 
 export interface StoreHealth {
   readonly schema: number;
@@ -32,4 +36,20 @@ export async function checkSqliteStore(path: string): Promise<StoreHealth | null
       () => 0,
     ),
   };
+}
+
+/** How far the schema is, changing nothing. */
+export function sqliteMigrations(path: string): MigrationStatus {
+  const at = fingerprint(path);
+  if (at === null) return statusOf(placeOf(path), null);
+  try {
+    const db = openReadOnly(path, at, defaults.storeBusyMs);
+    try {
+      return statusOf(placeOf(path), appliedTo(db, path));
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    throw translateSqliteError(error, path);
+  }
 }

@@ -4,6 +4,7 @@ import {
   missingFrom,
   otherProgram,
   requireNoneMissing,
+  type AppliedMigration,
   type Migration,
   type Place,
 } from "../sql/migrations.js";
@@ -26,6 +27,9 @@ export function migrate(db: DatabaseSyncInstance, path: string): void {
       db.exec(migration.sql);
       record.run(migration.id, migration.name, Date.now());
     }
+    const compatible = db.prepare("update holdfast_migrations set min_compatible = ? where id = ?");
+    for (const { id, minCompatible } of wanted ?? migrations)
+      if (minCompatible !== undefined) compatible.run(minCompatible, id);
     db.exec("commit");
   } catch (error) {
     // A full disk has rolled back already.
@@ -44,15 +48,20 @@ export function requireCurrentSchema(db: DatabaseSyncInstance, path: string): "c
 
 /** Null: the database is empty. */
 function missing(db: DatabaseSyncInstance, path: string): readonly Migration[] | null {
+  const recorded = appliedTo(db, path);
+  return recorded === null ? null : missingFrom(placeOf(path), recorded);
+}
+
+/** What the store says of its migrations, of a newer version too. Null: the database is empty. */
+export function appliedTo(db: DatabaseSyncInstance, path: string): readonly AppliedMigration[] | null {
   const names = db.prepare("select name from sqlite_schema where type = 'table'").all() as { name: string }[];
   if (names.length === 0) return null;
   if (!names.some(({ name }) => name === "holdfast_migrations")) {
     throw otherProgram(placeOf(path));
   }
-  const recorded = db.prepare("select id from holdfast_migrations").all() as { id: number }[];
-  return missingFrom(placeOf(path), recorded);
+  return db.prepare("select * from holdfast_migrations order by id").all() as AppliedMigration[];
 }
 
-function placeOf(path: string): Place {
+export function placeOf(path: string): Place {
   return { path, otherwise: "set HOLDFAST_HOME to another directory" };
 }

@@ -129,7 +129,8 @@ describe.concurrent("runs cancel, whatever the store is like", () => {
     ["replaced by garbage", (field) => writeFile(field.store, "garbage".repeat(3_000)), "damaged", restore],
     [
       "of a newer version",
-      async (field) => field.sql("insert into holdfast_migrations values (9999, 'x', 0)"),
+      async (field) =>
+        field.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
       "newer Holdfast",
       async (field) => field.sql("delete from holdfast_migrations where id = 9999"),
     ],

@@ -78,10 +78,10 @@ export class Fleet implements AsyncDisposable {
     return member;
   }
 
-  /** One in a process of its own, which can be killed; by `around` in surroundings of its own. */
-  async spawn(home?: string, around: readonly string[] = []): Promise<Outside> {
+  /** One in a process of its own, which can be killed; by `around` in surroundings of its own; of another build. */
+  async spawn(home?: string, around: readonly string[] = [], program = main): Promise<Outside> {
     const its = home ?? (await this.newHome());
-    const words = [...around, process.execPath, main, "gateway", "run", "--quiet"];
+    const words = [...around, process.execPath, program, "gateway", "run", "--quiet"];
     const child = spawn(words[0] ?? "", words.slice(1), {
       stdio: ["ignore", "ignore", "inherit"],
       env: { ...process.env, HOLDFAST_HOME: its, HOLDFAST_PEERS_LISTEN: "127.0.0.1:0" },

@@ -70,7 +70,9 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
 
   test("a store written by a newer version is refused, says what to do, and is left alone", async () => {
     await create();
-    await database.query("insert into holdfast.holdfast_migrations values (9999, 'from the future', 0)");
+    await database.query(
+      "insert into holdfast.holdfast_migrations (id, name, applied_at) values (9999, 'from the future', 0)",
+    );
     for (const open of [() => database.open(), openForReading]) {
       const { message } = await refusal(open());
       expect(message).toContain(`newer Holdfast (schema 9999, this one knows ${newest})`);
@@ -84,7 +86,8 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       alter table holdfast.runs drop column service, drop column limits, drop column exit_limit;
       drop table holdfast.task_outbox, holdfast.task_events, holdfast.tasks, holdfast.acp_permissions, holdfast.acp_updates, holdfast.acp_turns, holdfast.acp_sessions,
         holdfast.session_messages, holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
-      drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4`);
+      drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4;
+      alter table holdfast.holdfast_migrations drop column min_compatible`);
     expect((await refusal(openForReading())).message).toContain(
       `older Holdfast (schema 3, this one reads ${newest})`,
     );

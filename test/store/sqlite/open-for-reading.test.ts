@@ -173,7 +173,7 @@ test("what cannot be read is refused with a reason and left alone", async () => 
     [`older Holdfast (schema 4, this one reads ${newest})`]: (db) =>
       db.exec("delete from holdfast_migrations where id >= 5"),
     [`newer Holdfast (schema 9999, this one knows ${newest})`]: (db) =>
-      db.exec("insert into holdfast_migrations values (9999, 'x', 0)"),
+      db.exec("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
     "some other program": (db) => db.exec("drop table holdfast_migrations"),
   };
   for (const [reason, change] of Object.entries(cases)) {

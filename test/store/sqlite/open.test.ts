@@ -82,7 +82,7 @@ test("the store is a WAL database that only its owner can read", async () => {
 
 test("a store written by a newer version is refused, says what to do, and is left alone", async () => {
   await createStore();
-  tamper("insert into holdfast_migrations values (9999, 'from the future', 0)");
+  tamper("insert into holdfast_migrations (id, name, applied_at) values (9999, 'from the future', 0)");
   const error = await refusal(openSqliteStore({ path }));
   expect(error.message).toContain(`newer Holdfast (schema 9999, this one knows ${newest})`);
   expect(error.message).toContain("Upgrade Holdfast");
@@ -163,7 +163,8 @@ test("a schema half applied by an older version is completed", async () => {
     drop table acp_permissions; drop table acp_updates; drop table acp_turns; drop table acp_sessions;
     drop index runs_of_session; drop table session_messages; drop table approvals; drop table session_tokens; drop table sessions;
     drop index runs_ended; alter table runs drop column imported; alter table runs drop column service; alter table runs drop column origin_instance_id;
-    drop table run_events; delete from holdfast_migrations where id >= 2`);
+    drop table run_events; delete from holdfast_migrations where id >= 2;
+    alter table holdfast_migrations drop column min_compatible`);
   await using store = await openSqliteStore({ path });
   await store.appendEvents([event("r")]);
   expect(await store.listEvents({})).toHaveLength(1);

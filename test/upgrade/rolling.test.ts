@@ -1,0 +1,218 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { migrations, newest } from "../../src/store/sql/migrations.js";
+import { receiver } from "../channels/receiver.js";
+import { main, Stage } from "../cli/stage.js";
+import { Field, Gate } from "../cli/field.js";
+import { Fleet, start, type Outside } from "../gateway/peers/fleet.js";
+import { until } from "../gateway/real-gateway.js";
+import { removeHome } from "../remove-home.js";
+import { startServer, whyNoPostgres } from "../store/postgres/server.js";
+import { laterBuild, type LaterBuild } from "./later-build.js";
+
+const LATER = 1_000;
+const sql = `
+alter table runs add column later_note text not null default 'unset';
+create table later_things (id text primary key not null, run_id text) strict;
+`;
+
+test("every migration after 16 lets builds of the schema before it go on", () => {
+  const later = migrations.filter(({ id }) => id > 16);
+  for (const { id, minCompatible } of later) expect(minCompatible ?? id, `migration ${id}`).toBeLessThan(id);
+});
+
+describe("a store that a later build has migrated", () => {
+  let later: LaterBuild;
+  beforeAll(async () => {
+    later = await laterBuild({ id: LATER, name: "later", sql, minCompatible: newest });
+  });
+  afterAll(() => later[Symbol.asyncDispose]());
+
+  const withLater = (env: NodeJS.ProcessEnv, ...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [later.main, ...args], {
+      env,
+      encoding: "utf8",
+    });
+    return { code: status, stdout, stderr };
+  };
+
+  test("SQLite: this build reads it, goes on with its runs, and keeps what it does not know", async () => {
+    await using field = await Field.open();
+    await using gate = await Gate.make();
+    const [runId = ""] = await field.orphan([gate.wait(7)]);
+    expect(withLater(field.env, "store", "migrate", "--check")).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining(
+        `pending ${LATER} later: versions of schema ${newest} or later can go on`,
+      ),
+    });
+    expect(withLater(field.env, "store", "migrate")).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(`applied ${LATER} later`),
+    });
+    expect(withLater(field.env, "store", "migrate", "--check")).toMatchObject({ code: 0 });
+    const note = (text: string) => {
+      const db = new DatabaseSync(field.store);
+      db.prepare("update runs set later_note = ? where run_id = ?").run(text, runId);
+      db.close();
+    };
+    note("kept");
+    for (const args of [["ps"], ["runs", "list"], ["runs", "show", runId], ["doctor"]])
+      expect(await field.holdfast(...args), args.join(" ")).toMatchObject({
+        code: 0,
+        stdout: expect.stringContaining(args[0] === "doctor" ? `schema ${LATER}` : runId.slice(0, 8)),
+      });
+    expect(await field.holdfast("store", "migrate", "--check")).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(`${LATER} later: of a newer version`),
+    });
+    const gateway = await field.gateway();
+    await gate.open();
+    expect(await field.ended(runId)).toMatchObject({ exit: { reason: "exit", code: 7 } });
+    expect(await field.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
+    expect((await gateway.kill("SIGTERM")).code).toBe(0);
+    const db = new DatabaseSync(field.store);
+    const notes = db.prepare("select later_note from runs order by created_at").all();
+    db.close();
+    expect(notes).toEqual([{ later_note: "kept" }, { later_note: "unset" }]);
+  });
+
+  test("SQLite: what needs a later build is refused with both versions, and a copy is refused either way", async () => {
+    await using stage = await Stage.open();
+    await using other = await Stage.open();
+    expect(await stage.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
+    expect(withLater(stage.env, "store", "migrate").code).toBe(0);
+    const store = join(stage.home, "store.sqlite");
+    const copied = await stage.holdfast("store", "copy", "--from", store, "--to", join(other.home, "copy"));
+    expect(copied).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`has schema ${LATER}, and this version knows ${newest}`),
+    });
+    expect(await other.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
+    const from = join(other.home, "store.sqlite");
+    const onto = await other.holdfast("store", "copy", "--from", from, "--to", store);
+    expect(onto).toMatchObject({ code: 1, stderr: expect.stringContaining(`has schema ${LATER}`) });
+    const db = new DatabaseSync(store);
+    db.exec(`update holdfast_migrations set min_compatible = ${newest + 1} where id = ${LATER}`);
+    db.close();
+    expect(await stage.holdfast("ps")).toMatchObject({
+      code: 125,
+      stderr: expect.stringContaining(
+        `(schema ${LATER} for builds of schema ${newest + 1} or later, this one knows ${newest})`,
+      ),
+    });
+  });
+
+  describe.skipIf(whyNoPostgres !== null)("PostgreSQL:", () => {
+    test("with database.migrate = manual nothing migrates but store migrate, and what is refused says so", async () => {
+      await using server = await startServer();
+      await using stage = await Stage.open();
+      const { url } = await server.createDatabase();
+      const env = { HOLDFAST_DATABASE_URL: url, HOLDFAST_DATABASE_MIGRATE: "manual" };
+      const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+      const refused = { code: 125, stderr: expect.stringContaining("holdfast store migrate") };
+      expect(await holdfast("run", "--", "true")).toMatchObject(refused);
+      expect(await holdfast("store", "migrate", "--check", "--json")).toMatchObject({
+        code: 1,
+        stdout: expect.stringContaining('"schema": null'),
+      });
+      expect(await holdfast("store", "migrate")).toMatchObject({ code: 0 });
+      expect(await holdfast("run", "--", "true")).toMatchObject({ code: 0 });
+      // The later build finds one migration pending, and leaves it, too.
+      const beforeEnv = { ...stage.env, ...env };
+      expect(withLater(beforeEnv, "run", "--", "true")).toMatchObject({
+        code: 125,
+        stderr: expect.stringContaining(`lacks migration ${LATER} (later)`),
+      });
+      expect(withLater(beforeEnv, "gateway", "run", "--check").code).toBe(125);
+    });
+
+    test(
+      "two gateways with live runs are upgraded one after the other: no run is lost, nothing is told twice",
+      { timeout: 120_000 },
+      async () => {
+        await using fleet = await Fleet.open();
+        const { url, received } = await receiver();
+        configure(url);
+        const gateways = [await fleet.spawn(), await fleet.spawn()];
+        const place = mkdtempSync(join(tmpdir(), "hf-gate-"));
+        onTestFinished(() => removeHome(place));
+        const origin = { channel: "user" };
+        const runs: string[] = [];
+        /** Runs that end when the gate is opened, and are told of. */
+        const startSome = async (at: Outside): Promise<void> => {
+          for (let count = 0; count < 3; count += 1)
+            runs.push(await start(at, `until [ -e ${place}/open ]; do sleep 0.05; done; exit 3`, { origin }));
+        };
+        for (const gateway of gateways) await startSome(gateway);
+        const old = (at: Outside, ...args: string[]) => {
+          const env = { ...process.env, HOLDFAST_HOME: at.home };
+          return spawnSync(process.execPath, [main, ...args], { env, encoding: "utf8" });
+        };
+
+        const env = { ...process.env, HOLDFAST_HOME: gateways[0]?.home };
+        expect(withLater(env, "store", "migrate")).toMatchObject({ code: 0 });
+        await fleet.database.query("update holdfast.runs set later_note = run_id");
+
+        // Both gateways of this build go on with the newer schema: starting, ending, reading, telling.
+        for (const gateway of gateways) {
+          await startSome(gateway);
+          const ended = await start(gateway, "exit 4", { origin });
+          runs.push(ended);
+          await until("it has ended", async () => {
+            const run = await gateway.client.getRun({ params: { runId: ended } });
+            return run.exit?.code === 4;
+          });
+          for (const args of [["ps"], ["runs", "show", runs[0] ?? ""]])
+            expect(old(gateway, ...args), args.join(" ")).toMatchObject({ status: 0 });
+        }
+        const former = gateways.slice();
+        for (const [at, gateway] of former.entries()) {
+          await gateway.kill(at === 0 ? "SIGTERM" : "SIGKILL");
+          const next = await fleet.spawn(gateway.home, [], later.main);
+          gateways[at] = next;
+          await startSome(next);
+        }
+        writeFileSync(join(place, "open"), "");
+        const [first] = gateways;
+        await until("all are told", async () => {
+          const { tasks } = (await first?.client.listTasks({ query: { delivery: "pending" } })) ?? {};
+          return tasks?.length === 0;
+        });
+        const records = await fleet.database.query(
+          "select run_id, state, exit_code, exit_reason, later_note from holdfast.runs",
+        );
+        expect(records).toHaveLength(runs.length);
+        for (const record of records) expect(record).toMatchObject({ state: "exited", exit_reason: "exit" });
+        // What an old gateway recorded an end of kept the column that it does not know.
+        const kept = records.filter(({ run_id, later_note }) => run_id === later_note);
+        expect(kept.map(({ run_id }) => String(run_id)).toSorted()).toEqual(runs.slice(0, 6).toSorted());
+        const tasks = await fleet.database.query("select task_id from holdfast.tasks");
+        expect(tasks).toHaveLength(runs.length);
+        const told = received.map(({ headers }) => String(headers["webhook-id"]));
+        expect(told.toSorted()).toEqual(
+          tasks.map(({ task_id }) => `task-terminal:${String(task_id)}`).toSorted(),
+        );
+      },
+    );
+  });
+});
+
+/** A channel `user` to this receiver, for every gateway that is started. */
+function configure(url: string): void {
+  const place = mkdtempSync(join(tmpdir(), "hf-config-"));
+  onTestFinished(() => removeHome(place));
+  const secret = join(place, "secret");
+  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
+  const file = join(place, "config.toml");
+  const settings = [
+    ['kind = "webhook"', `url = "${url}"`],
+    [`secrets = [{ file = "${secret}" }]`, "allow-http = true", 'allow-networks = ["127.0.0.0/8"]'],
+  ];
+  writeFileSync(file, ["[channels.user]", ...settings.flat(), ""].join("\n"), { mode: 0o600 });
+  vi.stubEnv("HOLDFAST_CONFIG", file);
+}
