@@ -57,7 +57,7 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
         "store",
         (await databaseAddress()) === null ? `${storePath} does not exist yet` : "the database has none yet",
       );
-    const { schema, damage, runs, events, logBytes } = found;
+    const { schema, damage, runs, events, mostEvents, logBytes } = found;
     const later = schema > newest ? ` (of a newer version; this one knows ${newest} and may use it)` : "";
     const detail = `schema ${schema}${later}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
     if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, REPAIR);
@@ -67,7 +67,7 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
         `${detail}; its log has grown to ${formatSize(logBytes)}`,
         "a reader that never ends holds it; end long-running readers of the store",
       );
-    if (events > 2 * defaults.eventsKept) return warn("store", `${detail}: more events than are kept`);
+    if (mostEvents > 2 * defaults.eventsKept) return warn("store", `${detail}: more events than are kept`);
     return ok("store", detail);
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);

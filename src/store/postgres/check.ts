@@ -12,13 +12,14 @@ export async function checkPostgresStore(options: ReadingOptions): Promise<Store
   if (reading === null) return null;
   const { pool, target } = reading;
   try {
-    const { rows } = await pool.query<Record<"schema" | "open" | "ended" | "events", number>>(`select
+    const { rows } = await pool.query<Record<"schema" | "open" | "ended" | "events" | "most", number>>(`select
       (select max(id) from holdfast_migrations) as schema,
       (select count(*) from runs where state <> 'exited') as open,
       (select count(*) from runs where state = 'exited') as ended,
-      (select count(*) from run_events) as events`);
-    const { schema = 0, open = 0, ended = 0, events = 0 } = rows[0] ?? {};
-    return { schema, damage: null, runs: { open, ended }, events, logBytes: 0 };
+      (select count(*) from run_events) as events,
+      (select max(kept) from (select count(*) as kept from run_events group by state_id) as each) as most`);
+    const { schema = 0, open = 0, ended = 0, events = 0, most } = rows[0] ?? {};
+    return { schema, damage: null, runs: { open, ended }, events, mostEvents: most ?? 0, logBytes: 0 };
   } catch (error) {
     throw translatePostgresError(error, target, "asking");
   } finally {

@@ -39,7 +39,9 @@ export const CONNECTIONS_OF_A_GATEWAY = defaults.storeConnections + 1;
 
 /** By name, not by `to_regclass`: that fails where the schema may not be used. */
 const WRITABLE = `coalesce(
-  (select has_schema_privilege(tables.relnamespace, 'usage') and has_table_privilege(tables.oid, 'insert, update')
+  (select has_schema_privilege(tables.relnamespace, 'usage') and has_table_privilege(tables.oid, 'select')
+      and has_table_privilege(tables.oid, 'insert') and has_table_privilege(tables.oid, 'update')
+      and has_table_privilege(tables.oid, 'delete')
     from pg_class tables join pg_namespace named on named.oid = tables.relnamespace
     where named.nspname = '${DEFAULT_SCHEMA}' and tables.relname = 'runs'),
   (select has_schema_privilege(oid, 'create') from pg_namespace where nspname = '${DEFAULT_SCHEMA}'),

@@ -1,4 +1,5 @@
-import type { Kysely } from "kysely";
+import { sql } from "kysely";
+import type { Compilable, Kysely } from "kysely";
 import { toEventRow } from "../event-row.js";
 import type { NewRunEvent } from "../run-event.js";
 import type { Schema } from "../schema.js";
@@ -7,20 +8,57 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 /** Rows deleted at a time: few enough that the unlucky write is not noticed. */
 const PRUNED_AT_ONCE = 100;
 
+/** More where many state directories share a table: finding the oldest of one reads the numbers of all that it keeps. */
+const PRUNED_AT_ONCE_SHARED = 1_000;
+
 /** A statement has room for 32,766 values; fewer shapes of it are kept prepared this way, too. */
 const INSERTED_AT_ONCE = 100;
 
-/** Within a transaction: insert, and now and then forget the oldest, so that never more than `kept` are committed. */
-export function* appendEvents(db: Kysely<Schema>, events: readonly NewRunEvent[], kept: number): Steps<void> {
+export interface EventRetention {
+  /** How many events are kept of one state directory. */
+  readonly kept: number;
+  /** The table holds events of several state directories. */
+  readonly shared: boolean;
+}
+
+/**
+ * Within a transaction: insert, and now and then forget the oldest, so that never more than `kept` are committed. In a
+ * shared table each state directory forgets only its own, and may keep a few hundred more until its turn comes.
+ */
+export function* appendEvents(
+  db: Kysely<Schema>,
+  events: readonly NewRunEvent[],
+  { kept, shared }: EventRetention,
+): Steps<void> {
   if (events.length === 0) return;
   let last = 0;
+  const states = new Set<string | null>();
   for (let at = 0; at < events.length; at += INSERTED_AT_ONCE) {
     const rows = events.slice(at, at + INSERTED_AT_ONCE).map(toEventRow);
-    const inserted = yield* rowsOf(db.insertInto("run_events").values(rows).returning("seq"));
-    last = inserted.reduce((newest, { seq }) => Math.max(newest, seq), last);
+    const inserted = yield* rowsOf(db.insertInto("run_events").values(rows).returning(["seq", "state_id"]));
+    for (const { seq, state_id } of inserted) {
+      last = Math.max(last, seq);
+      states.add(state_id);
+    }
   }
-  const step = Math.max(1, Math.min(PRUNED_AT_ONCE, Math.floor(kept / 100)));
+  const most = shared ? PRUNED_AT_ONCE_SHARED : PRUNED_AT_ONCE;
+  const step = Math.max(1, Math.min(most, Math.floor(kept / 100)));
   // Counted by sequence number, not by process: many short-lived supervisors share one table.
   const due = Math.floor(last / step) > Math.floor((last - events.length) / step);
-  if (due) yield* countOf(db.deleteFrom("run_events").where("seq", "<=", last - kept + step - 1));
+  if (!due) return;
+  if (!shared) yield* countOf(db.deleteFrom("run_events").where("seq", "<=", last - kept + step - 1));
+  else for (const state of states) yield* countOf(forgetOldest(db, state, kept - step + 1));
+}
+
+/** All but the newest of one state directory. */
+function forgetOldest(db: Kysely<Schema>, state: string | null, kept: number): Compilable {
+  const isIts = state === null ? sql<boolean>`state_id is null` : sql<boolean>`state_id = ${state}`;
+  const newestForgotten = db
+    .selectFrom("run_events")
+    .select("seq")
+    .where(isIts)
+    .orderBy("seq", "desc")
+    .limit(1)
+    .offset(kept);
+  return db.deleteFrom("run_events").where(isIts).where("seq", "<=", newestForgotten);
 }

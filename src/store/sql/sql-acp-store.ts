@@ -172,7 +172,8 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
     for (const id of answered)
       yield* countOf(db.updateTable("acp_permissions").set({ answered: 1 }).where("id", "=", id));
     yield* this.#append(sessionId, row.last_seq - updates.length, updates);
-    yield* appendEvents(db, change.events ?? [], this.#eventsKept);
+    const { shared } = this.#engine.words;
+    yield* appendEvents(db, change.events ?? [], { kept: this.#eventsKept, shared });
     return row.last_seq;
   }
 

@@ -277,10 +277,10 @@ export class SqlStore extends SqlTaskStore implements Store {
   /** A row's step and its events: both or neither. */
   async #writeTogether(events: readonly NewRunEvent[], step: () => Steps<boolean>): Promise<boolean> {
     const { db } = this.#engine;
-    const kept = this.#eventsKept;
+    const retention = { kept: this.#eventsKept, shared: this.shared };
     const written = await this.#engine.transact(function* () {
       const done = yield* step();
-      if (done) yield* appendEvents(db, events, kept);
+      if (done) yield* appendEvents(db, events, retention);
       return done;
     });
     if (written && events.length > 0) this.#engine.announce();

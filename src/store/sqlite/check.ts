@@ -12,6 +12,8 @@ export interface StoreHealth {
   readonly damage: string | null;
   readonly runs: { readonly open: number; readonly ended: number };
   readonly events: number;
+  /** The most of one state directory, each of which forgets its own. */
+  readonly mostEvents: number;
   readonly logBytes: number;
 }
 
@@ -22,6 +24,7 @@ export async function checkSqliteStore(path: string): Promise<StoreHealth | null
   await using view = await openView(path, at);
   if (view.db === null) return null;
   const check = String((await view.value("pragma quick_check(1)")) ?? "no answer");
+  const events = Number((await view.value("select count(*) from run_events")) ?? 0);
   const count = async (text: string): Promise<number> => Number((await view.value(text)) ?? 0);
   return {
     schema: await count("select max(id) from holdfast_migrations"),
@@ -30,7 +33,8 @@ export async function checkSqliteStore(path: string): Promise<StoreHealth | null
       open: await count("select count(*) from runs where state <> 'exited'"),
       ended: await count("select count(*) from runs where state = 'exited'"),
     },
-    events: await count("select count(*) from run_events"),
+    events,
+    mostEvents: events,
     logBytes: await stat(`${path}-wal`).then(
       ({ size }) => size,
       () => 0,

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connections, durability, replication, server } from "../../../src/cli/doctor/database.js";
 import type { ServerFacts } from "../../../src/store/postgres/survey.js";
@@ -78,6 +79,35 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(away.code).toBe(1);
     expect(away.stdout).toContain("cannot be reached");
     expect(away.stdout + away.stderr).not.toContain("hunter2");
+  });
+
+  test("the roles of docs/postgres.md suffice: the owner migrates, gateways run and doctor is content, readers read", async () => {
+    const [, grants = ""] =
+      /## Roles[^]*?```sql\n([^]*?)```/.exec(await readFile("docs/postgres.md", "utf8")) ?? [];
+    const database = await running.createDatabase();
+    await database.query(`revoke create on schema public from public; ${grants}`);
+    await using stage = await Stage.open();
+    const as = (role: string, ...args: string[]) => {
+      const url = database.url.replace("postgres@", `${role}@`);
+      const env = { HOLDFAST_DATABASE_URL: url, HOLDFAST_DATABASE_MIGRATE: "manual" };
+      return stage.startWith(env, ...args).finished;
+    };
+    expect(await as("holdfast_owner", "store", "migrate")).toMatchObject({ code: 0, stderr: "" });
+    expect(await as("holdfast_gateway", "run", "--", "sh", "-c", "exit 3")).toMatchObject({
+      code: 3,
+      stderr: "",
+    });
+    const asked = await as("holdfast_gateway", "doctor");
+    expect(asked.stdout).not.toMatch(/^bad/m);
+    expect(asked.stdout).toMatch(/^(ok|warn) +database /m);
+    expect(asked.stdout).toMatch(/^ok +store +schema \d+, 0 open and 1 ended runs/m);
+    expect(asked.stdout).toMatch(/^ok +connections +how many of 97 are used cannot be told/m);
+    const shown = await as("holdfast_reader", "runs", "list", "--all", "--json");
+    expect(JSON.parse(shown.stdout)).toHaveLength(1);
+    expect((await as("holdfast_reader", "events", "--json")).code).toBe(0);
+    expect((await as("holdfast_reader", "doctor")).stdout).toMatch(/^bad +database .*may not write there/m);
+    await database.query("grant pg_read_all_stats to holdfast_gateway");
+    expect((await as("holdfast_gateway", "doctor")).stdout).toMatch(/^ok +connections +\d+ of 97 are used/m);
   });
 
   test("doctor finds a database bad on which no gateway would start", async () => {

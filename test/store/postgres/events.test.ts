@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import type { Store } from "../../../src/store/store.js";
 import { until } from "../../until.js";
-import { event } from "../samples.js";
+import { checkPostgresStore } from "../../../src/store/postgres/check.js";
+import { event, LEASE_MS, newRun } from "../samples.js";
 import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
@@ -47,6 +48,26 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     expect((await other.listEvents({ newestFirst: true }))[0]?.runId).toBe("first");
     await slow.query("commit");
     expect(await read()).toEqual(["first", "slow", "quick"]);
+  });
+
+  test("each state directory keeps so many events of its own, however many others write", async () => {
+    const kept = 100;
+    await using busy = await database.open({ eventsKept: kept });
+    const quietRun = newRun({ runId: "quiet", stateId: "quiet" });
+    await busy.insertRun(quietRun, LEASE_MS, [event("quiet"), event("quiet")]);
+    await busy.appendEvents([event("nowhere")]);
+    await busy.insertRun(newRun({ runId: "busy", stateId: "busy" }), LEASE_MS);
+    for (let round = 0; round < 20; round += 1)
+      await busy.appendEvents(Array.from({ length: 50 }, () => event("busy")));
+    expect(await busy.listEvents({ stateId: "quiet" })).toHaveLength(2);
+    expect(await busy.listEvents({ runId: "nowhere" })).toHaveLength(1);
+    const left = await busy.listEvents({ stateId: "busy" });
+    expect(left).toHaveLength(kept);
+    expect((await busy.listEvents({ newestFirst: true, limit: 1 }))[0]?.seq).toBe(left.at(-1)?.seq);
+    expect(await checkPostgresStore({ url: database.url, name: "test" })).toMatchObject({
+      events: kept + 3,
+      mostEvents: kept,
+    });
   });
 
   test("a writer that gives up, or vanishes, holds nobody back", async () => {
