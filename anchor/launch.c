@@ -260,6 +260,10 @@ static void guest_arrives(int listener, uint64_t now) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
   accept_at = fd < 0 ? now + ACCEPT_RETRY_MS : 0; /* the connection stays in the queue: poll would return at once */
   if (fd < 0) return;
+  if (!os_peer_trusted(fd)) {
+    close(fd);
+    return;
+  }
   for (int i = 0; i < GUESTS; i++) {
     if (guests[i].fd >= 0) continue;
     guests[i] = (struct guest){.fd = fd, .since = now};

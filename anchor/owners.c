@@ -249,6 +249,10 @@ void owners_accept(uint64_t now) {
   make_room();
   int fd = accept4(run.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) run.accept_at = now + ACCEPT_RETRY_MS; /* the connection stays in the queue: poll would return at once */
+  if (fd >= 0 && !os_peer_trusted(fd)) { /* before it takes the place of a connection of ours */
+    close(fd);
+    return;
+  }
   if (fd < 0 || connection_add(fd) != NULL) return;
   connection_drop(least_needed());
   if (connection_add(fd) == NULL) close(fd);

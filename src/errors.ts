@@ -82,6 +82,11 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
+/** Another user could replace a file or listen on a socket of ours. Nothing was sent or started. */
+export class UnsafePath extends StateUnusable {
+  override readonly code = "UNSAFE_PATH";
+}
+
 /** An older Holdfast has written it: a reader leaves it as it is, a gateway brings it up to date. */
 export class StoreOutdated extends StateUnusable {}
 
@@ -276,6 +281,18 @@ export class TooManyRequests extends HoldfastError {
 export class GatewayUnreachable extends HoldfastError {
   constructor(why: string, options?: ErrorOptions) {
     super("GATEWAY_UNREACHABLE", why, options);
+  }
+}
+
+/** The process that listens on the gateway's socket did not prove that it knows the token. Nothing was sent to it. */
+export class GatewayNotProven extends HoldfastError {
+  readonly socketPath: string;
+  constructor(socketPath: string, why: string) {
+    super(
+      "GATEWAY_NOT_PROVEN",
+      `the process that listens on ${socketPath} did not prove that it knows the token (${why}); nothing was sent to it. A gateway that was started by an earlier version cannot: holdfast gateway restart`,
+    );
+    this.socketPath = socketPath;
   }
 }
 

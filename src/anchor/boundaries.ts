@@ -1,9 +1,10 @@
-import { readdir, readFile, rmdir, stat, statfs } from "node:fs/promises";
+import { readdir, rmdir, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { errorCode } from "./error-code.js";
 import type { Boundary } from "./host.js";
 import { isRunId } from "./run-directory.js";
 import { array, nullable, parseShape, record, string } from "./shape.js";
+import { readOwnFile } from "../store/own-file.js";
 
 export type RunBoundary = Boundary & { readonly runId: string };
 
@@ -92,7 +93,7 @@ async function cgroupPlace(instanceDir: string, instanceId: string): Promise<Pla
 }
 
 async function readLauncherFile(instanceDir: string): Promise<LauncherFile | null> {
-  const text = await readFile(join(instanceDir, "launcher.json"), "utf8").catch(() => null);
+  const text = await readOwnFile(join(instanceDir, "launcher.json")).catch(() => null);
   if (text === null) return null;
   return parseShape(text, (value) => {
     const facts = record(value);

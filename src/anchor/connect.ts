@@ -1,17 +1,23 @@
 import { closeSync, constants, openSync } from "node:fs";
-import { connect, type Socket } from "node:net";
+import { connect, Socket } from "node:net";
 import { basename, dirname, join } from "node:path";
+import { requireOwnSocket } from "../store/path-trust.js";
 import { errorCode } from "./error-code.js";
 
 /** `sun_path` holds 108 bytes with the final NUL. */
 const LONGEST_PATH = 107;
 
 /**
- * Connect to a socket file. A state directory can lie deeper than a socket address is long; then the
+ * Connect to a socket file of this user: one that another user could have made fails with UnsafePath. A state directory can lie deeper than a socket address is long; then the
  * way leads through a descriptor of the directory, whose name is always short.
  * The connect itself happens within this call, so the descriptor need not outlive it.
  */
 export function connectTo(path: string): Socket {
+  try {
+    requireOwnSocket(path);
+  } catch (error) {
+    return new Socket().destroy(error as Error);
+  }
   if (Buffer.byteLength(path) <= LONGEST_PATH) return connect({ path });
   let directory: number;
   try {

@@ -1,6 +1,7 @@
-import { lstat, readdir, readFile, rename, rm, rmdir, unlink, writeFile } from "node:fs/promises";
+import { lstat, readdir, rename, rm, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { BadInput, StateUnusable } from "../errors.js";
+import { readOwnFile, writeOwnFile } from "../store/own-file.js";
 import { errorCode } from "./error-code.js";
 import type {
   AnchorExit,
@@ -78,7 +79,7 @@ export class RunDirectories {
   /** Work that the run was given after it had started: the run can then be found by it without the store. */
   async noteTask(runId: string, taskId: string): Promise<void> {
     if (!isRunId(taskId)) throw new BadInput("taskId", `${JSON.stringify(taskId)} is no task id`);
-    await writeFile(join(this.of(runId), `${TASK}${taskId}`), "", { mode: 0o600 });
+    writeOwnFile(join(this.of(runId), `${TASK}${taskId}`), "");
   }
 
   async remains(runId: string): Promise<RunRemains> {
@@ -153,7 +154,7 @@ export class RunDirectories {
 async function replaceFile(path: string, content: object): Promise<void> {
   const unfinished = `${path}.${process.pid}.new`;
   try {
-    await writeFile(unfinished, `${JSON.stringify(content)}\n`, { mode: 0o600, flag: "w" });
+    writeOwnFile(unfinished, `${JSON.stringify(content)}\n`);
     await rename(unfinished, path);
   } catch (error) {
     await unlink(unfinished).catch(() => undefined);
@@ -186,7 +187,7 @@ async function lastWritten(directory: string, names: ReadonlySet<string>): Promi
 
 async function readIfThere<T>(path: string, parse: (text: string) => T | null): Promise<T | null> {
   try {
-    return parse(await readFile(path, "utf8"));
+    return parse(await readOwnFile(path));
   } catch (error) {
     const code = errorCode(error);
     if (code === "ENOENT" || code === "ENOTDIR") return null;

@@ -1,9 +1,13 @@
-import { type FileHandle, open, readFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { readFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { errorCode } from "./error-code.js";
 import type { OutputSlice, SpoolEnd, StreamName } from "./host.js";
 import { parseExit } from "./run-json.js";
 import { listSegments, segmentPath } from "./segment.js";
+import { openOwnFile } from "../store/own-file.js";
+
+const NO_LINK = constants.O_RDONLY | constants.O_NOFOLLOW;
 
 interface Segment {
   readonly start: number;
@@ -102,7 +106,10 @@ export class Spool implements AsyncDisposable {
 
   /** What the anchor said of the stream when it left; null before. A last segment that is too short is known only by that. */
   async #ending(): Promise<SpoolEnd | null> {
-    this.#ended ??= await readFile(join(this.#directory, "exit.json"), "utf8").then(
+    this.#ended ??= await readFile(join(this.#directory, "exit.json"), {
+      encoding: "utf8",
+      flag: NO_LINK,
+    }).then(
       (text) => parseExit(text)?.[this.#stream] ?? null,
       () => null,
     );
@@ -183,7 +190,7 @@ export class Spool implements AsyncDisposable {
   async #enter(start: number): Promise<Segment | null> {
     let file: FileHandle;
     try {
-      file = await open(segmentPath(this.#directory, this.#stream, start), "r");
+      file = await openOwnFile(segmentPath(this.#directory, this.#stream, start));
     } catch (error) {
       if (errorCode(error) === "ENOENT") return null;
       throw error;

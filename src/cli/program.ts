@@ -1,3 +1,4 @@
+import { isAbsolute } from "node:path";
 import { Command, CommanderError } from "commander";
 import { packageVersion } from "../anchor/package-version.js";
 import { addAcpCommand } from "./commands/acp.js";
@@ -24,7 +25,7 @@ import { addStoreCommand } from "./commands/store.js";
 import { addTasksCommand } from "./commands/tasks.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { isStoreFailure, StoreUnreadable } from "../errors.js";
-import { mustBeOriginal, resolveHome } from "../store/state-directory.js";
+import { mustBeOriginal, requireSafeHome, resolveHome } from "../store/state-directory.js";
 import { line, say } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
 import { print } from "./runs/print.js";
@@ -140,7 +141,8 @@ export function buildProgram(finish: Finish): Command {
     for (const add of adders) add(program, finish);
   }
   program.hook("preAction", async (_, command) => {
-    if (!WORKS_IN_A_COPY.has(pathOf(command)[0] ?? "")) await refuseCopy();
+    const path = pathOf(command);
+    if (!WORKS_IN_A_COPY.has(path[0] ?? "")) await refuseForeignState();
   });
   withoutHelpCommand(program);
   addHelpCommand(program);
@@ -155,10 +157,11 @@ function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-/** Checked here for all commands: none may use the records and sockets in a copy. */
-async function refuseCopy(): Promise<void> {
+/** Checked here for all commands: none may use the records and sockets in a copy, or in a directory of another user. */
+async function refuseForeignState(): Promise<void> {
   const home = resolveHome();
-  // Other errors of the directory are reported by the command that uses it.
+  // Before anything of it is read. Other errors of the directory are reported by the command that uses it.
+  if (isAbsolute(home)) requireSafeHome(home);
   const { kind, recorded } = await mustBeOriginal(home);
   if (kind === "moved")
     say(

@@ -4,7 +4,15 @@ import { GatewayUnreachable, HoldfastError } from "../errors.js";
 import { addresses } from "./contract/addresses.js";
 import type { AnswerOf, AskedOf, Verb } from "./contract/contract.js";
 import type { Route } from "./contract/route.js";
-import type { ErrorAnswer } from "./server/error-answer.js";
+import {
+  ProvenAgent,
+  sendProven,
+  type GatewayAddress,
+  type ProvenRequestOptions,
+} from "./proven-connection.js";
+import { GatewayError, type ErrorAnswer } from "./server/error-answer.js";
+
+export { GatewayError } from "./server/error-answer.js";
 
 /** Not from the contract itself: its schemas take longer to load than most questions to be answered. */
 const known: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = addresses;
@@ -13,11 +21,7 @@ const known: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = addresses;
 const KNOCKS = 20;
 const KNOCK_MS = 50;
 
-export interface ClientOptions {
-  /** The gateway's socket: `gateway.sock` in the state directory. */
-  readonly socketPath: string;
-  readonly token: string;
-}
+export type ClientOptions = GatewayAddress;
 
 /** What a caller may leave out. */
 type Question<V extends Verb> = Partial<AskedOf<V>>;
@@ -25,28 +29,24 @@ export type GatewayClient = {
   readonly [V in Verb]: (question?: Question<V>, signal?: AbortSignal) => Promise<AnswerOf<V>>;
 };
 
-/** An error that the gateway answered with: its code and fields are those of the class it was there. */
-export class GatewayError extends HoldfastError {
-  readonly fields: Readonly<Record<string, unknown>>;
-  constructor({ code, message, ...fields }: ErrorAnswer["error"]) {
-    super(code, message);
-    this.fields = fields;
-  }
-}
-
-/** Everything a gateway can be asked, as functions. */
+/**
+ * Everything a gateway can be asked, as functions. The token is never sent: client and gateway prove to each other that
+ * they know it, once per connection.
+ */
 export function createClient(options: ClientOptions): GatewayClient {
+  const agent = new ProvenAgent(options);
   const verbs = Object.keys(known) as Verb[];
   return Object.fromEntries(
     verbs.map((verb) => [
       verb,
-      (question: Question<Verb> = {}, signal?: AbortSignal) => ask(options, verb, question, signal),
+      (question: Question<Verb> = {}, signal?: AbortSignal) => ask(options, agent, verb, question, signal),
     ]),
   ) as GatewayClient;
 }
 
 async function ask(
-  options: ClientOptions,
+  { socketPath }: ClientOptions,
+  agent: ProvenAgent,
   verb: Verb,
   question: Question<Verb>,
   signal: AbortSignal | undefined,
@@ -59,7 +59,7 @@ async function ask(
   for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
   const target = search.size === 0 ? filled : `${filled}?${search.toString()}`;
   const body = method === "POST" ? JSON.stringify(question.body ?? {}) : null;
-  const { status, text } = await knock(() => send(options, method, target, body, signal));
+  const { status, text } = await knock(() => send(socketPath, agent, method, target, body, signal));
   const answer = parse(text);
   if (status >= 200 && status < 300) return answer;
   const error = (answer as Partial<ErrorAnswer> | null)?.error;
@@ -79,7 +79,8 @@ async function knock<T>(attempt: () => Promise<T>): Promise<T> {
 }
 
 function send(
-  { socketPath, token }: ClientOptions,
+  socketPath: string,
+  agent: ProvenAgent,
   method: string,
   path: string,
   body: string | null,
@@ -87,37 +88,34 @@ function send(
 ): Promise<{ readonly status: number; readonly text: string }> {
   return new Promise((resolve, reject) => {
     const failed = (cause: NodeJS.ErrnoException): void => {
-      if (signal?.aborted === true) return reject(cause);
+      if (signal?.aborted === true || cause instanceof HoldfastError) return reject(cause);
       const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
       const why = nobody
         ? `no gateway listens on ${socketPath}`
         : `the gateway on ${socketPath} broke off: ${cause.message}`;
       reject(new GatewayUnreachable(why, { cause }));
     };
-    const asking = httpRequest(
-      {
-        socketPath,
-        method,
-        path,
-        ...(signal === undefined ? {} : { signal }),
-        headers: {
-          authorization: `Bearer ${token}`,
-          ...(body === null
-            ? {}
-            : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
-        },
-      },
-      (response) => {
-        const parts: Buffer[] = [];
-        response.on("data", (part: Buffer) => parts.push(part));
-        response.on("error", failed);
-        response.on("end", () =>
-          resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
-        );
-      },
-    );
+    const options: ProvenRequestOptions = {
+      agent,
+      socketPath,
+      method,
+      path,
+      ...(signal === undefined ? {} : { signal, proofSignal: signal }),
+      headers:
+        body === null
+          ? {}
+          : { "content-type": "application/json", "content-length": Buffer.byteLength(body) },
+    };
+    const asking = httpRequest(options, (response) => {
+      const parts: Buffer[] = [];
+      response.on("data", (part: Buffer) => parts.push(part));
+      response.on("error", failed);
+      response.on("end", () =>
+        resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
+      );
+    });
     asking.on("error", failed);
-    asking.end(body ?? undefined);
+    sendProven(asking, body ?? undefined);
   });
 }
 

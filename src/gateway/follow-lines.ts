@@ -2,22 +2,24 @@ import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { createInterface } from "node:readline";
 import { text } from "node:stream/consumers";
-import { GatewayUnreachable } from "../errors.js";
-import { GatewayError, type ClientOptions } from "./client.js";
-import type { ErrorAnswer } from "./server/error-answer.js";
+import { GatewayUnreachable, HoldfastError } from "../errors.js";
+import { ProvenAgent, sendProven, type GatewayAddress } from "./proven-connection.js";
+import { GatewayError, type ErrorAnswer } from "./server/error-answer.js";
 
 /**
  * What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. Returns whether it has
  * said all it wanted to: one that is killed has not.
  */
 export async function* followLines<Line>(
-  { socketPath, token }: ClientOptions,
+  address: GatewayAddress,
   path: string,
 ): AsyncGenerator<Line, boolean, undefined> {
-  const asking = httpRequest({ socketPath, path, headers: { authorization: `Bearer ${token}` } });
-  asking.end();
+  const { socketPath } = address;
+  const asking = httpRequest({ agent: new ProvenAgent(address), socketPath, path });
+  sendProven(asking);
   try {
     const [response] = (await once(asking, "response").catch((cause: unknown) => {
+      if (cause instanceof HoldfastError) throw cause;
       throw new GatewayUnreachable(`no gateway listens on ${socketPath}`, { cause });
     })) as [IncomingMessage];
     if (response.statusCode !== 200)

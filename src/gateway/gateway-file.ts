@@ -1,7 +1,8 @@
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { findAnchor } from "../anchor/find.js";
 import { inspect } from "../anchor/inspect.js";
+import { readOwnFile, writeOwnFile } from "../store/own-file.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 
 /** `gateway.json` in the instance directory: the gateway process, for when its socket does not answer. */
@@ -25,7 +26,7 @@ export async function noteConfig(home: string, instanceId: string, text: string)
 /** The process that was noted, if it still lives; null: none was, or it is gone. */
 export async function notedProcess(home: string, instanceId: string): Promise<ProcessIdentity | null> {
   try {
-    const noted = JSON.parse(await readFile(noteOf(home, instanceId), "utf8")) as ProcessIdentity;
+    const noted = JSON.parse(await readOwnFile(noteOf(home, instanceId))) as ProcessIdentity;
     const [found] = await inspect(findAnchor(), [noted], { brief: true });
     return found?.alive === true && found.matches ? noted : null;
   } catch {
@@ -34,6 +35,6 @@ export async function notedProcess(home: string, instanceId: string): Promise<Pr
 }
 
 async function replace(path: string, text: string): Promise<void> {
-  await writeFile(`${path}.new`, text, { mode: 0o600 });
+  writeOwnFile(`${path}.new`, text);
   await rename(`${path}.new`, path);
 }

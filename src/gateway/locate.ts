@@ -1,4 +1,5 @@
 import { defaults } from "../defaults.js";
+import { GatewayNotProven } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { gatewaySocket } from "./server/listen.js";
 import { readOperatorToken } from "./server/requester.js";
@@ -12,6 +13,8 @@ export interface UnreachableGateway {
   readonly process: ProcessIdentity | null;
   /** False: its socket is missing, or no process listens on it. */
   readonly listens: boolean;
+  /** False: what listens there did not prove that it knows the token, as gateways of earlier versions cannot. */
+  readonly proven: boolean;
 }
 
 export type Located =
@@ -24,24 +27,37 @@ export type Located =
 /** The gateway of a state directory, whether it answers or not. Starts nothing. */
 export async function locateGateway(home: string, token: string | null = null): Promise<Located> {
   const key = token ?? (await readOperatorToken(home));
-  const asked = key === null ? "nobody" : await ask(home, key);
-  if (typeof asked === "object") return { kind: "answers", ...asked };
+  const asked = key === null ? "nobody" : await ask(home, key).catch(unlessNotProven);
+  if (typeof asked === "object" && !(asked instanceof Error)) return { kind: "answers", ...asked };
   const waiting = await waitingGateway(home);
   if (waiting !== null) return { kind: "waiting", waiting };
   const instanceId = await heldInstance(home);
-  if (instanceId === null) return { kind: "none" };
+  if (instanceId === null) {
+    if (asked instanceof Error) throw asked;
+    return { kind: "none" };
+  }
   // Loaded only where there is something to be asked: every command would wait for it.
   const { notedProcess } = await import("./gateway-file.js");
   const process = await notedProcess(home, instanceId);
-  return { kind: "unreachable", gateway: { instanceId, process, listens: asked === "silent" } };
+  return {
+    kind: "unreachable",
+    gateway: { instanceId, process, listens: asked !== "nobody", proven: !(asked instanceof Error) },
+  };
+}
+
+function unlessNotProven(error: unknown): GatewayNotProven {
+  if (error instanceof GatewayNotProven) return error;
+  throw error;
 }
 
 export function unreachableText(
   home: string,
-  { instanceId, process, listens }: UnreachableGateway,
+  { instanceId, process, listens, proven }: UnreachableGateway,
   runsGoOn = true,
 ): string {
   const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
+  if (!proven)
+    return `${who} runs, but what listens on ${gatewaySocket(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing was sent to it`;
   return listens
     ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs go on under their anchors" : ""}`
     : `${who} runs, but cannot be reached: no process listens on ${gatewaySocket(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;

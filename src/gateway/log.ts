@@ -1,13 +1,15 @@
-import { appendFileSync, renameSync, rmSync, statSync } from "node:fs";
+import { lstatSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pino, type Logger } from "pino";
 import { defaults } from "../defaults.js";
+import { requireNotLink, writeOwnFile } from "../store/own-file.js";
 import type { GatewayNews } from "./gateway.js";
 
 export const gatewayLog = (home: string): string => join(home, "gateway.log");
 
 /** One JSON object per line. Small files, and few of them: a gateway runs for months. */
 export function openLog(home: string, level: "info" | "warn" | "silent"): Logger {
+  requireNotLink(gatewayLog(home));
   return pino(
     { level, base: { pid: process.pid }, messageKey: "message", timestamp: pino.stdTimeFunctions.isoTime },
     {
@@ -20,14 +22,14 @@ export function openLog(home: string, level: "info" | "warn" | "silent"): Logger
 function writeLine(path: string, line: string): void {
   try {
     rotate(path);
-    appendFileSync(path, line, { mode: 0o600 });
+    writeOwnFile(path, line, "append");
   } catch {
     // Nowhere to say it.
   }
 }
 
 function rotate(path: string): void {
-  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  const size = lstatSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size < defaults.logBytes) return;
   rmSync(`${path}.${defaults.logFiles - 1}`, { force: true });
   for (let number = defaults.logFiles - 2; number >= 1; number--)
@@ -36,7 +38,7 @@ function rotate(path: string): void {
 }
 
 function move(from: string, to: string): void {
-  if (statSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
+  if (lstatSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
 }
 
 export function logNews(log: Logger, news: GatewayNews): void {

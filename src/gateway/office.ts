@@ -52,6 +52,8 @@ import { openDoors, type Doors } from "./server/doors.js";
 import type { Entrance } from "./server/entrance.js";
 import type { Served } from "./server/loopback.js";
 import { operatorToken, sameToken, type Requester } from "./server/requester.js";
+import { tokenIdOf } from "./token-proof.js";
+import { hashToken } from "../sessions/token.js";
 import { serveSpecial } from "./server/special.js";
 import { Sights, type Denial } from "./sights.js";
 import { Screens } from "./screens.js";
@@ -309,6 +311,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const byToken = (served: Served | null): Entrance => ({
     served,
     requesterOf: (request) => requesterOf(authenticate, request),
+    hashOf: (tokenId) => hashOfToken(sessions, operator, tokenId),
     forPeers: false,
     whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
     whoSpeaks: (requester, verb, id) => agentsElsewhere.peerFor(requester, verb, id),
@@ -316,6 +319,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const forPeers: Entrance = {
     served: null,
     requesterOf: (request) => statedRequester(store, book, sessions, request),
+    hashOf: null,
     forPeers: true,
     whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
     whoSpeaks: (requester, verb, id) => agentsElsewhere.mustBeHere(requester, verb, id),
@@ -396,6 +400,11 @@ async function whoseToken(sessions: Sessions, operator: string, token: string): 
   if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
   return session === null ? null : { kind: "session", actor: `session:${session.key}`, session };
+}
+
+async function hashOfToken(sessions: Sessions, operator: string, tokenId: string): Promise<string | null> {
+  const hash = hashToken(operator);
+  return tokenIdOf(hash) === tokenId ? hash : sessions.tokenHash(tokenId);
 }
 
 /** Each prompt to a command may have begun a session; nobody ends them by hand. */

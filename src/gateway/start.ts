@@ -1,8 +1,9 @@
 import { spawn } from "node:child_process";
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defaults } from "../defaults.js";
 import { GatewayUnreachable } from "../errors.js";
+import { openOwnFileForWriting, readOwnFileSync } from "../store/own-file.js";
 import type { AnswerOf } from "./contract/contract.js";
 import { createClient, type GatewayClient } from "./client.js";
 import { gatewaySocket } from "./server/listen.js";
@@ -67,7 +68,7 @@ export async function startGateway(
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
       // What stands there when none was launched from here is of another time.
-      const said = ours === null ? "" : readFileSync(errorsOf(home), "utf8").trim();
+      const said = ours === null ? "" : readOwnFileSync(errorsOf(home)).trim();
       if (late || !said.includes(ANOTHER_RUNS)) {
         const why = said.replace(/^holdfast: /, "") || ended || (await whyNotReady(home));
         throw new GatewayUnreachable(`the gateway did not start: ${why}`);
@@ -125,7 +126,7 @@ interface Launched {
 }
 
 function launch(home: string, words: readonly string[], env: Readonly<Record<string, string>>): Launched {
-  const output = openSync(errorsOf(home), "w", 0o600);
+  const output = openOwnFileForWriting(errorsOf(home), "truncate");
   const child = spawn(process.execPath, words, {
     detached: true,
     stdio: ["ignore", "ignore", output],

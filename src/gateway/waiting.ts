@@ -1,5 +1,6 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { readOwnFileSync, writeOwnFile } from "../store/own-file.js";
 
 /** A gateway that has started, holds its runs, and answers nobody yet: its store is away. */
 export interface WaitingGateway {
@@ -14,7 +15,7 @@ export interface WaitingGateway {
 /** Told in a file of the state directory: without its store a gateway cannot say it otherwise. */
 export function noteWaiting(home: string, waiting: WaitingGateway): void {
   try {
-    writeFileSync(fileOf(home), JSON.stringify(waiting), { mode: 0o600 });
+    writeOwnFile(fileOf(home), JSON.stringify(waiting));
   } catch {
     // A full disk is no reason to stop waiting; the log cannot say it either.
   }
@@ -27,7 +28,7 @@ export function noteWaitingOver(home: string): void {
 /** Null: none waits. One that was killed while it did is not taken for one that does, whoever has its number now. */
 export async function waitingGateway(home: string): Promise<WaitingGateway | null> {
   try {
-    const waiting = JSON.parse(readFileSync(fileOf(home), "utf8")) as WaitingGateway;
+    const waiting = JSON.parse(readOwnFileSync(fileOf(home))) as WaitingGateway;
     if (existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`)) return null;
     // Loaded only where there is something to be asked: every command would wait for it.
     const { isInstanceLockFree } = await import("../store/instance-lock.js");
@@ -54,7 +55,7 @@ export function gatewayInstance(home: string): string | null {
 
 function readText(path: string): string {
   try {
-    return readFileSync(path, "utf8");
+    return readOwnFileSync(path);
   } catch {
     return "";
   }

@@ -128,6 +128,11 @@ export class Sessions {
     return isToken(token) ? this.#store.resolveToken(hashToken(token)) : null;
   }
 
+  /** The whole hash of a token whose hash begins with `prefix`; null: no open session has such a token. */
+  tokenHash(prefix: string): Promise<string | null> {
+    return this.#store.findTokenHash(prefix);
+  }
+
   /** `asked`: no more than this, whatever its own level. */
   requesterSees(
     requester: Requester,

@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { DatabaseSync } from "@photostructure/sqlite";
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { InstanceLocked } from "../errors.js";
+import { requireNotLink } from "./own-file.js";
 import { isBusy, translateSqliteError } from "./sqlite/errors.js";
 
 /**
@@ -41,6 +42,7 @@ export async function acquireInstanceLock(dir: string): Promise<FileLock> {
 export async function isInstanceLockFree(dir: string): Promise<boolean> {
   const path = lockFile(dir);
   if ((await inode(path)) === null) return true;
+  requireNotLink(path);
   let db: DatabaseSyncInstance | null = null;
   try {
     db = new DatabaseSync(path, { readOnly: true, timeout: 0 });
@@ -57,6 +59,7 @@ export async function isInstanceLockFree(dir: string): Promise<boolean> {
 }
 
 function lock(path: string): DatabaseSyncInstance | null {
+  requireNotLink(path);
   let db: DatabaseSyncInstance | null = null;
   try {
     db = new DatabaseSync(path, { timeout: 0 });

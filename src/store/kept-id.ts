@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { link, readFile, rm, writeFile } from "node:fs/promises";
+import { link, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { StateUnusable } from "../errors.js";
+import { StateUnusable, UnsafePath } from "../errors.js";
 import { errnoOf } from "./errno.js";
+import { readOwnFile } from "./own-file.js";
 
 /** An id of the state directory's own: made once, by whoever comes first, the same for everybody ever after. */
 export async function keptId(home: string, name: string, make: () => string): Promise<string> {
@@ -18,6 +19,7 @@ export async function keptId(home: string, name: string, make: () => string): Pr
     });
     return await read(path);
   } catch (cause) {
+    if (cause instanceof UnsafePath) throw cause;
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new StateUnusable(path, `${path} cannot be made (${why}); nothing was started`, { cause });
   } finally {
@@ -26,5 +28,5 @@ export async function keptId(home: string, name: string, make: () => string): Pr
 }
 
 async function read(path: string): Promise<string> {
-  return (await readFile(path, "utf8")).trim();
+  return (await readOwnFile(path)).trim();
 }

@@ -1,5 +1,6 @@
 import { defaults } from "../defaults.js";
 import { databaseAddress, migrationMode } from "./database-address.js";
+import { requireNotLink } from "./own-file.js";
 import type { Place } from "./place.js";
 import type { MigrationStatus } from "./sql/migrations.js";
 import type { StoreHealth } from "./sqlite/check.js";
@@ -11,6 +12,7 @@ import type { ReadStore, Store } from "./store.js";
 export async function openStore(storePath: string, name: string): Promise<Store> {
   const url = await databaseAddress();
   if (url === null) {
+    requireNotLink(storePath);
     const { openSqliteStore } = await import("./sqlite/open.js");
     return openSqliteStore({ path: storePath });
   }
@@ -23,6 +25,7 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
   const url = await databaseAddress();
   if (url === null) {
     if (storePath === null) return null;
+    requireNotLink(storePath);
     const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
     return openSqliteStoreForReading(storePath);
   }

@@ -48,6 +48,8 @@ export interface SessionStore {
   issueToken(sessionId: string, hash: string, at: number): Promise<boolean>;
   /** The open session that the token acts for. */
   resolveToken(hash: string): Promise<SessionRow | null>;
+  /** The hash of a token of an open session, by its first hexadecimal digits. */
+  findTokenHash(prefix: string): Promise<string | null>;
   /** False when there was none. */
   revokeToken(hash: string): Promise<boolean>;
 

@@ -1,10 +1,11 @@
-import type { Stats } from "node:fs";
+import { lstatSync, type Stats } from "node:fs";
 import { access, constants, lstat, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
-import { StateCopied, StateUnusable } from "../errors.js";
+import { StateCopied, StateUnusable, UnsafePath } from "../errors.js";
 import { errnoOf } from "./errno.js";
 import { networkFileSystemOf } from "./file-system.js";
+import { requireTrustedPath } from "./path-trust.js";
 import { longestSocketPath, socketPathLimit } from "./socket-path.js";
 import { provenanceOf, recordLocation } from "./state-location.js";
 
@@ -41,6 +42,7 @@ export function resolveHome(
 export async function openStateDirectory(path: string): Promise<StateDirectory> {
   const home = requireAbsolute(path);
   requireShortEnough(home);
+  requireTrustedParents(home);
   await make(home).catch((error: unknown) => {
     throw cannotMake(home, error);
   });
@@ -54,6 +56,21 @@ export async function openStateDirectory(path: string): Promise<StateDirectory> 
   const { kind } = await mustBeOriginal(home);
   if (kind === "moved") await recordLocation(home);
   return found;
+}
+
+/**
+ * Throws UnsafePath when a user other than this one or root controls the state directory or a directory above it.
+ * Nothing of such a directory may be read, and no socket in it connected to. A directory that does not exist passes.
+ */
+export function requireSafeHome(path: string): void {
+  const home = requireAbsolute(path);
+  const found = lstatSync(home, { throwIfNoEntry: false });
+  if (found !== undefined) requireOurs(home, found);
+  requireTrustedParents(home);
+}
+
+function requireTrustedParents(home: string): void {
+  requireTrustedPath(dirname(home), `the state directory ${home}`);
 }
 
 /** Rejects with StateCopied: what lies in a copy is the original's. */
@@ -99,6 +116,7 @@ async function inspect(home: string): Promise<StateDirectory | null> {
   });
   if (found === null) return null;
   requireOurs(home, found);
+  requireTrustedParents(home);
   const network = await networkFileSystemOf(home);
   if (network !== null) {
     throw refuse(
@@ -111,7 +129,7 @@ async function inspect(home: string): Promise<StateDirectory | null> {
 
 function requireOurs(home: string, found: Stats): void {
   if (found.isSymbolicLink()) {
-    throw refuse(
+    throw unsafe(
       home,
       "is a symbolic link, which somebody else could turn elsewhere. Set HOLDFAST_HOME to the directory it points to.",
     );
@@ -123,14 +141,14 @@ function requireOurs(home: string, found: Stats): void {
   const uid = process.geteuid?.();
   if (uid === undefined) return;
   if (found.uid !== uid) {
-    throw refuse(
+    throw unsafe(
       home,
       `belongs to uid ${found.uid}, and this is uid ${uid}. Run as its owner, or set HOLDFAST_HOME to a directory of your own.`,
     );
   }
   if ((found.mode & 0o022) !== 0) {
     const mode = (found.mode & 0o777).toString(8).padStart(4, "0");
-    throw refuse(home, `can be written by others (mode ${mode}). Run \`chmod 700 '${home}'\`.`);
+    throw unsafe(home, `can be written by others (mode ${mode}). Run \`chmod 700 '${home}'\`.`);
   }
 }
 
@@ -167,6 +185,10 @@ function cannotMake(home: string, error: unknown): StateUnusable {
 function refuse(home: string, sentence: string, cause?: unknown): StateUnusable {
   const options = cause === undefined ? undefined : { cause };
   return new StateUnusable(home, `the state directory ${home} ${sentence} Nothing was started.`, options);
+}
+
+function unsafe(home: string, sentence: string): UnsafePath {
+  return new UnsafePath(home, `the state directory ${home} ${sentence} Nothing was started.`);
 }
 
 function userHome(fromEnv: string | undefined): string {

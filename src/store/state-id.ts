@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { keptId } from "./kept-id.js";
+import { readOwnFile } from "./own-file.js";
 import { recordLocation } from "./state-location.js";
 
 const FILE = "state-id";
@@ -15,7 +16,7 @@ export async function stateIdOf(home: string): Promise<string> {
 
 /** For those who only look: makes nothing. Null: there is none yet. */
 export async function observeStateId(home: string): Promise<string | null> {
-  const kept = await readFile(join(home, FILE), "utf8").catch(() => "");
+  const kept = await readOwnFile(join(home, FILE)).catch(() => "");
   return kept.trim() || null;
 }
 

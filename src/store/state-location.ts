@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { databaseAddress } from "./database-address.js";
+import { readOwnFile } from "./own-file.js";
 
 /** Where a state directory was when it was last opened for writing, kept in it beside its id. */
 export interface StateLocation {
@@ -67,7 +68,7 @@ async function leadsTo(path: string, here: StateLocation): Promise<boolean> {
 }
 
 async function readLocation(home: string): Promise<StateLocation | null> {
-  const text = await readFile(join(home, FILE), "utf8").catch(() => null);
+  const text = await readOwnFile(join(home, FILE)).catch(() => null);
   if (text === null) return null;
   try {
     const facts = JSON.parse(text) as Record<keyof StateLocation, unknown>;

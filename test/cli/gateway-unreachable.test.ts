@@ -152,6 +152,26 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     expect(await place.record(runId)).toMatchObject({ state: "running" });
   });
 
+  test("because it cannot prove that it knows the token, is sent nothing and is replaced by gateway restart", async () => {
+    await using place = await Resident.started();
+    const runId = await place.script("sleep 7024");
+    const { pid } = await place.status();
+    // As seen from here it is one of before the proof: it knows no token of that id.
+    await writeFile(join(place.home, "operator-token"), `hfo_${"x".repeat(43)}\n`);
+    const listed = await place.holdfast("process", "list");
+    expect(listed.code).toBe(125);
+    expect(listed.stderr).toContain("did not prove that it knows the token");
+    const status = await place.holdfast("gateway", "status");
+    expect(status.code).toBe(3);
+    expect(status.stderr).toContain(
+      `(pid ${pid}) runs, but what listens on ${gatewaySocket(place.home)} did not prove`,
+    );
+    const { code, stdout, stderr } = await place.holdfast("gateway", "restart");
+    expect(code, stderr).toBe(0);
+    expect(stdout).toContain(`was ended by a signal (pid ${pid})`);
+    expect(await place.record(runId)).toMatchObject({ state: "running" });
+  });
+
   test("is not ended by gateway stop --runs drain", async () => {
     await using place = await Resident.started();
     await using held = await stopped(place);

@@ -96,7 +96,7 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   const other = stage.as(strangers);
   expect((await other.acpList()).sessions).toEqual([]);
   const params = { id: "child" };
-  for (const act of [
+  for (const answer of [
     other.acpShow({ params }),
     other.acpPrompt({ params, body: { text: "echo mine" } }),
     other.acpCancel({ params }),
@@ -105,8 +105,8 @@ test("a session sees and steers what is below it, and nothing else; what it may 
     other.acpWatch({ params }),
     other.acpPermissions({ query: { session: "child" } }),
     self.acpAnswer({ params: { id: "prm_1" }, body: { verdict: "allow" } }),
-  ])
-    expect(await refusal(act)).toMatchObject({ code: "NOT_FOUND" });
+  ].map(refusal))
+    expect(await answer).toMatchObject({ code: "NOT_FOUND" });
   // Byte for byte as if there were none.
   const ask = async (id: string) => (await refusal(other.acpShow({ params: { id } }))).message;
   expect(await ask("child")).toBe((await ask("nobody")).replace("nobody", "child"));

@@ -6,12 +6,13 @@ import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../src/gateway/client.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { startGateway } from "../../src/gateway/start.js";
+import { proving } from "./proving.js";
 import { refusal } from "./real-gateway.js";
 
 /** What no gateway of ours does unless it is broken off or stuck. */
-async function stuck(answer: RequestListener): Promise<string> {
+async function stuck(token: string, answer: RequestListener): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
-  const server = createServer(answer);
+  const server = createServer(proving(token, answer));
   await new Promise<void>((resolve) => server.listen(gatewaySocket(home), resolve));
   onTestFinished(async () => {
     server.closeAllConnections();
@@ -22,7 +23,7 @@ async function stuck(answer: RequestListener): Promise<string> {
 }
 
 test("an answer that is cut off in the middle is a gateway that cannot be reached", async () => {
-  const home = await stuck((_, response) => {
+  const home = await stuck("t", (_, response) => {
     response.writeHead(200, { "content-length": 100 });
     response.write('{"instanceId":', () => response.destroy());
   });
@@ -34,7 +35,7 @@ test("an answer that is cut off in the middle is a gateway that cannot be reache
 });
 
 test("one that runs but never gets ready is said to be so, and no other is launched beside it", async () => {
-  const home = await stuck((_, response) => response.end(JSON.stringify({ ready: false, pid: 1 })));
+  const home = await stuck("hfo_x", (_, response) => response.end(JSON.stringify({ ready: false, pid: 1 })));
   await writeFile(join(home, "operator-token"), "hfo_x");
   expect(await refusal(startGateway(home, "/nonexistent", 100))).toEqual({
     code: "GATEWAY_UNREACHABLE",

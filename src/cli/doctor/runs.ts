@@ -3,7 +3,6 @@ import { defaults } from "../../defaults.js";
 import { atMost } from "../../supervisor/at-most.js";
 import { OPEN_STATES } from "../../store/run-record.js";
 import { observeStateId } from "../../store/state-id.js";
-import { readFile } from "node:fs/promises";
 import { locateGateway, unreachableText } from "../../gateway/locate.js";
 import { waitingGateway, waitingText } from "../../gateway/waiting.js";
 import type { StateDirectory } from "../../store/state-directory.js";
@@ -16,6 +15,7 @@ import { isShared } from "../operator/elsewhere.js";
 import type { Observatory } from "../operator/observer.js";
 import { END_WITHOUT_STATE, withoutStateLine, runsWithoutState } from "../operator/runs-without-state.js";
 import { bad, ok, warn, type Check } from "./check.js";
+import { readOwnFile } from "../../store/own-file.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
 export async function checkRuns(observatory: Observatory): Promise<RunChecks> {
@@ -36,7 +36,7 @@ export interface RunChecks {
 }
 
 async function gateway({ host, directory }: Observatory): Promise<Check> {
-  const id = (await readFile(`${directory.home}/gateway-id`, "utf8").catch(() => "")).trim();
+  const id = (await readOwnFile(`${directory.home}/gateway-id`).catch(() => "")).trim();
   if (id === "") return ok("gateway", "none has ever run here");
   const found = (await host.instances()).find(({ instanceId }) => instanceId === id);
   const waiting = await waitingGateway(directory.home);

@@ -1,9 +1,13 @@
+import { lstatSync } from "node:fs";
 import { stat, statfs } from "node:fs/promises";
+import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
+import { gatewaySocket } from "../../gateway/server/listen.js";
 import { newest } from "../../store/sql/migrations.js";
 import { databaseAddress } from "../../store/database-address.js";
 import { checkStore } from "../../store/open.js";
+import { requireOwnSocket } from "../../store/path-trust.js";
 import { isDamage } from "../../store/sqlite/errors.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 import { formatSize } from "../size.js";
@@ -24,11 +28,33 @@ export async function checkState(): Promise<{
         checks: [ok("state directory", `${home} does not exist yet; the first run makes it`)],
         directory,
       };
-    return { checks: [await room(home), await store(directory)], directory };
+    return { checks: [await room(home), access(home), await store(directory)], directory };
   } catch (error) {
     const detail = error instanceof HoldfastError ? error.message : `${home}: ${String(error)}`;
     return { checks: [bad("state directory", detail)], directory: null };
   }
+}
+
+/** The directories above it have been checked by whoever found it. */
+function access(home: string): Check {
+  const name = "access";
+  const token = join(home, "operator-token");
+  const tokenMode = lstatSync(token, { throwIfNoEntry: false })?.mode ?? 0;
+  if ((tokenMode & 0o077) !== 0 && process.platform !== "win32")
+    return warn(
+      name,
+      `${token} has mode ${(tokenMode & 0o777).toString(8).padStart(4, "0")}`,
+      `chmod 600 '${token}'`,
+    );
+  try {
+    requireOwnSocket(gatewaySocket(home));
+  } catch (error) {
+    return bad(name, error instanceof Error ? error.message : String(error));
+  }
+  return ok(
+    name,
+    "only this user and root can replace the state directory, its sockets and what lies above it",
+  );
 }
 
 async function room(home: string): Promise<Check> {

@@ -1,8 +1,8 @@
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { AnchorLink, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { Observatory } from "../operator/observer.js";
+import { readOwnFile } from "../../store/own-file.js";
 
 /**
  * The caller's own connection to the anchor of its run, for the time without a gateway. An anchor ends a task that has
@@ -43,7 +43,7 @@ export class AnchorHold implements AsyncDisposable {
     this.#observatory ??= await (await import("../operator/observer.js")).openObservatory();
     if (this.#observatory === null) return false;
     const { host } = this.#observatory;
-    const instanceId = (await readFile(join(this.#home, "gateway-id"), "utf8")).trim();
+    const instanceId = (await readOwnFile(join(this.#home, "gateway-id"))).trim();
     const run = { instanceId, runId: this.#runId };
     const gateway = (await host.instances()).find((each) => each.instanceId === instanceId);
     // A live gateway attaches by itself; a newer epoch from here would lock it out.

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { WebSocket } from "ws";
-import { GatewayUnreachable } from "../../errors.js";
-import { GatewayError } from "../../gateway/client.js";
-import type { ErrorAnswer } from "../../gateway/server/error-answer.js";
+import { GatewayUnreachable, HoldfastError } from "../../errors.js";
+import { ProvenAgent, sendProven } from "../../gateway/proven-connection.js";
+import { GatewayError, type ErrorAnswer } from "../../gateway/server/error-answer.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import type { Connection } from "./connect.js";
 
@@ -16,15 +16,21 @@ export function openChannel(
 ): WebSocket {
   const search = new URLSearchParams(query).toString();
   const path = `/v1/runs/${runId}/attach${search === "" ? "" : `?${search}`}`;
-  const channel = new WebSocket(`ws+unix://${gatewaySocket(home)}:${path}`, {
-    headers: { authorization: `Bearer ${token}` },
+  const address = { socketPath: gatewaySocket(home), token };
+  const channel = new WebSocket(`ws+unix://${address.socketPath}:${path}`, {
+    agent: new ProvenAgent(address),
+    finishRequest: (request) => sendProven(request),
     perMessageDeflate: false,
   });
   channel.on("unexpected-response", (_request, response) => {
     refusal(runId, response).then(failed, failed);
   });
   channel.on("error", (cause) =>
-    failed(new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause })),
+    failed(
+      cause instanceof HoldfastError
+        ? cause
+        : new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause }),
+    ),
   );
   return channel;
 }

@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { formerConfig } from "../../gateway/gateway-file.js";
 import { locateGateway, unreachableText, type Located } from "../../gateway/locate.js";
 import { environmentFor } from "../../gateway/settings.js";
@@ -17,6 +16,7 @@ import { print } from "../runs/print.js";
 import { mustBeOperator, mustBeOutside } from "./connect.js";
 import { sayStopped, startInBackground, statusLine, stopFacts } from "./control.js";
 import { locatePatiently, stopGateway } from "./stop.js";
+import { readOwnFile } from "../../store/own-file.js";
 
 /** Runs named when no gateway is left; the rest is counted. */
 const RUNS_NAMED = 10;
@@ -103,7 +103,7 @@ async function startFormer(home: string, instanceId: string | null): Promise<Sta
   const path = instanceId === null ? "" : formerConfig(home, instanceId);
   if (!existsSync(path)) return "it is not on record";
   try {
-    const env = environmentFor(path, await readFile(path, "utf8"), unmarkedEnvironment());
+    const env = environmentFor(path, await readOwnFile(path), unmarkedEnvironment());
     return await startGateway(home, MAIN, defaults.gatewayReadyMs, env);
   } catch (error) {
     return messageOf(error);

@@ -1,4 +1,4 @@
-import { readFile, rename, rm } from "node:fs/promises";
+import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { gatewayId } from "../../gateway/gateway.js";
 import { databaseAddress } from "../../store/database-address.js";
@@ -18,6 +18,7 @@ import { toJson } from "../json.js";
 import { confirm } from "../operator/confirm.js";
 import { observe } from "../operator/observer.js";
 import { print } from "../runs/print.js";
+import { readOwnFile } from "../../store/own-file.js";
 
 type Copied = Extract<StateProvenance, { kind: "copy" }>;
 
@@ -34,7 +35,7 @@ export async function showState(json: boolean): Promise<number> {
     home,
     exists: directory !== null,
     stateId: directory === null ? null : await observeStateId(home),
-    gatewayId: (await readFile(join(home, "gateway-id"), "utf8").catch(() => "")).trim() || null,
+    gatewayId: (await readOwnFile(join(home, "gateway-id")).catch(() => "")).trim() || null,
     copyOf: found?.kind === "copy" ? found.recorded.path : null,
     originalThere: found?.kind === "copy" ? found.originalThere : null,
   };
@@ -66,7 +67,7 @@ export async function resetIdentity({ yes, json }: Request): Promise<number> {
   if (!(await confirm(`Give the copy of ${original} an identity of its own?${ending}`, yes)))
     return unchanged();
 
-  const former = (await readFile(join(home, "gateway-id"), "utf8").catch(() => "")).trim();
+  const former = (await readOwnFile(join(home, "gateway-id")).catch(() => "")).trim();
   if (!shared && open.length + former.length > 0) {
     await using store = await openStore(storePath, "reset-identity");
     const detail = `this state directory is a copy of ${original}; the run stayed with the original, and no process was signalled here`;

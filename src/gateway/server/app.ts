@@ -17,6 +17,8 @@ import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/co
 import type { Route } from "../contract/route.js";
 import { answerFor, statusFor } from "./error-answer.js";
 import { Budget } from "./budget.js";
+import { CHALLENGE_PATH } from "../token-proof.js";
+import { answerChallenge, tokenOf } from "./challenge.js";
 import type { Entrance } from "./entrance.js";
 import { mustBeServed } from "./loopback.js";
 import { isDoneWithAgent } from "../peers/acp-whereabouts.js";
@@ -92,6 +94,8 @@ async function answer(
 ): Promise<void> {
   const { entrance } = options;
   mustBeServed(entrance.served, request);
+  if (entrance.hashOf !== null && request.method === "GET" && request.url === CHALLENGE_PATH)
+    return sendJson(response, 200, await answerChallenge(entrance.hashOf, request));
   const requester = await entrance.requesterOf(request);
   if (!budget.take(requester.actor)) throw new TooManyRequests();
   const url = urlOf(request);
@@ -140,17 +144,12 @@ export function urlOf({ method = "", url = "/" }: IncomingMessage): URL {
   throw new NotFound(`${method} ${url}`);
 }
 
-/** Null: there is none, or it cannot be one. */
-function bearerOf({ headers }: IncomingMessage): string | null {
-  return /^Bearer ([\w.~+/=-]{1,200})$/.exec(headers.authorization ?? "")?.[1] ?? null;
-}
-
 /** Whoever the request's token acts for. */
 export async function requesterOf(
   authenticate: (token: string) => Promise<Requester | null>,
   request: IncomingMessage,
 ): Promise<Requester> {
-  const token = bearerOf(request);
+  const token = tokenOf(request);
   const requester = token === null ? null : await authenticate(token);
   if (requester === null) throw new Unauthorized("a valid token is needed");
   return requester;

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Peer } from "../peers/peer.js";
 import type { Verb } from "../contract/contract.js";
+import type { HashOf } from "./challenge.js";
 import type { Served } from "./loopback.js";
 import type { Requester } from "./requester.js";
 
@@ -10,6 +11,8 @@ export interface Entrance {
   readonly served: Served | null;
   /** Rejects with Unauthorized. */
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
+  /** Finds the token that a client names before it proves to know it; null: no tokens are used here. */
+  readonly hashOf: HashOf | null;
   /** Other gateways come in here: they ask about runs and agents' sessions, and for nothing else. */
   readonly forPeers: boolean;
   /** Who has the run, if it may be seen; null: it is answered here. Rejects where nothing is passed on a second time. */

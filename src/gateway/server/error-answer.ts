@@ -5,6 +5,15 @@ export interface ErrorAnswer {
   readonly error: { readonly code: string; readonly message: string; readonly [field: string]: unknown };
 }
 
+/** An error that the gateway answered with: its code and fields are those of the class it was there. */
+export class GatewayError extends HoldfastError {
+  readonly fields: Readonly<Record<string, unknown>>;
+  constructor({ code, message, ...fields }: ErrorAnswer["error"]) {
+    super(code, message);
+    this.fields = fields;
+  }
+}
+
 /** HTTP's word for each code. A code that is not listed is a failure of ours. */
 const STATUS: Readonly<Record<string, number>> = {
   BAD_INPUT: 400,
@@ -43,6 +52,7 @@ const STATUS: Readonly<Record<string, number>> = {
   ACP_CLOSED: 502,
   ACP_TIMEOUT: 504,
   STATE_UNUSABLE: 503,
+  UNSAFE_PATH: 503,
   STORE_AWAY: 503,
   STORE_UNREADABLE: 503,
   ANCHOR_UNUSABLE: 503,

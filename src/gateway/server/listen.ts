@@ -4,6 +4,7 @@ import { connect, Server as NetServer } from "node:net";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
+import { requireOwnSocket } from "../../store/path-trust.js";
 
 export const gatewaySocket = (home: string): string => join(home, "gateway.sock");
 
@@ -90,9 +91,14 @@ async function fileId(path: string): Promise<string | null> {
   );
 }
 
-/** Whether another process listens there: its socket is not taken away. */
+/** Whether another process of ours listens there: its socket is not taken away. */
 function isServed(path: string): Promise<boolean> {
   return new Promise((resolve) => {
+    try {
+      requireOwnSocket(path);
+    } catch {
+      return resolve(false);
+    }
     const socket = connect({ path });
     const settle = (served: boolean): void => {
       socket.destroy();

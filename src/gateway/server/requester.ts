@@ -1,8 +1,9 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { SessionRow } from "../../store/session-record.js";
+import { errnoOf } from "../../store/errno.js";
 import { keptId } from "../../store/kept-id.js";
+import { readOwnFile } from "../../store/own-file.js";
 
 /** On whose behalf something is asked; a session as it was when its token was shown. */
 export type Requester =
@@ -15,17 +16,25 @@ export function sessionIdOf(requester: Requester): string | null {
 }
 
 const FILE = "operator-token";
+const PREFIX = "hfo_";
 
 /** Made once, 0600 in the private state directory: whoever can read it is the operator. */
 export async function operatorToken(home: string): Promise<string> {
-  return keptId(home, FILE, () => `hfo_${randomBytes(32).toString("base64url")}`);
+  return keptId(home, FILE, () => `${PREFIX}${randomBytes(32).toString("base64url")}`);
 }
 
-/** For clients: makes nothing. */
+export function isOperatorToken(token: string): boolean {
+  return token.startsWith(PREFIX);
+}
+
+/** For clients: makes nothing. Rejects with UnsafePath when the file is not this user's own. */
 export async function readOperatorToken(home: string): Promise<string | null> {
-  return readFile(join(home, FILE), "utf8").then(
+  return readOwnFile(join(home, FILE)).then(
     (text) => text.trim(),
-    () => null,
+    (error: unknown) => {
+      if (errnoOf(error) === "UNSAFE_PATH") throw error;
+      return null;
+    },
   );
 }
 

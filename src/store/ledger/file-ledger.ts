@@ -1,11 +1,15 @@
-import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../errno.js";
+import { readOwnFile } from "../own-file.js";
 import type { Ledger, Told } from "./ledger.js";
 
 const OPEN = ".json";
 const ENDED = ".ended.json";
+
+const DRAFT = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
 /** Ends between two looks for those that are too old or too many. */
 const PRUNE_EVERY = 100;
@@ -78,7 +82,7 @@ export class FileLedger implements Ledger {
     const draft = join(this.#directory, `.${runId}.${process.pid}`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     try {
-      const file = await open(draft, "w", 0o600);
+      const file = await open(draft, DRAFT, 0o600);
       try {
         await file.writeFile(JSON.stringify(told));
         // Power loss ends what is open, and then its record needs no copy.
@@ -120,7 +124,7 @@ export class FileLedger implements Ledger {
   /** Null also when it is damaged: then it is as if it had not been kept. */
   async #read(runId: string, suffix: string): Promise<Told | null> {
     try {
-      return JSON.parse(await readFile(this.#path(runId, suffix), "utf8")) as Told;
+      return JSON.parse(await readOwnFile(this.#path(runId, suffix))) as Told;
     } catch {
       return null;
     }

@@ -62,6 +62,19 @@ export async function resolveToken(db: Kysely<Schema>, hash: string): Promise<Se
   return row === undefined ? null : toSessionRow(row);
 }
 
+export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise<string | null> {
+  const row = await db
+    .selectFrom("session_tokens")
+    .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
+    .select("session_tokens.hash")
+    // A range of the primary key. `g` follows every hexadecimal digit, in every collation.
+    .where("session_tokens.hash", ">=", prefix)
+    .where("session_tokens.hash", "<", `${prefix}g`)
+    .where(open)
+    .executeTakeFirst();
+  return row?.hash ?? null;
+}
+
 export async function getApproval(db: Kysely<Schema>, id: string): Promise<Approval | null> {
   const row = await db.selectFrom("approvals").selectAll().where("id", "=", id).executeTakeFirst();
   return row === undefined ? null : toApproval(row);

@@ -77,6 +77,10 @@ export class SqlSessionStore implements SessionStore {
     return read.resolveToken(this.#engine.db, hash);
   }
 
+  findTokenHash(prefix: string): Promise<string | null> {
+    return read.findTokenHash(this.#engine.db, prefix);
+  }
+
   async revokeToken(hash: string): Promise<boolean> {
     const revoked = await this.#count(this.#engine.db.deleteFrom("session_tokens").where("hash", "=", hash));
     await this.#engine.flush();

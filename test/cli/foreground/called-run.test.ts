@@ -10,6 +10,7 @@ import type { Connection } from "../../../src/cli/gateway/connect.js";
 import { frame, type FromViewer, type ToViewer, unframe } from "../../../src/gateway/attach-frames.js";
 import { createClient } from "../../../src/gateway/client.js";
 import { gatewaySocket } from "../../../src/gateway/server/listen.js";
+import { proving } from "../../gateway/proving.js";
 import { until } from "../../io/until.js";
 
 /** What a gateway hears on one connection. */
@@ -28,7 +29,7 @@ let refusal: string | null;
 
 beforeEach(async () => {
   home = await mkdtemp(join(tmpdir(), "hf-"));
-  server = createServer();
+  server = createServer(proving("t"));
   calls = [];
   refusal = null;
   const sockets = new WebSocketServer({ noServer: true });

@@ -290,6 +290,7 @@ const scenes: Readonly<Record<string, Scene>> = {
       forgetSessions: (store: Store) => store.forgetSessions(0),
       forgetSilent: (store: Store) => store.forgetSilent(60_000),
       resolveToken: (store: Store) => store.resolveToken("t"),
+      findTokenHash: (store: Store) => store.findTokenHash("t"),
       revokeToken: (store: Store) => store.revokeToken("t"),
       decideApproval: (store: Store) => store.decideApproval("a", { verdict: "deny", actor: "b", at: AT }),
       expireApprovals: (store: Store) => store.expireApprovals(["a"], "b", AT),

@@ -1,0 +1,160 @@
+import { Agent, type ClientRequest, type ClientRequestArgs } from "node:http";
+import { connect, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { defaults } from "../defaults.js";
+import { GatewayNotProven, HoldfastError } from "../errors.js";
+import { hashToken } from "../sessions/token.js";
+import { requireOwnSocket } from "../store/path-trust.js";
+import { GatewayError, type ErrorAnswer } from "./server/error-answer.js";
+import { isOperatorToken } from "./server/requester.js";
+import {
+  CHALLENGE_PATH,
+  clientProof,
+  isGatewayProof,
+  isNonce,
+  newNonce,
+  NONCE_HEADER,
+  PROOF_SCHEME,
+  TOKEN_ID_HEADER,
+  tokenIdOf,
+} from "./token-proof.js";
+
+export interface GatewayAddress {
+  /** The gateway's socket: `gateway.sock` in the state directory. */
+  readonly socketPath: string;
+  readonly token: string;
+}
+
+/** More than any answer to a challenge. */
+const ANSWER_BYTES = 16 * 1024;
+
+/** The Authorization header of each connection whose gateway has proven itself. */
+const authorizations = new WeakMap<Duplex, string>();
+
+/** As node:http wants it; with an error the stream is of no use. */
+export type Connected = (error: Error | null, stream: Duplex) => void;
+
+/** Options of a request whose connection is given up with it. */
+export interface ProvenRequestOptions extends ClientRequestArgs {
+  readonly proofSignal?: AbortSignal;
+}
+
+/**
+ * Opens a connection on which the gateway has proven that it knows the token. Before that, it is sent the token's id
+ * and a nonce, and nothing else. Fails with UnsafePath, GatewayNotProven, or what the gateway refused with.
+ */
+export function connectProven(
+  address: GatewayAddress,
+  signal: AbortSignal | undefined,
+  done: Connected,
+): void {
+  const { socketPath, token } = address;
+  try {
+    requireOwnSocket(socketPath);
+  } catch (error) {
+    return process.nextTick(done, error, new Socket());
+  }
+  const hash = hashToken(token);
+  const client = newNonce();
+  const socket = connect({ path: socketPath });
+  let answer = Buffer.alloc(0);
+  const settle = (error: Error | null): void => {
+    clearTimeout(late);
+    signal?.removeEventListener("abort", aborted);
+    socket.off("data", heard).off("error", settle).off("close", closed);
+    if (error === null) return done(null, socket);
+    socket.on("error", () => undefined).destroy();
+    done(error, socket);
+  };
+  const fail = (code: string, message: string): void => settle(Object.assign(new Error(message), { code }));
+  const aborted = (): void => fail("ABORT_ERR", "it was given up");
+  const closed = (): void => fail("ECONNRESET", "it hung up before it had proven itself");
+  const late = setTimeout(
+    () => fail("ETIMEDOUT", `it did not prove itself within ${defaults.requestMs / 1_000} s`),
+    defaults.requestMs,
+  );
+  const heard = (part: Buffer): void => {
+    answer = Buffer.concat([answer, part]);
+    try {
+      const said = parseAnswer(answer, address);
+      if (said === null) return;
+      const gateway = said["nonce"];
+      if (!isNonce(gateway)) throw new GatewayNotProven(socketPath, "it answers with something else");
+      const nonces = { client, gateway };
+      if (!isGatewayProof(said["proof"], hash, nonces))
+        throw new GatewayNotProven(socketPath, "its proof is wrong");
+      authorizations.set(socket, `${PROOF_SCHEME} ${clientProof(token, hash, nonces)}`);
+      settle(null);
+    } catch (error) {
+      settle(error as Error);
+    }
+  };
+  socket.on("data", heard).on("error", settle).on("close", closed);
+  signal?.addEventListener("abort", aborted);
+  if (signal?.aborted === true) return aborted();
+  socket.write(
+    `GET ${CHALLENGE_PATH} HTTP/1.1\r\nhost: gateway\r\n${TOKEN_ID_HEADER}: ${tokenIdOf(hash)}\r\n${NONCE_HEADER}: ${client}\r\n\r\n`,
+  );
+}
+
+/**
+ * The body of the answer to a challenge; null: it is not complete yet. Read by hand: node:http gives a connection that
+ * has served one request to nobody else.
+ */
+function parseAnswer(
+  bytes: Buffer,
+  { socketPath, token }: GatewayAddress,
+): Readonly<Record<string, unknown>> | null {
+  const end = bytes.indexOf("\r\n\r\n");
+  const wrong = (): GatewayNotProven =>
+    new GatewayNotProven(socketPath, "it does not answer as a gateway does");
+  if (bytes.length > ANSWER_BYTES) throw wrong();
+  if (end < 0) return null;
+  const head = bytes.toString("latin1", 0, end);
+  const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(head)?.[1] ?? 0);
+  const length = Number(/^content-length: *(\d{1,6})\s*$/im.exec(head)?.[1] ?? Number.NaN);
+  if (status === 0 || Number.isNaN(length)) throw wrong();
+  const body = bytes.subarray(end + 4);
+  if (body.length < length) return null;
+  let said: unknown;
+  try {
+    said = JSON.parse(body.toString("utf8", 0, length));
+  } catch {
+    throw wrong();
+  }
+  if (typeof said !== "object" || said === null) throw wrong();
+  if (status === 200) return said as Readonly<Record<string, unknown>>;
+  const { error } = said as Partial<ErrorAnswer>;
+  if (typeof error?.code !== "string" || typeof error.message !== "string") throw wrong();
+  // A gateway always knows the operator's token; of another token it may have forgotten.
+  if (error.code === "UNAUTHORIZED" && isOperatorToken(token))
+    throw new GatewayNotProven(socketPath, "it does not know the operator's token");
+  throw new GatewayError(error);
+}
+
+/** Connections of one client. Each is opened and proven once, and kept for further requests. */
+export class ProvenAgent extends Agent {
+  readonly #address: GatewayAddress;
+
+  constructor(address: GatewayAddress) {
+    super({ keepAlive: true });
+    this.#address = address;
+  }
+
+  override createConnection({ proofSignal }: ProvenRequestOptions, done: Connected = () => undefined): null {
+    connectProven(this.#address, proofSignal, done);
+    return null;
+  }
+}
+
+/** Ends a request that has not been sent yet, on its proven connection. */
+export function sendProven(request: ClientRequest, body?: string): void {
+  request.once("socket", (socket) => {
+    const authorization = authorizations.get(socket);
+    // Only a connection of connectProven has one; without it, nothing is sent.
+    if (authorization === undefined)
+      return void request.destroy(new HoldfastError("INTERNAL", "the connection is not proven"));
+    request.setHeader("authorization", authorization);
+    request.end(body);
+  });
+}

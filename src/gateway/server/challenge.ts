@@ -1,0 +1,49 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { BadInput, Unauthorized } from "../../errors.js";
+import {
+  gatewayProof,
+  isNonce,
+  isTokenId,
+  newNonce,
+  NONCE_HEADER,
+  PROOF_SCHEME,
+  TOKEN_ID_HEADER,
+  tokenInProof,
+  type Nonces,
+} from "../token-proof.js";
+
+/** The hash of the token with that id; null: there is none. */
+export type HashOf = (tokenId: string) => Promise<string | null>;
+
+interface Challenged {
+  readonly hash: string;
+  readonly nonces: Nonces;
+}
+
+/** By connection: a proof is worth nothing on another one, nor after the next challenge. */
+const challenged = new WeakMap<Duplex, Challenged>();
+
+/** Proves to a client that this gateway knows its token, and remembers what the client's own proof is made of. */
+export async function answerChallenge(
+  hashOf: HashOf,
+  { socket, headers }: IncomingMessage,
+): Promise<{ readonly nonce: string; readonly proof: string }> {
+  const client = headers[NONCE_HEADER];
+  const tokenId = headers[TOKEN_ID_HEADER];
+  if (!isNonce(client)) throw new BadInput(NONCE_HEADER, `${NONCE_HEADER} must be 32 bytes in base64url`);
+  const hash = isTokenId(tokenId) ? await hashOf(tokenId) : null;
+  if (hash === null) throw new Unauthorized("a valid token is needed");
+  const nonces = { client, gateway: newNonce() };
+  challenged.set(socket, { hash, nonces });
+  return { nonce: nonces.gateway, proof: gatewayProof(hash, nonces) };
+}
+
+/** The token that a request shows: as it is, or as a proof on a connection that was challenged. Null: it shows none. */
+export function tokenOf({ headers, socket }: IncomingMessage): string | null {
+  const [, scheme, shown] = /^(Bearer|Holdfast) ([\w.~+/=-]{1,300})$/.exec(headers.authorization ?? "") ?? [];
+  if (shown === undefined) return null;
+  if (scheme !== PROOF_SCHEME) return shown;
+  const known = challenged.get(socket);
+  return known === undefined ? null : tokenInProof(shown, known.hash, known.nonces);
+}

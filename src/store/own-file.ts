@@ -1,0 +1,110 @@
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  writeFileSync,
+  type Stats,
+} from "node:fs";
+import { open, type FileHandle } from "node:fs/promises";
+import { UnsafePath } from "../errors.js";
+import { errnoOf } from "./errno.js";
+
+const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+
+/** Files that Holdfast makes for itself are private, whatever the umask. */
+const PRIVATE = 0o600;
+
+/** Not blocking: opening a FIFO that no process writes to would wait. */
+const READ = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+const WRITE = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+
+export type Writing = "truncate" | "append";
+
+/** The text of a file of the state directory. Rejects with UnsafePath for a symbolic link or a file of another user. */
+export async function readOwnFile(path: string): Promise<string> {
+  await using file = await openOwnFile(path);
+  return await file.readFile("utf8");
+}
+
+export function readOwnFileSync(path: string): string {
+  const file = openPlain(path, READ);
+  try {
+    requireOwnFile(path, fstatSync(file));
+    return readFileSync(file, "utf8");
+  } finally {
+    closeSync(file);
+  }
+}
+
+export async function openOwnFile(path: string): Promise<FileHandle> {
+  const file = await open(path, READ).catch((error: unknown) => {
+    throw translated(path, error);
+  });
+  try {
+    requireOwnFile(path, await file.stat());
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Opens a file of the state directory for writing, never through a symbolic link. */
+export function openOwnFileForWriting(path: string, how: Writing): number {
+  const file = openPlain(path, how === "append" ? WRITE | O_APPEND : WRITE);
+  try {
+    requireOwnFile(path, fstatSync(file));
+    // Not with O_TRUNC, which would empty a file of another user before it is known as one.
+    if (how === "truncate") ftruncateSync(file);
+    return file;
+  } catch (error) {
+    closeSync(file);
+    throw error;
+  }
+}
+
+export function writeOwnFile(path: string, text: string, how: Writing = "truncate"): void {
+  const file = openOwnFileForWriting(path, how);
+  try {
+    writeFileSync(file, text);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** For a file that is opened by a library, which follows links. */
+export function requireNotLink(path: string): void {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true)
+    throw refused(path, "is a symbolic link, which is not followed");
+}
+
+function openPlain(path: string, flags: number): number {
+  try {
+    return openSync(path, flags, PRIVATE);
+  } catch (error) {
+    throw translated(path, error);
+  }
+}
+
+/** open(2): ELOOP is what O_NOFOLLOW answers to a symbolic link; EMLINK on some BSDs. ENXIO: a FIFO without a reader. */
+function translated(path: string, error: unknown): unknown {
+  const code = errnoOf(error);
+  if (code === "ELOOP" || code === "EMLINK")
+    return refused(path, "is a symbolic link, which is not followed");
+  return code === "ENXIO" ? refused(path, "is not a regular file") : error;
+}
+
+function requireOwnFile(path: string, found: Stats): void {
+  if (!found.isFile()) throw refused(path, "is not a regular file");
+  const uid = process.geteuid?.();
+  if (uid !== undefined && found.uid !== uid)
+    throw refused(path, `belongs to uid ${found.uid}, and this is uid ${uid}`);
+}
+
+function refused(path: string, problem: string): UnsafePath {
+  return new UnsafePath(path, `${path} ${problem}; it was neither read nor written. Remove it: rm '${path}'`);
+}

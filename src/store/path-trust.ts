@@ -1,0 +1,171 @@
+import { lstatSync, readFileSync, readlinkSync, type Stats } from "node:fs";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+import { UnsafePath } from "../errors.js";
+
+const ROOT = 0;
+const WRITABLE_BY_OTHERS = 0o022;
+const STICKY = 0o1000;
+
+/** As many as Linux follows: path_resolution(7). */
+const MAX_LINKS = 40;
+
+/** Why another user could replace a file or listen on a socket of ours. */
+export interface PathFault {
+  /** The component with the fault. */
+  readonly path: string;
+  readonly problem: string;
+  /** The command that removes the fault. */
+  readonly remedy: string;
+}
+
+/**
+ * The first component of an absolute path that a user other than us or root controls, as StrictModes of sshd_config(5)
+ * defines it. Every directory from `/` on must be owned by us or root and not be writable by group or others, except
+ * a sticky directory of root. A symbolic link must be owned by us or root, and its target is checked in its place. A
+ * path that ends in a file needs a file with the same owner and mode. Components that do not exist are not judged.
+ */
+export function findPathFault(path: string): PathFault | null {
+  // Windows has neither uid nor mode.
+  const uid = process.geteuid?.();
+  if (uid === undefined) return null;
+  const judge = pathJudge(uid);
+  let rest = namesIn(path);
+  let current = "/";
+  let links = 0;
+  const top = judge("/", lstatSync("/"));
+  if (top !== null) return top;
+  for (;;) {
+    const name = rest.shift();
+    if (name === undefined) return null;
+    if (name === "..") {
+      current = dirname(current);
+      continue;
+    }
+    const next = join(current, name);
+    const found = look(next);
+    if (found === null) return null;
+    const fault = judge(next, found);
+    if (fault !== null) return fault;
+    if (!found.isSymbolicLink()) {
+      current = next;
+      continue;
+    }
+    // The kernel refuses the path as well.
+    if (++links > MAX_LINKS) return null;
+    const target = readlinkSync(next);
+    if (isAbsolute(target)) current = "/";
+    rest = [...namesIn(target), ...rest];
+  }
+}
+
+/** Throws UnsafePath unless only we and root control the path. `what`: how the path is named in the message. */
+export function requireTrustedPath(path: string, what: string): void {
+  const fault = findPathFault(resolve(path));
+  if (fault === null) return;
+  const { path: at, problem, remedy } = fault;
+  throw new UnsafePath(
+    at,
+    `${what} is not safe to use: ${at} ${problem}. ${remedy}. Nothing was sent or started`,
+  );
+}
+
+/**
+ * Throws UnsafePath unless only this user or root can have made the socket. To be called before each connect: a
+ * connection tells who listens, and what is sent over it cannot be taken back. A missing socket is left to connect(2).
+ */
+export function requireOwnSocket(path: string): void {
+  const uid = process.geteuid?.();
+  if (uid === undefined) return;
+  const full = resolve(path);
+  requireTrustedDirectory(dirname(full), uid, `the socket ${path}`);
+  const found = look(full);
+  if (found === null) return;
+  const problem = found.isSymbolicLink()
+    ? "is a symbolic link"
+    : found.uid === uid
+      ? null
+      : `belongs to uid ${found.uid}, and this is uid ${uid}`;
+  if (problem === null) return;
+  throw new UnsafePath(
+    path,
+    `the socket ${path} ${problem}; another process may listen there. Nothing was sent. Remove it: rm '${path}'. A running gateway then makes its socket again`,
+  );
+}
+
+/**
+ * Directories whose whole path was found to be trusted. Only this user and root can change that, so it is found out once
+ * per process; the directory of a socket itself is looked at each time.
+ */
+const trusted = new Set<string>();
+
+/** As many as there are instances in use; beyond, they are found out again. */
+const MOST_TRUSTED = 64;
+
+function requireTrustedDirectory(path: string, uid: number, what: string): void {
+  const parent = dirname(path);
+  const found = look(path);
+  const plain = found?.isDirectory() === true && trusted.has(parent) && pathJudge(uid)(path, found) === null;
+  if (plain) return;
+  requireTrustedPath(path, what);
+  if (trusted.size >= MOST_TRUSTED) trusted.clear();
+  if (found?.isDirectory() === true) trusted.add(parent);
+}
+
+type Judge = (path: string, found: Stats) => PathFault | null;
+
+function pathJudge(uid: number): Judge {
+  /** Whether a directory of this user was passed: below it, unmapped owners are strangers. */
+  let below = false;
+  return (path, found) => {
+    below ||= found.uid === uid && path !== "/";
+    const isTrusted = found.uid === uid || found.uid === ROOT || (!below && isUnmapped(found.uid));
+    const mode = (found.mode & 0o7777).toString(8).padStart(4, "0");
+    if (!isTrusted)
+      return {
+        path,
+        problem: `belongs to uid ${found.uid} (mode ${mode}), and this is uid ${uid}: that user can replace what lies there`,
+        remedy: `Run \`chown ${found.isSymbolicLink() ? "-h " : ""}${uid} '${path}'\` if it is yours, or use another path`,
+      };
+    // The mode of a link means nothing, and that of a socket or device is not about what it holds.
+    if (!found.isDirectory() && !found.isFile()) return null;
+    if ((found.mode & WRITABLE_BY_OTHERS) === 0) return null;
+    const rootsOwn = found.uid === ROOT || found.uid !== uid;
+    if (found.isDirectory() && rootsOwn && (found.mode & STICKY) !== 0) return null;
+    return {
+      path,
+      problem: `can be written by others (mode ${mode}, owner uid ${found.uid})`,
+      remedy: `Run \`chmod go-w '${path}'\``,
+    };
+  };
+}
+
+/**
+ * In a user namespace every uid without a mapping appears as the overflow uid, the real root among them
+ * (user_namespaces(7)). The directories above ours are then root's as far as can be told; outside of such a namespace
+ * that uid is a user like any other.
+ */
+function isUnmapped(uid: number): boolean {
+  try {
+    if (uid !== Number(readFileSync("/proc/sys/kernel/overflowuid", "utf8"))) return false;
+    const ranges = readFileSync("/proc/self/uid_map", "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => line.trim().split(/\s+/).map(Number));
+    return !ranges.some(([first = 0, , count = 0]) => uid >= first && uid < first + count);
+  } catch {
+    return false;
+  }
+}
+
+function namesIn(path: string): string[] {
+  return path.split("/").filter((name) => name !== "" && name !== ".");
+}
+
+/** Null: it does not exist, or cannot be looked at, and then neither be used. */
+function look(path: string): Stats | null {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) ?? null;
+  } catch {
+    return null;
+  }
+}
