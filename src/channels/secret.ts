@@ -2,6 +2,8 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { sanitizeLine } from "../output/sanitize.js";
 import { errnoOf } from "../store/errno.js";
+import { findPathFault } from "../store/path-trust.js";
+import { noteIfReadable } from "../store/readable-secrets.js";
 import { DeliveryFailed } from "../tasks/notification.js";
 import type { SecretSource } from "./entry.js";
 
@@ -23,6 +25,8 @@ export async function readSecret(
 async function readSecretFile(path: string): Promise<string> {
   const fail = (why: string, cause?: unknown): DeliveryFailed =>
     new DeliveryFailed(`the secret in ${path} cannot be used: ${why}`, { cause });
+  const fault = findPathFault(path);
+  if (fault !== null) throw fail(`${fault.path} ${fault.problem}. ${fault.remedy}`);
   // Not blocking: opening a pipe that nobody writes to would wait for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
     throw fail(errnoOf(error) ?? "it cannot be opened", error);
@@ -33,6 +37,7 @@ async function readSecretFile(path: string): Promise<string> {
     if (bytesRead > MOST_BYTES) throw fail(`it is longer than ${MOST_BYTES} bytes`);
     const said = buffer.toString("utf8", 0, bytesRead).trim();
     if (said === "") throw fail("it is empty");
+    noteIfReadable(path);
     return said;
   } finally {
     await file.close();

@@ -25,6 +25,7 @@ import { addStoreCommand } from "./commands/store.js";
 import { addTasksCommand } from "./commands/tasks.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { isStoreFailure, StoreUnreadable } from "../errors.js";
+import { reportReadableSecrets } from "../store/readable-secrets.js";
 import { mustBeOriginal, requireSafeHome, resolveHome } from "../store/state-directory.js";
 import { line, say } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
@@ -142,6 +143,9 @@ export function buildProgram(finish: Finish): Command {
   }
   program.hook("preAction", async (_, command) => {
     const path = pathOf(command);
+    // These two report it themselves.
+    if (path[0] !== "doctor" && path.join(" ") !== "gateway run")
+      reportReadableSecrets((message) => say(message, "yellow"));
     if (!WORKS_IN_A_COPY.has(path[0] ?? "")) await refuseForeignState();
   });
   withoutHelpCommand(program);

@@ -3,6 +3,7 @@ import { secretVariables } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, type InstanceTaken, StateUnusable, type StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
+import { reportReadableSecrets } from "../store/readable-secrets.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
@@ -97,6 +98,7 @@ export async function openGateway({
   const instanceId = await gatewayId(home);
   const problem = ({ runId, message, cause }: Problem): void =>
     onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
+  reportReadableSecrets((message) => problem({ runId: null, message, cause: null }));
   let held = 0;
   const away = (error: StoreAway, kept = held): void => {
     held = kept;

@@ -1,5 +1,7 @@
 import { configPath, readConfigFile } from "../store/config-file.js";
 import { parseToml, stringifyToml } from "../store/config-toml.js";
+import { noteIfReadable } from "../store/readable-secrets.js";
+import { isSecretName } from "../supervisor/secret-name.js";
 import { checkConfig, placeInFile, sections, type Config } from "./config.js";
 
 export type Source = "flag" | "environment" | "file" | "default";
@@ -44,6 +46,8 @@ export function resolveSettings(text: string, path: string, flags: Flags, env: E
     if (source === "flag") return { line: null, text: `--${key}` };
     return placeInFile(text, path, at);
   });
+  const given = Object.values(config.agents).flatMap(({ env: variables }) => Object.keys(variables));
+  if (given.some(isSecretName)) noteIfReadable(path);
   return { path, config, each: list(config, raw, sources) };
 }
 

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BadInput } from "../errors.js";
+import { requireTrustedPath } from "./path-trust.js";
 
 /** `$HOLDFAST_CONFIG`, else the platform's place for it. */
 export function configPath(
@@ -16,8 +17,12 @@ export function configPath(
   return join(xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".config"), "holdfast", "config.toml");
 }
 
-/** A file that is not there says nothing: it is empty. */
+/**
+ * A file that is not there says nothing: it is empty. Rejects with UnsafePath when a user other than this one or root
+ * could have written it: it names programs that are run and hosts that are sent secrets.
+ */
 export async function readConfigFile(path: string): Promise<string> {
+  requireTrustedPath(path, `the config file ${path}`);
   try {
     return await readFile(path, "utf8");
   } catch (error) {

@@ -1,8 +1,12 @@
 import { readFile } from "node:fs/promises";
-import { BadInput } from "../errors.js";
+import { BadInput, UnsafePath } from "../errors.js";
 import { configPath, readConfigFile } from "./config-file.js";
+import { requireTrustedPath } from "./path-trust.js";
+import { noteIfReadable } from "./readable-secrets.js";
 
 type Environment = Readonly<Record<string, string | undefined>>;
+
+const HAS_PASSWORD = /^\w+:\/\/[^/?#]*:[^/?#]*@|[?&]password=/;
 
 /**
  * The environment's, else the config file's. Null: records are kept in the state directory's own file. Not the
@@ -38,6 +42,7 @@ async function fromConfig(path: string): Promise<string | null> {
   const { url, "url-file": file } = section;
   // How a database is migrated names none.
   if (Object.keys(section).join() === "migrate") return null;
+  if (isText(url) && HAS_PASSWORD.test(url)) noteIfReadable(path);
   const address = await addressIn(url, file);
   // Not the state directory's own file then: half of the records would be in each.
   if (address === null)
@@ -51,7 +56,8 @@ async function fromConfig(path: string): Promise<string | null> {
 async function addressIn(url: unknown, file: unknown): Promise<string | null> {
   if (isText(url)) return url;
   if (!isText(file)) return null;
-  const address = await readFile(file, "utf8").catch((error: unknown) => {
+  const address = await readAddressFile(file).catch((error: unknown) => {
+    if (error instanceof UnsafePath) throw error;
     throw new BadInput(
       "database.url-file",
       `the database's address cannot be read from ${file} (${(error as NodeJS.ErrnoException).code ?? "no reason"}); nothing was changed`,
@@ -60,6 +66,14 @@ async function addressIn(url: unknown, file: unknown): Promise<string | null> {
   if (address.trim() === "")
     throw new BadInput("database.url-file", `${file} holds no database's address; nothing was changed`);
   return address.trim();
+}
+
+/** The file holds a password as a rule, and names the server that all records are sent to. */
+export async function readAddressFile(path: string): Promise<string> {
+  requireTrustedPath(path, `the file with the database's address, ${path},`);
+  const text = await readFile(path, "utf8");
+  noteIfReadable(path);
+  return text;
 }
 
 function isText(value: unknown): value is string {

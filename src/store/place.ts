@@ -1,6 +1,7 @@
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import { BadInput } from "../errors.js";
+import { BadInput, UnsafePath } from "../errors.js";
+import { readAddressFile } from "./database-address.js";
 import { parseTarget } from "./postgres/target.js";
 
 /** Where a store is. */
@@ -26,7 +27,8 @@ export async function parsePlace(
     throw new BadInput("place", `the environment has no ${rest}; nothing was changed`);
   }
   if (scheme === "url-file") {
-    const url = await readFile(rest, "utf8").catch((error: unknown) => {
+    const url = await readAddressFile(rest).catch((error: unknown) => {
+      if (error instanceof UnsafePath) throw error;
       const why = (error as NodeJS.ErrnoException).code ?? "no reason";
       throw new BadInput(
         "place",

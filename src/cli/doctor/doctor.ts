@@ -1,12 +1,13 @@
 import { sanitizeLine } from "../../output/sanitize.js";
 import { readSettings } from "../../gateway/settings.js";
 import { configPath } from "../../store/config-file.js";
+import { readableSecrets } from "../../store/readable-secrets.js";
 import { toJson } from "../json.js";
 import { openObservatory } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { shownProcesses } from "../runs/shown-processes.js";
-import { bad, ok, type Check } from "./check.js";
+import { bad, ok, warn, type Check } from "./check.js";
 import { checkChannels } from "./channels.js";
 import { checkDatabase } from "./database.js";
 import { checkHistory } from "./history.js";
@@ -30,6 +31,7 @@ async function allChecks(): Promise<RunChecks> {
   const { checks, directory } = await checkState();
   const config = [await checkConfig(), ...(await checkChannels())];
   const database = await checkDatabase();
+  config.push(...readableSecrets().map((message) => warn("secret", message)));
   const kernel = await checkKernel();
   const withoutState = await checkWithoutState();
   if (directory === null)
