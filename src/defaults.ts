@@ -318,6 +318,8 @@ export const defaults = {
   /** Of what an agent asks leave for, judged by its rules and kept to be shown: longer than anybody reads before a yes. And of its answers. */
   acpAskedChars: 16 * 1024,
   acpAskedOptions: 32,
+  /** Of what agents of one session say of the tools they ask about, held while the questions wait: one whole frame. */
+  acpDetailChars: 32 * 1024 * 1024,
   /** In one turn, of us and of people: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
   acpQuestions: 10_000,
   /** A cancel is answered within 306 ms by those that answer it; this is one that tidies up first, on a loaded machine. */

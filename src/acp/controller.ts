@@ -4,6 +4,7 @@ import type { Survivor } from "../anchor/host.js";
 import type { AgentEntry } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SessionTaken, SupervisorClosed } from "../errors.js";
+import { mustAnswer, type Question } from "../sessions/question.js";
 import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type {
   AcpMode,
@@ -329,16 +330,24 @@ export class AcpController implements AsyncDisposable {
       );
   }
 
-  /** Null: no such question. Not decided: it was before, or nobody waits for it any more. */
+  /** All of a question that waits. Null: it does not wait at this gateway. */
+  async questionOf(permission: AcpPermission): Promise<Question | null> {
+    return (await this.#held.get(permission.sessionId)?.questionOf(permission)) ?? null;
+  }
+
+  /** Null: no such question. Not decided: it was before, or nobody waits for it any more. `digest`: of what was shown. */
   async answerPermission(
     id: string,
     verdict: "allow" | "deny",
     actor: string,
+    digest?: string,
   ): Promise<{ readonly permission: AcpPermission; readonly decided: boolean } | null> {
     await this.#begun.promise;
     const { store } = this.#parts;
     const asked = await store.getAcpPermission(id);
     if (asked === null) return null;
+    const question = await this.questionOf(asked);
+    if (question !== null) mustAnswer(question, verdict, digest, `holdfast acp permissions show ${id}`);
     const questions = this.#held.get(asked.sessionId)?.questions;
     const decided = (await questions?.decide(id, verdict, actor)) ?? false;
     return { permission: (await store.getAcpPermission(id)) ?? asked, decided };

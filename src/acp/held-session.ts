@@ -1,6 +1,7 @@
 import type { Survivor } from "../anchor/host.js";
 import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../errors.js";
-import type { AcpTurn } from "../store/acp-record.js";
+import { textQuestion, type LabelledText, type Question } from "../sessions/question.js";
+import type { AcpPermission, AcpTurn } from "../store/acp-record.js";
 import type { SessionMessage } from "../store/message-record.js";
 import type { Run } from "../supervisor/api.js";
 import type { AgentProcess } from "./agent-process.js";
@@ -35,6 +36,11 @@ export interface CloseRequest {
   readonly discardPersistentState?: boolean;
 }
 
+/** What an agent asks for is not stored: it may hold secrets. */
+const ASKED_BEFORE_RESTART: LabelledText = [
+  "note",
+  "asked before the gateway was restarted: only this title was kept, at most 16384 characters of it",
+];
 /** A store that could not be read is asked again. */
 const AGAIN_MS = 1_000;
 /** To write down that an agent has ended, and remove its directory. */
@@ -72,6 +78,19 @@ export class HeldSession {
   /** Null: it has none now. */
   get questions() {
     return this.#seat.agent?.questions ?? null;
+  }
+
+  /** All of a question that waits. Null: it does not wait here. */
+  async questionOf(permission: AcpPermission): Promise<Question | null> {
+    const { agent } = this.#seat;
+    if (agent === null || permission.decision !== null) return null;
+    const known = agent.questions.questionOf(permission.id);
+    if (known !== null) return known;
+    const again =
+      (await agent.client.questionOf(permission)) ??
+      textQuestion(["title", permission.title ?? ""], [ASKED_BEFORE_RESTART]);
+    agent.questions.setQuestion(permission.id, again);
+    return again;
   }
 
   /** Of the turn that the agent works on: the tool that runs, or the step of its plan. */

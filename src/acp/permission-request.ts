@@ -1,5 +1,6 @@
 import type { PermissionOption } from "@agentclientprotocol/sdk";
 import { defaults } from "../defaults.js";
+import { labelledTexts, type LabelledText } from "../sessions/question.js";
 import { firstOf } from "./cut.js";
 import type { AskedTool } from "./permission.js";
 import { wordOf } from "./turn.js";
@@ -10,6 +11,8 @@ export interface PermissionQuestion extends AskedTool {
   readonly sessionId: string;
   readonly toolCallId: string;
   readonly options: readonly PermissionOption[];
+  /** What the agent says of the call besides its title: input, content and places. */
+  readonly details: readonly LabelledText[];
 }
 
 /** Null: not a request for permission. Title and kind may be null: they were said before, or never. */
@@ -17,15 +20,26 @@ export function readPermission(params: unknown): PermissionQuestion | null {
   if (!isObject(params)) return null;
   const { sessionId, toolCall, options } = params;
   if (typeof sessionId !== "string" || !isObject(toolCall) || !Array.isArray(options)) return null;
-  const { toolCallId, title, kind } = toolCall;
+  const { toolCallId, title, kind, rawInput, content, locations } = toolCall;
   if (typeof toolCallId !== "string") return null;
   return {
     sessionId,
     toolCallId: firstOf(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
     kind: wordOf(kind),
+    details: [
+      ...(isEmpty(rawInput) ? [] : labelledTexts("input", rawInput)),
+      ...(isEmpty(content) ? [] : labelledTexts("content", content)),
+      ...(isEmpty(locations) ? [] : labelledTexts("locations", locations)),
+    ],
     options: options.slice(0, defaults.acpAskedOptions).flatMap(readOption),
   };
+}
+
+function isEmpty(value: unknown): boolean {
+  return (
+    value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0)
+  );
 }
 
 /** What has no id that can be kept cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */

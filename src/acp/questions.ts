@@ -7,6 +7,7 @@ import type {
   PermissionVerdict,
 } from "../store/acp-record.js";
 import { defaults } from "../defaults.js";
+import { textQuestion, type LabelledText, type Question as WholeQuestion } from "../sessions/question.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock, Timer } from "../supervisor/clock.js";
@@ -58,11 +59,23 @@ export class Questions {
   /** Not answered yet. */
   readonly #open = new Map<RpcId, AcpPermission>();
   readonly #timers = new Map<string, Timer>();
+  /** In full, by the permission's id. In memory only: there may be secrets in them. */
+  readonly #whole = new Map<string, WholeQuestion>();
 
   #count: { readonly turnId: string | null; readonly asked: number } = { turnId: null, asked: 0 };
 
   constructor(parts: QuestionsParts) {
     this.#parts = parts;
+  }
+
+  /** Null: it was asked before this process started, or it is answered. */
+  questionOf(id: string): WholeQuestion | null {
+    return this.#whole.get(id) ?? null;
+  }
+
+  /** One that an earlier process was asked, as it is known now. */
+  setQuestion(id: string, question: WholeQuestion): void {
+    if (this.unanswered.some((each) => each.id === id)) this.#whole.set(id, question);
   }
 
   get unanswered(): readonly AcpPermission[] {
@@ -92,7 +105,13 @@ export class Questions {
       await this.#unlessClosed(connection().answer(id, { error }));
       return;
     }
-    if (!this.tooMany()) await this.keep(id, end, () => this.judge(id, asked));
+    if (this.tooMany()) return;
+    await this.keep(
+      id,
+      end,
+      () => this.judge(id, asked),
+      ({ title }) => textQuestion(["title", asked.title ?? title ?? ""], this.#bounded(asked.details)),
+    );
   }
 
   /** Kept with the offset after it, and with what else is to be known of it; then decided, now or later. */
@@ -100,6 +119,7 @@ export class Questions {
     id: RpcId,
     end: number,
     judge: () => AcpPermission,
+    question: (permission: AcpPermission) => WholeQuestion,
     more: readonly NewAcpUpdate[] = [],
   ): Promise<void> {
     let permission: AcpPermission | null = null;
@@ -111,13 +131,28 @@ export class Questions {
         return { session: { end }, newPermission: permission, updates: [...updates, ...more], events };
       },
       () => {
-        if (permission !== null) this.#open.set(id, permission);
+        if (permission === null) return;
+        this.#open.set(id, permission);
+        this.#whole.set(permission.id, question(permission));
       },
     );
     const open = this.#open.get(id);
     if (open === undefined) return;
     if (open.decision === null) this.#expireLater(open);
     else await this.#answer(open, open.decision);
+  }
+
+  /** Details of a question; a note instead when those of all that wait would be too much to hold. */
+  #bounded(details: readonly LabelledText[]): readonly LabelledText[] {
+    const chars = details.reduce((sum, [label, text]) => sum + label.length + text.length, 0);
+    const held = [...this.#whole.values()].reduce((sum, question) => sum + question.chars, 0);
+    if (held + chars <= defaults.acpDetailChars) return details;
+    return [
+      [
+        "note",
+        `${chars} characters of details are not held: too much waits. Deny it, or answer others first`,
+      ],
+    ];
   }
 
   /** One more in this turn. True: the agent is left, and what it asked unanswered. */
@@ -202,6 +237,7 @@ export class Questions {
   /** Its answer is on its way. */
   close(ids: readonly string[]): void {
     for (const { id, rpcId } of this.unanswered) if (ids.includes(id)) this.#open.delete(rpcId);
+    for (const id of ids) this.#whole.delete(id);
   }
 
   /** Nobody is there to be answered any more: what goes into the commit that says so. */
@@ -221,6 +257,7 @@ export class Questions {
   forget(): void {
     for (const id of this.#timers.keys()) this.#forgetTimer(id);
     this.#open.clear();
+    this.#whole.clear();
   }
 
   /** What is to be said of it. */

@@ -12,6 +12,7 @@ import {
   commandQuestion,
   headOf,
   mustAnswer,
+  NO_PAGE,
   questionPage,
   type AskedCommand,
   type Question,
@@ -149,7 +150,7 @@ export class Approvals implements AsyncDisposable {
     const approval = await this.get(id);
     if (approval === null) return null;
     const question = this.#waiting.get(id)?.question;
-    if (question === undefined) return { approval, page: 0, pages: 0, parts: [], digest: null };
+    if (question === undefined) return { approval, ...NO_PAGE };
     return { approval, ...questionPage(question, page, reveal) };
   }
 

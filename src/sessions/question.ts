@@ -14,6 +14,8 @@ export interface Question {
   readonly summary: string;
   /** Nothing is cut or left out of the summary: there are no variables and no input besides. A mask is visible as one. */
   readonly whole: boolean;
+  /** How much of it is held in memory. */
+  readonly chars: number;
   parts(options?: { readonly reveal?: boolean }): Iterable<QuestionPart>;
 }
 
@@ -96,6 +98,7 @@ export function commandQuestion(command: AskedCommand): Question {
   const plain = stdin.kind === "none" && Object.keys(env.set).length + env.unset.length === 0;
   return {
     digest: digestOf([executable, argv, cwd, env, stdin]),
+    chars: argv.reduce((sum, word) => sum + word.length, 0),
     ...summarized(argv, plain),
     *parts(options) {
       yield* piecesOf("program", showWord(executable, options));
@@ -117,16 +120,33 @@ export function commandQuestion(command: AskedCommand): Question {
   };
 }
 
-/** What is asked when an agent wants permission for something that it does itself. */
-export function textQuestion(texts: readonly (readonly [label: string, text: string])[]): Question {
-  const [first = ["", ""], ...others] = texts;
+/** A text of a question, under its label. */
+export type LabelledText = readonly [label: string, text: string];
+
+/** What is asked about something that is no command: its title, and all that is known of it besides. */
+export function textQuestion(title: LabelledText, others: readonly LabelledText[]): Question {
+  const texts = [title, ...others];
+  const { summary, whole } = summarized([title[1]], others.length === 0);
   return {
     digest: digestOf(texts),
-    ...summarized([first[1]], others.length === 0),
+    chars: texts.reduce((sum, [label, text]) => sum + label.length + text.length, 0),
+    // A title is prose: it is quoted only where something in it would not be seen.
+    summary: whole && !summary.startsWith("$") ? title[1] : summary,
+    whole: whole && !summary.startsWith("$"),
     *parts(options) {
       for (const [label, text] of texts) yield* piecesOf(label, showWord(text, options));
     },
   };
+}
+
+/** The texts inside a JSON value, each under the path to it; what is no text, as JSON. */
+export function* labelledTexts(label: string, value: unknown): Generator<LabelledText, void, undefined> {
+  if (typeof value === "string") yield [label, value];
+  else if (typeof value !== "object" || value === null || Object.keys(value).length === 0)
+    yield [`${label} (JSON)`, JSON.stringify(value)];
+  else
+    for (const [name, inner] of Object.entries(value))
+      yield* labelledTexts(Array.isArray(value) ? `${label}[${name}]` : `${label}.${nameOf(name)}`, inner);
 }
 
 function digestOf(parts: unknown): string {
@@ -214,6 +234,9 @@ export interface QuestionPage {
   readonly pages: number;
   readonly parts: readonly QuestionPart[];
 }
+
+/** Of a question that does not wait here. */
+export const NO_PAGE: QuestionPage = { page: 0, pages: 0, parts: [], digest: null };
 
 /** One page, counted from 1; the last when there are fewer. */
 export function questionPage(question: Question, wanted: number, reveal: boolean): QuestionPage {

@@ -151,6 +151,13 @@ export class Controlled {
     return this.ended(await this.ask(sessionId, text, timeoutMs));
   }
 
+  /** Allow a question, all of which was read. */
+  async allow(id: string, actor = "ada"): Promise<boolean> {
+    const permission = await this.store.getAcpPermission(id);
+    const question = permission === null ? null : await this.acp.questionOf(permission);
+    return (await this.acp.answerPermission(id, "allow", actor, question?.digest))?.decided ?? false;
+  }
+
   ended({ sessionId, turnId }: AcpTurn): Promise<AcpTurn> {
     return this.until(sessionId, async () => {
       const now = await this.store.getAcpTurn(turnId);

@@ -138,6 +138,7 @@ test("a request is read for what decides, and one that cannot be read is none", 
   const options = [{ optionId: "yes", name: "Yes", kind: "allow_once" }];
   const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
   expect(readPermission({ sessionId: "s", toolCall, options })).toEqual({
+    details: [],
     sessionId: "s",
     toolCallId: "t",
     title: "ls",
@@ -166,4 +167,25 @@ test("a request is read for what decides, and one that cannot be read is none", 
   expect(JSON.stringify(read).length).toBeLessThan(100_000);
   for (const wrong of [null, [], {}, { sessionId: "s" }, { sessionId: "s", toolCall, options: {} }])
     expect(readPermission(wrong)).toBeNull();
+});
+
+test("all that an agent says of a tool is part of the question about it", () => {
+  const toolCall = {
+    toolCallId: "1",
+    title: "Run a command",
+    rawInput: { command: ["bash", "-lc", "echo Cookie: a; id > /tmp/x"], timeout: 1, "odd\nname": "" },
+    content: [{ type: "diff", path: "/a", newText: "b" }],
+    locations: [],
+  };
+  const asked = readPermission({ sessionId: "s", toolCall, options: [] });
+  expect(asked?.details).toEqual([
+    ["input.command[0]", "bash"],
+    ["input.command[1]", "-lc"],
+    ["input.command[2]", "echo Cookie: a; id > /tmp/x"],
+    ["input.timeout (JSON)", "1"],
+    [String.raw`input.$'odd\nname'`, ""],
+    ["content[0].type", "diff"],
+    ["content[0].path", "/a"],
+    ["content[0].newText", "b"],
+  ]);
 });

@@ -90,6 +90,7 @@ export const conduct: Readonly<
   "acp history": ({ closed }) => [[closed]],
   "acp watch": ({ closed }) => [[closed], [closed, "--format", "quiet"]],
   "acp permissions list": ({ closed }) => [[], ["--all", "--session", closed]],
+  "acp permissions show": "acts",
   "acp permissions allow": "acts",
   "acp permissions deny": "acts",
   "sessions create": "acts",

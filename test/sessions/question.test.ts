@@ -268,13 +268,12 @@ describe("a question", () => {
     expect(commandQuestion({ ...plain, env: { set: { A: "" }, unset: [], unlisted: [] } }).whole).toBe(false);
     expect(commandQuestion({ ...plain, env: { set: {}, unset: ["A"], unlisted: [] } }).whole).toBe(false);
     expect(commandQuestion({ ...plain, argv: ["echo", "x".repeat(500)] }).whole).toBe(false);
-    expect(textQuestion([["title", "Edit a"]]).whole).toBe(true);
-    expect(
-      textQuestion([
-        ["title", "Edit a"],
-        ["input", "{}"],
-      ]).whole,
-    ).toBe(false);
+    expect(textQuestion(["title", "Edit a"], [])).toMatchObject({ whole: true, summary: "Edit a" });
+    expect(textQuestion(["title", "Edit a"], [["input", "{}"]]).whole).toBe(false);
+    expect(textQuestion(["title", "Edit \u202ea"], [])).toMatchObject({
+      whole: false,
+      summary: String.raw`$'Edit \u202ea'`,
+    });
   });
 
   test.each(["a", "eyJ-", "a=", "--a ", "http://", "token:", "x@", "--token ", "mysql -p", "'", "bearer "])(

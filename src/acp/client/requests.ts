@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { ExecDecision } from "../../sessions/exec-rules.js";
+import type { Question as WholeQuestion } from "../../sessions/question.js";
 import type { AcpPermission, AcpUpdate, NewAcpUpdate, PermissionDecided } from "../../store/acp-record.js";
 import type { AcpChange } from "../../store/acp-store.js";
 import type { Clock } from "../../supervisor/clock.js";
@@ -110,8 +111,16 @@ export class ClientRequests {
     return this.#withAnswer.get(id) ?? {};
   }
 
+  /** What is asked, as it is now. Null: it is not one of these, or its words were not kept over a restart. */
+  async questionOf({ rpcId }: AcpPermission): Promise<WholeQuestion | null> {
+    const waiting = this.#waiting.get(rpcId);
+    if (waiting === undefined || !isWish(waiting.method) || waiting.params === null) return null;
+    const wish = await wishes[waiting.method](waiting.params, this.#parts, waiting.seed).catch(() => null);
+    return wish?.question ?? null;
+  }
+
   /** Somebody has decided about what waits. Null: it is not one of these. */
-  decided({ rpcId, title }: AcpPermission, decision: PermissionDecided): Promise<void> | null {
+  decided({ id, rpcId, title }: AcpPermission, decision: PermissionDecided): Promise<void> | null {
     const waiting = this.#waiting.get(rpcId);
     if (waiting === undefined || !isWish(waiting.method)) return null;
     const { method, params, seed, turnId } = waiting;
@@ -128,6 +137,9 @@ export class ClientRequests {
           throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.shown} now`);
         if (wish.exec?.effect === "deny")
           throw new Refusal(REFUSED, "its session's exec rules do not allow it any more");
+        const asked = this.#parts.questions.questionOf(id);
+        if (asked !== null && asked.digest !== wish.question.digest)
+          throw new Refusal(REFUSED, `${wish.shown} is not what was allowed: program or variables changed`);
         return wish.fulfil(turnId ?? "");
       }),
     );
@@ -149,7 +161,7 @@ export class ClientRequests {
     }
     const permission = judge();
     const { decision } = permission;
-    if (decision === null) return this.#ask(question, method, seed, permission.turnId, judge);
+    if (decision === null) return this.#ask(question, method, seed, permission.turnId, judge, wish.question);
     const outcome = await outcomeOf(() => {
       allowedBy(decision);
       return wish.fulfil(permission.turnId ?? "");
@@ -164,7 +176,7 @@ export class ClientRequests {
   /** The stricter of the session's rules on tools and those on programs, where it has any. */
   #judgeOf(id: RpcId, method: WishMethod, { kind, title, shown, exec = null }: Wish): () => AcpPermission {
     const { questions } = this.#parts;
-    const asked = { sessionId: "", toolCallId: method, kind, title, options: CHOICES };
+    const asked = { sessionId: "", toolCallId: method, kind, title, options: CHOICES, details: [] };
     const judge = (): AcpPermission => ({ ...questions.judge(id, asked), title: shown });
     return () => stricter(judge(), exec, this.#parts.clock.wall());
   }
@@ -175,11 +187,12 @@ export class ClientRequests {
     seed: string,
     turnId: string | null,
     judge: () => AcpPermission,
+    whole: WholeQuestion,
   ): Promise<void> {
     const waiting = { runId: this.#runId, rpcId: id, method, params, seed, turnId };
     this.#waiting.set(id, waiting);
     const note = this.#note(waiting, { waiting: { ...waiting, params: storable(method, params) } });
-    return this.#parts.questions.keep(id, end, judge, [note]);
+    return this.#parts.questions.keep(id, end, judge, () => whole, [note]);
   }
 
   async #output(question: Question): Promise<void> {

@@ -3,6 +3,14 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { cleanEnvironment } from "../../sessions/exec-environment.js";
 import { judgeExec, type JudgedExec } from "../../sessions/judge-exec.js";
+import {
+  commandQuestion,
+  environmentDifference,
+  NO_STDIN,
+  textQuestion,
+  type Question,
+} from "../../sessions/question.js";
+import { resolveExecutable } from "../../sessions/resolve-executable.js";
 import type { ExecRule } from "../../store/session-record.js";
 import type { KeptSession } from "../kept-session.js";
 import { displayCommand, redactArguments } from "../../supervisor/redact.js";
@@ -22,6 +30,8 @@ export interface Wish {
   readonly title: string;
   /** The same for people, and to be kept: with secrets hidden. */
   readonly shown: string;
+  /** All of it, for whoever is asked. */
+  readonly question: Question;
   /** What the session's exec rules say; null: it has none. */
   readonly exec?: JudgedExec | null;
   /** May be done again after a crash. `turnId`: the one that it belongs to. */
@@ -58,7 +68,8 @@ export const wishes = {
   "fs/read_text_file": async (params: unknown, { offer, kept }: WishParts): Promise<Wish> => {
     const { path, ...lines } = parse(read, params);
     const place = await locate(path, [kept.row.cwd, ...offer.roots]);
-    return { kind: "read", ...named(place), fulfil: () => readText(place, lines) };
+    const question = textQuestion(["path", place.path], []);
+    return { kind: "read", ...named(place), question, fulfil: () => readText(place, lines) };
   },
 
   "fs/write_text_file": async (params: unknown, { offer, kept }: WishParts, seed: string): Promise<Wish> => {
@@ -66,7 +77,8 @@ export const wishes = {
     const place = await locate(path, [kept.row.cwd, ...offer.roots]);
     mustFit(place, content);
     const id = runIdFrom(seed).slice("run_".length);
-    return { kind: "edit", ...named(place), fulfil: () => writeText(place, content, id) };
+    const question = textQuestion(["path", place.path], [["content", content]]);
+    return { kind: "edit", ...named(place), question, fulfil: () => writeText(place, content, id) };
   },
 
   "terminal/create": async (params: unknown, parts: WishParts, seed: string): Promise<Wish> => {
@@ -105,10 +117,25 @@ export const wishes = {
     const { sessionId, runId: agentRunId } = row;
     const owner = { ...parts.owner, sessionId, agentRunId: agentRunId ?? "" };
     const words = [...env.map(({ name, value }) => `${name}=${value}`), ...argv];
+    const shown = displayCommand(words, defaults.acpAskedChars);
+    const title = words.map(shellQuote).join(" ");
+    // What the operator has given the agent: only what the agent adds to it is in question.
+    const base: Readonly<Record<string, string | undefined>> = { ...inherit, ...agents };
+    const given = judged?.environment ?? { ...base, ...said };
+    const lookup = { path: given["PATH"], cwd: place };
+    const question = commandQuestion({
+      executable: exec?.request.file ?? (await resolveExecutable(command, lookup)) ?? command,
+      argv: wish.argv,
+      cwd: place,
+      env: { ...environmentDifference(given, base), unlisted: judged?.unlisted ?? [] },
+      stdin: NO_STDIN,
+    });
     return {
       kind: "execute",
-      title: words.map(shellQuote).join(" "),
-      shown: displayCommand(words, defaults.acpAskedChars),
+      title,
+      shown,
+      // The directory is in no list, and what is kept of the command may be redacted.
+      question: { ...question, whole: question.whole && title === shown && place === row.cwd },
       exec,
       fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
     };

@@ -1,20 +1,26 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
+import { showScreens } from "../runs/show-screens.js";
 import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
 
 /** What was typed before the question is no answer to it. */
 const TYPED_AHEAD_MS = 50;
 
 /**
- * Ask on the terminal. Null: it is left open, or `over` came first. Ctrl-C is no answer either: it goes to
+ * Ask on the terminal, after all of the question (`shown`) was there to be read. Null: it is left open, or `over` came first. Ctrl-C is no answer either: it goes to
  * `interrupted`, and whoever is told there ends the question.
  */
 export async function askPermission(
   permission: Permission,
+  shown: readonly string[],
   over: AbortSignal,
   interrupted: () => void,
 ): Promise<"allow" | "deny" | null> {
+  if (!(await showScreens([`? ${subjectOf(permission)}`, ...shown], process.stderr, over))) {
+    if (!over.aborted) interrupted();
+    return null;
+  }
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   const closed = once(asking, "close").then(() => null);
   let left = false;
@@ -25,7 +31,7 @@ export async function askPermission(
   });
   try {
     await setTimeout(TYPED_AHEAD_MS);
-    const question = `? ${subjectOf(permission)}\n  allow it, this once? [y/N/later] (${expiryOf(permission, Date.now())}) `;
+    const question = `  allow it, this once? [y/N/later] (${expiryOf(permission, Date.now())}) `;
     // Not every Node rejects it when it is closed.
     const answered = asking.question(question, { signal: over }).catch(() => null);
     const answer = await Promise.race([answered, closed]);

@@ -1,6 +1,8 @@
 import type { GatewayClient } from "../../gateway/client.js";
+import { questionLines } from "../../sessions/question.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { askPermission } from "./ask.js";
+import { readPermissionQuestion } from "./permissions.js";
 import { permissionLine, type Permission } from "./permission-line.js";
 import type { Update } from "./updates.js";
 import type { TurnNews, View } from "./view.js";
@@ -47,10 +49,14 @@ export class Desk implements Disposable {
     try {
       // One of long ago may have been answered since.
       const { permissions } = await client().acpPermissions({ query: { session: permission.sessionId } });
-      if (permissions.some((each) => each.id === id)) {
+      const asked = permissions.find((each) => each.id === id);
+      if (asked !== undefined) {
         view.settle();
-        const verdict = await askPermission(permission, over.signal, interrupted);
-        if (verdict !== null) await client().acpAnswer({ params: { id }, body: { verdict } });
+        const { parts, digest } = await readPermissionQuestion(client(), id, false);
+        const lines = asked.question?.whole === true ? [] : questionLines(parts);
+        const verdict = await askPermission(asked, lines, over.signal, interrupted);
+        const shown = digest === null ? {} : { digest };
+        if (verdict !== null) await client().acpAnswer({ params: { id }, body: { verdict, ...shown } });
         else if (!over.signal.aborted) view.remark([permissionLine(permission, Date.now()) ?? "", "yellow"]);
       }
     } catch (error) {

@@ -19,7 +19,7 @@ export function permissionLine(permission: Permission, now: number): string | nu
   const { id, decision } = permission;
   const subject = subjectOf(permission);
   if (decision === null)
-    return `? ${subject} (${expiryOf(permission, now)}): holdfast acp permissions allow ${id}, or deny`;
+    return `? ${subject} (${expiryOf(permission, now)}): holdfast acp permissions show ${id}, then allow or deny`;
   const { verdict, actor } = decision;
   if (verdict === "allow" && actor.startsWith("rule ")) return null;
   return `${WORDS[verdict]}: ${subject} (${oneLine(actor)})`;

@@ -272,7 +272,7 @@ function addPermissions(acp: Command, finish: Finish): void {
     .description("What agents ask leave for.")
     .addHelpText(
       "after",
-      "\nA question that nobody answers in five minutes is answered with no. Only the\noperator answers.\n\nExit status of allow and deny: 0, 1 no such question, 3 it came too late.\n",
+      '\nA question that nobody answers in five minutes is answered with no. Only the\noperator answers. What a row of the list does not show whole (column SHOWN) is\nallowed only with the digest that "permissions show" prints after all of it.\n\nExit status of allow and deny: 0, 1 no such question, 3 it came too late.\n',
     );
   refuseUnknown(permissions);
   permissions
@@ -296,16 +296,30 @@ function addPermissions(acp: Command, finish: Finish): void {
         finish(await listPermissions({ session: session ?? null, all: all === true, json: json === true }));
       },
     );
+  permissions
+    .command("show")
+    .summary("all that one asks for: command, directory, variables, input")
+    .description(
+      "All that an agent asks for: of a command each argument, the directory and the variables; of a tool of its own, what it says of it. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+    )
+    .argument("<permission>", "its id")
+    .option("--reveal", "mask no secrets")
+    .option("--json", "as JSON")
+    .action(async (id: string, flags: { readonly reveal?: true; readonly json?: true }) => {
+      const { showPermission } = await import("../acp/permissions.js");
+      finish(await showPermission(id, flags));
+    });
   for (const verdict of ["allow", "deny"] as const)
     permissions
       .command(verdict)
       .summary(verdict === "allow" ? "let the agent do it" : "do not")
       .description(verdict === "allow" ? "Let the agent do it, this once." : "Do not let the agent do it.")
       .argument("<permission>", "its id")
+      .option("--digest <digest>", "of the question that `permissions show` has shown: answer no other")
       .option("--json", "the question and its decision as JSON")
-      .action(async (id: string, { json }: { readonly json?: true }) => {
+      .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { answerPermission } = await import("../acp/permissions.js");
-        finish(await answerPermission(id, verdict, json === true));
+        finish(await answerPermission(id, verdict, flags));
       });
 }
 

@@ -19,6 +19,7 @@ export function readAcpLocally(
     sessions: { get: async (id) => (await store?.getSession(id)) ?? null },
     sights: { session: (_, wanted) => find(wanted), runsOf: () => async () => true },
     stderrOf: () => "",
+    questionOf: async () => null,
     verifyOwnedTree: async () => ({
       verified: false,
       why: "no gateway is running that could look at its processes",

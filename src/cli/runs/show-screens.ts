@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
-import type { WriteStream } from "node:tty";
+import { isatty, type WriteStream } from "node:tty";
+import { print } from "./print.js";
 import { widthOf } from "./table.js";
 
 /** Rows that are left for the prompt and for what is asked after the last screen. */
@@ -8,17 +9,28 @@ const PROMPT_ROWS = 3;
 
 /**
  * Write lines to a terminal, waiting for Enter after each screen: the next one must not push it out of sight unread.
- * False: Ctrl-C.
+ * False: Ctrl-C, or `over` aborts.
  */
-export async function showScreens(lines: readonly string[], output: WriteStream): Promise<boolean> {
+export async function showScreens(
+  lines: readonly string[],
+  output: WriteStream,
+  over?: AbortSignal,
+): Promise<boolean> {
   // Some terminals do not know their size, and say 0.
   const room = Math.max(1, (output.rows || 24) - PROMPT_ROWS);
   const pieces = lines.flatMap((line) => wrapped(line, output.columns || 80));
   for (let shown = 0; shown < pieces.length; shown += room) {
     output.write(`${pieces.slice(shown, shown + room).join("\n")}\n`);
     const left = pieces.length - shown - room;
-    if (left > 0 && !(await pressedEnter(`-- ${left} more lines: Enter shows them --`))) return false;
+    if (left > 0 && !(await pressedEnter(`-- ${left} more lines: Enter shows them --`, over))) return false;
   }
+  return true;
+}
+
+/** The same for standard output, all at once where it is no terminal. */
+export async function printScreens(lines: readonly string[]): Promise<boolean> {
+  if (isatty(0) && isatty(1)) return showScreens(lines, process.stdout);
+  print(`${lines.join("\n")}\n`);
   return true;
 }
 
@@ -40,11 +52,11 @@ function wrapped(line: string, columns: number): string[] {
   return [...rows, row];
 }
 
-async function pressedEnter(prompt: string): Promise<boolean> {
+async function pressedEnter(prompt: string, signal?: AbortSignal): Promise<boolean> {
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = await Promise.race([
-      asking.question(prompt).catch(() => null),
+      asking.question(prompt, signal === undefined ? {} : { signal }).catch(() => null),
       once(asking, "close").then(() => null),
       once(asking, "SIGINT").then(() => null),
     ]);

@@ -5,7 +5,6 @@ import { isatty } from "node:tty";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
 import { followLines } from "../../gateway/follow-lines.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
 import { gatewaySocket } from "../../gateway/server/listen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { ShownApproval } from "../../sessions/approvals.js";
@@ -17,7 +16,8 @@ import { mustBeOperator, runningGateway, type Connection } from "../gateway/conn
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print, printOn } from "../runs/print.js";
-import { showScreens } from "../runs/show-screens.js";
+import { printScreens, showScreens } from "../runs/show-screens.js";
+import { wholeLines, wholeQuestion } from "../runs/whole-question.js";
 import { table } from "../runs/table.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
@@ -56,13 +56,9 @@ function approvalLines(approvals: readonly ShownApproval[], now: number): string
 export async function showApproval(id: string, { reveal, json }: ShowFlags): Promise<number> {
   const { client } = await mustRun();
   const question = await readQuestion(client, id, reveal === true);
-  if (json === true) {
-    print(toJson(question, 2));
-    return 0;
-  }
-  const lines = [headLine(question.approval), ...questionLines(question.parts), ...endLines(question)];
-  if (!(isatty(0) && isatty(1))) print(`${lines.join("\n")}\n`);
-  else return (await showScreens(lines, process.stdout)) ? 0 : exitCodes.signal + constants.signals.SIGINT;
+  const { first, ...rest } = question;
+  if (json === true) print(toJson({ approval: first.approval, ...rest }, 2));
+  else if (!(await printScreens(linesOf(question)))) return exitCodes.signal + constants.signals.SIGINT;
   return 0;
 }
 
@@ -71,29 +67,20 @@ export interface ShowFlags {
   readonly json?: true;
 }
 
-type WholeQuestion = Pick<AnswerOf<"showApproval">, "approval" | "parts" | "digest">;
-
-/** All pages of it. */
-async function readQuestion(client: GatewayClient, id: string, reveal: boolean): Promise<WholeQuestion> {
+function readQuestion(client: GatewayClient, id: string, reveal: boolean) {
   mustBeApprovalId(id);
-  const flags = reveal ? { reveal: "1" as const } : {};
-  const first = await client.showApproval({ params: { id }, query: flags });
-  const parts = [...first.parts];
-  let { digest } = first;
-  for (let page = 2; page <= first.pages; page++) {
-    const next = await client.showApproval({ params: { id }, query: { ...flags, page } });
-    parts.push(...next.parts);
-    ({ digest } = next);
-  }
-  return { approval: first.approval, parts, digest };
+  return wholeQuestion((page) =>
+    client.showApproval({ params: { id }, query: { page, ...(reveal ? { reveal: "1" as const } : {}) } }),
+  );
 }
 
-function endLines({ approval: { id, decision }, parts, digest }: WholeQuestion): string[] {
-  if (digest === null) return decision === null ? ["it waits at another gateway, which shows it"] : [];
-  const masked = parts.reduce((sum, part) => sum + part.masked, 0);
+function linesOf({ first, ...question }: Awaited<ReturnType<typeof readQuestion>>): string[] {
+  const { approval } = first;
+  const elsewhere = question.digest === null && approval.decision === null;
   return [
-    ...(masked === 0 ? [] : [`masked secrets: ${masked}; holdfast approvals show ${id} --reveal shows them`]),
-    `to allow exactly this: holdfast approvals allow ${id} --digest ${digest}`,
+    headLine(approval),
+    ...wholeLines(question, "holdfast approvals", approval.id),
+    ...(elsewhere ? ["it waits at another gateway, which shows it"] : []),
   ];
 }
 
@@ -154,14 +141,13 @@ export async function followApprovals(json: boolean): Promise<number> {
 }
 
 async function questionText({ client }: Connection, { id }: ShownApproval): Promise<string> {
-  const question = await readQuestion(client, id, false);
-  return [headLine(question.approval), ...questionLines(question.parts), ...endLines(question)].join("\n");
+  return linesOf(await readQuestion(client, id, false)).join("\n");
 }
 
 /** False: Ctrl-C, which leaves; the question still waits. */
 async function ask(connection: Connection, { id }: ShownApproval): Promise<boolean> {
-  const { approval, parts, digest } = await readQuestion(connection.client, id, false);
-  const lines = [headLine(approval), ...questionLines(parts)];
+  const { first, parts, digest } = await readQuestion(connection.client, id, false);
+  const lines = [headLine(first.approval), ...questionLines(parts)];
   // It has ended meanwhile, which is told next; or another gateway's operator is to be asked.
   if (digest === null) return true;
   if (!(await showScreens(lines, process.stderr))) return false;

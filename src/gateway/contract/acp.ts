@@ -10,7 +10,7 @@ import {
   REAP_POLICIES,
 } from "../../store/acp-record.js";
 import { addresses } from "./addresses.js";
-import { count, flag, nothing, survivor } from "./common.js";
+import { count, flag, nothing, questionDigest, questionPage, questionQuery, survivor } from "./common.js";
 import { route } from "./route.js";
 import { tellFields } from "./tasks.js";
 
@@ -108,7 +108,10 @@ export const acpPermission = z.object({
   turnId: z.string().nullable(),
   toolCallId: z.string(),
   kind: z.string().nullable(),
+  /** While it waits: of a command, all of it in one line, unless that is too long and says so. */
   title: z.string().nullable(),
+  /** `whole`: the title shows all there is, and `digest` is the question's. Null: it does not wait at this gateway. */
+  question: z.object({ whole: z.boolean(), digest: z.string().nullable() }).nullable(),
   options: z.array(z.object({ optionId: z.string(), name: z.string(), kind: z.string() })),
   rule: z.int().nullable(),
   askedAt: z.number(),
@@ -317,12 +320,22 @@ export const acpPermissions = route({
   answer: z.object({ permissions: z.array(acpPermission) }),
 });
 
+export const acpQuestion = route({
+  ...addresses.acpQuestion,
+  summary: "All of an agent's question that waits, page by page",
+  audience: "operator",
+  params: z.object({ id: key }),
+  query: questionQuery,
+  body: nothing,
+  answer: z.object({ permission: acpPermission, ...questionPage }),
+});
+
 export const acpAnswer = route({
   ...addresses.acpAnswer,
   summary: "Answer an agent's question, once",
   audience: "operator",
   params: z.object({ id: key }),
   query: nothing,
-  body: z.strictObject({ verdict: z.enum(["allow", "deny"]) }),
+  body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
   answer: z.object({ permission: acpPermission, decided: z.boolean() }),
 });

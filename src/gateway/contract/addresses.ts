@@ -60,5 +60,6 @@ export const addresses = {
   acpHistory: { method: "GET", path: "/v1/acp/sessions/{id}/turns" },
   acpWatch: { method: "GET", path: "/v1/acp/sessions/{id}/updates" },
   acpPermissions: { method: "GET", path: "/v1/acp/permissions" },
+  acpQuestion: { method: "GET", path: "/v1/acp/permissions/{id}" },
   acpAnswer: { method: "POST", path: "/v1/acp/permissions/{id}" },
 } as const;

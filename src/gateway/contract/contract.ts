@@ -1,5 +1,6 @@
 import {
   acpAnswer,
+  acpQuestion,
   acpCancel,
   acpClose,
   acpHistory,
@@ -122,6 +123,7 @@ export const contract = {
   acpWatch,
   acpPermissions,
   acpAnswer,
+  acpQuestion,
 } as const;
 
 export type Contract = typeof contract;

@@ -2,8 +2,9 @@ import type { OwnedTree } from "../../acp/owned-tree.js";
 import { offerOf } from "../../acp/client/offer.js";
 import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";
+import type { Question } from "../../sessions/question.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { AcpSession } from "../../store/acp-record.js";
+import type { AcpPermission, AcpSession } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
@@ -25,6 +26,8 @@ export interface AcpReadingDesk {
   readonly sessions: Pick<Sessions, "get">;
   readonly sights: Pick<Sights, "session" | "runsOf">;
   readonly stderrOf: (sessionId: string) => string;
+  /** Null: it does not wait at this gateway. */
+  readonly questionOf: (permission: AcpPermission) => Promise<Question | null>;
   readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<OwnedTree, "runId">>;
 }
 
@@ -33,6 +36,8 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
   const { store } = desk;
   const shown = async (session: AcpSession): Promise<ReturnType<typeof sessionOf>> =>
     sessionOf(session, await desk.sessions.get(session.sessionId));
+  const withQuestion = async (permission: AcpPermission): Promise<ReturnType<typeof permissionOf>> =>
+    permissionOf(permission, await desk.questionOf(permission));
   return {
     acpList: async ({ query: { all, limit } }, { requester }) => {
       const open = all === true ? {} : { open: true };
@@ -59,7 +64,9 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
       return {
         session: await shown(session),
         turns: [...open, ...last].map(turnOf),
-        permissions: (await store.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
+        permissions: await Promise.all(
+          (await store.listAcpPermissions({ sessionId, pending: true })).map(withQuestion),
+        ),
         capabilities: session.capabilities,
         client: { ...offer, roots: [...offer.roots] },
         stderr: desk.stderrOf(sessionId),
@@ -94,7 +101,7 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
       const seen = desk.sights.runsOf(requester);
       for (const permission of await store.listAcpPermissions({ ...of, ...pending })) {
         if (permissions.length === limit) break;
-        if (await seen(permission.sessionId)) permissions.push(permissionOf(permission));
+        if (await seen(permission.sessionId)) permissions.push(await withQuestion(permission));
       }
       return { permissions };
     },

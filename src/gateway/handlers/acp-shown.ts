@@ -1,4 +1,5 @@
 import { sanitizeText } from "../../output/sanitize.js";
+import { headOf, type Question } from "../../sessions/question.js";
 import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../../store/acp-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import type { AnswerOf } from "../contract/contract.js";
@@ -30,11 +31,17 @@ export function updateOf({
   return { seq, turnId, at, type, data };
 }
 
-export function permissionOf(permission: AcpPermission): AnswerOf<"acpAnswer">["permission"] {
+/** `question`: all of it, while it waits here. */
+export function permissionOf(
+  permission: AcpPermission,
+  question: Question | null,
+): AnswerOf<"acpAnswer">["permission"] {
   const { rpcId: _rpc, answered: _answered, ...rest } = permission;
+  const title = question?.summary ?? rest.title;
   return {
     ...rest,
-    title: rest.title === null ? null : sanitizeText(rest.title),
+    title: title === null ? null : sanitizeText(title),
+    question: question === null ? null : headOf(question),
     options: rest.options.map((option) => ({ ...option, name: sanitizeText(option.name) })),
   };
 }

@@ -3,6 +3,7 @@ import type { AskedCommand } from "../../acp/agent-commands.js";
 import { newTurnId } from "../../acp/ids.js";
 import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
+import { NO_PAGE, questionPage as pageOfQuestion } from "../../sessions/question.js";
 import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record.js";
@@ -24,7 +25,14 @@ import type { ChannelEntries } from "./channels.js";
 import { createAcpReading, visibleAcp, type AcpReadingVerb } from "./acp-reading.js";
 import { permissionOf, sessionOf, turnOf } from "./acp-shown.js";
 
-export type AcpVerb = AcpReadingVerb | "acpSpawn" | "acpPrompt" | "acpCancel" | "acpClose" | "acpAnswer";
+export type AcpVerb =
+  | AcpReadingVerb
+  | "acpSpawn"
+  | "acpPrompt"
+  | "acpCancel"
+  | "acpClose"
+  | "acpAnswer"
+  | "acpQuestion";
 
 export interface AcpDesk {
   readonly acp: AcpController;
@@ -57,6 +65,7 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
       ...desk,
       verifyOwnedTree: (sessionId) => acp.verifyOwnedTree(sessionId),
       stderrOf: (sessionId) => acp.stderrOf(sessionId),
+      questionOf: (permission) => acp.questionOf(permission),
     }),
 
     acpSpawn: async ({ body }, asking) => {
@@ -100,9 +109,19 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
     },
 
     acpAnswer: async ({ params, body }, { requester }) => {
-      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor);
+      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body.digest);
       if (answer === null) throw new NotFound(`permission ${params.id}`);
-      return { permission: permissionOf(answer.permission), decided: answer.decided };
+      const { permission, decided } = answer;
+      return { permission: permissionOf(permission, await acp.questionOf(permission)), decided };
+    },
+
+    acpQuestion: async ({ params, query }) => {
+      const permission = await store.getAcpPermission(params.id);
+      if (permission === null) throw new NotFound(`permission ${params.id}`);
+      const question = await acp.questionOf(permission);
+      const { parts, ...page } =
+        question === null ? NO_PAGE : pageOfQuestion(question, query.page, query.reveal === true);
+      return { permission: permissionOf(permission, question), ...page, parts: [...parts] };
     },
   };
 }

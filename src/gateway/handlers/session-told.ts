@@ -55,7 +55,9 @@ async function conversationOf(
     problem,
     turn: running === null ? null : begun(running),
     queued: turns.filter((turn) => turn.state === "queued").map(begun),
-    permissions: (await records.listAcpPermissions({ sessionId, pending: true })).map(permissionOf),
+    permissions: (await records.listAcpPermissions({ sessionId, pending: true })).map((each) =>
+      permissionOf(each, null),
+    ),
   };
 }
 

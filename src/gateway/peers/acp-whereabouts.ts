@@ -24,6 +24,7 @@ const DONE_THERE: ReadonlySet<Verb> = new Set([
   "acpPrompt",
   "acpCancel",
   "acpClose",
+  "acpQuestion",
   "acpAnswer",
   "closeSession",
   "cancelTask",
@@ -71,7 +72,7 @@ export class AcpWhereabouts {
 
   async #sessionOf(requester: Requester, verb: Verb, id: string): Promise<string | undefined> {
     const { store, taskOf } = this.#parts;
-    if (verb === "acpAnswer") return (await store.getAcpPermission(id))?.sessionId;
+    if (verb === "acpAnswer" || verb === "acpQuestion") return (await store.getAcpPermission(id))?.sessionId;
     if (verb !== "cancelTask") return id;
     // What it cannot mean is said where it is asked for.
     const task = await taskOf(requester, id).catch(() => null);

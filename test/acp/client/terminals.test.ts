@@ -1,8 +1,10 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { access, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { newestText } from "../../../src/acp/client/terminal-text.js";
 import { until } from "../../until.js";
+import { questionLines } from "../../../src/sessions/question.js";
 import { Controlled } from "../controlled.js";
 import { living, NASTY } from "../real/nasty-tree.js";
 import { ALLOW, answersOf, clientAgent, use, user, type Step } from "./using.js";
@@ -229,7 +231,7 @@ test("commands are judged by the rules on tools and those on programs, and the s
   expect(JSON.stringify(stored.filter(({ type }) => type !== "turn"))).not.toContain("hush-hush");
   // The agent waits for the last one only, so that comes last.
   for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true })) {
-    await second.acp.answerPermission(id, "allow", "ada");
+    expect(await second.allow(id)).toBe(true);
     await second.until(session, async () => (await second.store.getAcpPermission(id))?.answered === true);
   }
   const after = answersOf(await second.ended(turn));
@@ -348,7 +350,10 @@ test("rules judge all of a command, and people are shown it, but for its secrets
     return open;
   });
   expect(asked.title).toBe(`sh -c '${hidden.replace("hush-hush", "***")}'`);
-  await house.acp.answerPermission(asked.id, "allow", "ada");
+  const question = await house.acp.questionOf(asked);
+  expect(questionLines(question?.parts() ?? []).join("\n")).toContain(hidden);
+  await expect(house.acp.answerPermission(asked.id, "allow", "ada")).rejects.toThrow("does not show all");
+  expect(await house.allow(asked.id)).toBe(true);
   expect(answersOf(await house.ended(turn))).toMatchObject([{ terminalId: expect.any(String) as string }]);
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
@@ -377,7 +382,7 @@ test("of what waits, only what was asked for is kept, and nobody asks for ever",
   expect(notes).toContain("kept");
   expect(notes.length).toBeLessThan(junk.length);
   const second = await house.restart({ questions: 8 });
-  await second.acp.answerPermission(id, "allow", "ada");
+  expect(await second.allow(id)).toBe(true);
   expect(answersOf(await second.ended(turn))[3]).toEqual({});
   const reads = Array.from({ length: 9 }, () => ["fs/read_text_file", { path }]);
   const asked = await second.turn(session, JSON.stringify(reads));
@@ -423,6 +428,55 @@ test("a terminal has the variables that the catalogue gives its agent, and no ot
   );
   expect(answers[2]).toMatchObject({ output: "--no-deprecation\n" });
   expect(answers[3]).toMatchObject({ code: REFUSED });
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("a command that hides behind a header, a variable or a directory is shown in full, and only that is executed", async () => {
+  const house = await Controlled.open();
+  const rules = [{ effect: "ask", kind: "execute" }] as const;
+  const session = await user(house, { terminals: true }, { rules });
+  const asked = async (create: object) => {
+    const turn = await house.ask(session, JSON.stringify([[CREATE, create]]));
+    const permission = await house.until(session, async () => {
+      const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+      return open;
+    });
+    const question = await house.acp.questionOf(permission);
+    const text = questionLines(question?.parts() ?? []).join("\n");
+    return { turn, id: permission.id, text, whole: question?.whole };
+  };
+  const cookie = await asked(shell("echo Cookie: a; id > /tmp/x"));
+  expect(cookie.text).toContain("argv[2]: 'echo Cookie: a; id > /tmp/x'");
+  expect(cookie.whole).toBe(false);
+  await expect(house.acp.answerPermission(cookie.id, "allow", "ada")).rejects.toThrow("permissions show");
+  await house.acp.answerPermission(cookie.id, "deny", "ada");
+  await house.ended(cookie.turn);
+
+  const variable = await asked({ command: "true", env: [{ name: "GIT_PAGER", value: "id; x" }], cwd: "/" });
+  expect(variable.text).toMatch(/^program: \/\S*true\nargv\[0\]: true\ncwd: \/\nenv GIT_PAGER: 'id; x'$/);
+  expect(variable.whole).toBe(false);
+  await house.acp.answerPermission(variable.id, "deny", "ada");
+  await house.ended(variable.turn);
+
+  const bin = join(house.home, "bin");
+  const tool = async (name: string): Promise<void> => {
+    await mkdir(join(bin, name), { recursive: true });
+    await writeFile(join(bin, name, "tool"), `#!/bin/sh\ntouch ${house.home}/ran\n`, { mode: 0o755 });
+  };
+  await tool("second");
+  const PATH = `${bin}/first:${bin}/second:/bin`;
+  const exchanged = await asked({ command: "tool", env: [{ name: "PATH", value: PATH }] });
+  expect(exchanged.text).toContain(`program: ${bin}/second/tool`);
+  await tool("first");
+  expect(await house.allow(exchanged.id)).toBe(true);
+  expect(answersOf(await house.ended(exchanged.turn))).toMatchObject([{ code: REFUSED }]);
+  await expect(access(join(house.home, "ran"))).rejects.toThrow("ENOENT");
+
+  const plain = await asked({ command: "true" });
+  expect(plain).toMatchObject({ whole: true });
+  expect(await house.acp.answerPermission(plain.id, "allow", "ada")).toMatchObject({ decided: true });
+  await house.ended(plain.turn);
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });

@@ -20,17 +20,19 @@ test.each([
     "asks",
     steps({ ask: "leap" }, { say: " over" }),
   );
-  await sees(child.stdout, "holdfast acp permissions allow prm_");
+  await sees(child.stdout, "holdfast acp permissions show prm_");
   const { stdout } = await acp("permissions");
   expect(stdout).toMatch(
-    /^PERMISSION +SESSION +STATE +FOR\nprm_\w+ +ses_\w+ +expires in 4m\d+s +execute: leap\n$/,
+    /^PERMISSION +SESSION +STATE +SHOWN +FOR\nprm_\w+ +ses_\w+ +expires in 4m\d+s +all +execute: leap\n$/,
   );
   const [id = ""] = /prm_\w+/.exec(stdout) ?? [];
   expect(await acp("permissions", verdict, id)).toMatchObject({ code: 0, stdout: `${id}: ${verdict}\n` });
   const answer = await finished;
   expect(answer).toMatchObject({ code: 0, stderr: "" });
   expect(answer.stdout).toMatch(
-    new RegExp(`^\\? execute: leap \\(expires in .*\\): holdfast acp permissions allow ${id}, or deny\n`),
+    new RegExp(
+      `^\\? execute: leap \\(expires in .*\\): holdfast acp permissions show ${id}, then allow or deny\n`,
+    ),
   );
   expect(answer.stdout.endsWith(`\n${word}: execute: leap (operator)\n\n${told} over\n`)).toBe(true);
   const late = await acp("permissions", "deny", id);
@@ -69,10 +71,28 @@ test("where only the answer is shown, the question is said beside it", async () 
   const { child, finished } = house.resident.start(
     ...["acp", "prompt", "asks", "--format", "quiet", steps({ ask: "leap" })],
   );
-  await sees(child.stderr, "holdfast acp permissions allow prm_");
+  await sees(child.stderr, "holdfast acp permissions show prm_");
   const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
   await acp("permissions", "allow", id);
   expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
+});
+
+test("what the title does not show is shown by `permissions show`, and allowed with its digest", async () => {
+  const title = `fetch ${"a".repeat(600)} then \u001b[2Kerase`;
+  const { child, finished } = house.resident.start("acp", "prompt", "asks", steps({ ask: title }));
+  await sees(child.stdout, "holdfast acp permissions show prm_");
+  const { stdout: list } = await acp("permissions");
+  expect(list).toMatch(/ part +execute: .*… \(not shown whole\)\n.*holdfast acp permissions show/);
+  const [id = ""] = /prm_\w+/.exec(list) ?? [];
+  expect(await acp("permissions", "allow", id)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(`holdfast acp permissions show ${id}`) as string,
+  });
+  const { stdout } = await acp("permissions", "show", id);
+  expect(stdout).toContain(String.raw`then \e[2Kerase'`);
+  const [, digest = ""] = /--digest (\w+)\n$/.exec(stdout) ?? [];
+  expect(await acp("permissions", "allow", id, "--digest", digest)).toMatchObject({ code: 0 });
+  expect((await finished).stdout).toContain("<yes>");
 });
 
 test("an agent is offered the gateway's files and terminals by options, and show says which", async () => {

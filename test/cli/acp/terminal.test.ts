@@ -123,7 +123,11 @@ test.each([
 ])("a question is asked on the terminal: %j", async (answer, said, line) => {
   const runId = await terminal({}, "prompt", session, steps({ ask: "rm -rf\n\u001b[2J/" }, { say: " over" }));
   await resident.shows(runId, "allow it, this once? [y/N/later] (expires in");
-  expect((await screen(runId))[0]).toBe("? execute: rm -rf /");
+  expect((await screen(runId)).slice(0, 3)).toEqual([
+    String.raw`? execute: $'rm -rf\n\e[2J/'`,
+    String.raw`title: $'rm -rf\n`,
+    String.raw`    \e[2J/'`,
+  ]);
   await type(runId, ...answer, "Enter");
   expect((await ended(runId)).exit).toMatchObject({ code: 0 });
   expect(await screen(runId)).toEqual(expect.arrayContaining([line, `${said} over`]));

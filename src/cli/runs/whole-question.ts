@@ -1,0 +1,39 @@
+import type { AnswerOf } from "../../gateway/contract/contract.js";
+import { questionLines } from "../../sessions/question.js";
+
+type Page = Pick<AnswerOf<"showApproval">, "page" | "pages" | "parts" | "digest">;
+
+/** All pages of a question to the operator. `digest` is null when it does not wait at the gateway that was asked. */
+export interface WholeQuestion<First extends Page> {
+  readonly first: First;
+  readonly parts: Page["parts"];
+  readonly digest: string | null;
+}
+
+export async function wholeQuestion<First extends Page>(
+  read: (page: number) => Promise<First>,
+): Promise<WholeQuestion<First>> {
+  const first = await read(1);
+  const parts = [...first.parts];
+  let { digest } = first;
+  for (let page = 2; page <= first.pages; page++) {
+    const next = await read(page);
+    parts.push(...next.parts);
+    ({ digest } = next);
+  }
+  return { first, parts, digest };
+}
+
+/** As lines of text, and after them how to see what is masked and how to answer; `command`: what `show` and `allow` are subcommands of. */
+export function wholeLines(
+  { parts, digest }: Pick<WholeQuestion<Page>, "parts" | "digest">,
+  command: string,
+  id: string,
+): string[] {
+  const masked = parts.reduce((sum, part) => sum + part.masked, 0);
+  return [
+    ...questionLines(parts),
+    ...(masked === 0 ? [] : [`masked secrets: ${masked}; ${command} show ${id} --reveal shows them`]),
+    ...(digest === null ? [] : [`to allow exactly this: ${command} allow ${id} --digest ${digest}`]),
+  ];
+}
