@@ -276,6 +276,23 @@ describe.concurrent("logs", () => {
   });
 });
 
+test("poll and logs as JSON have text without escapes, and what came only with --raw", async () => {
+  const runId = await shared.script(String.raw`printf 'a\033[31mb\000\n'`);
+  await shared.ended(runId);
+  const json = async (...words: readonly string[]): Promise<string> =>
+    (await shared.holdfast(...words, "--json")).stdout;
+  for (const text of [await json("process", "poll", runId), await json("logs", runId)]) {
+    expect(text).toContain(String.raw`"text":"ab␀\n"`);
+    expect(text).not.toContain("u001b");
+  }
+  const raw = JSON.parse(await json("process", "poll", runId, "--raw")) as {
+    readonly output: readonly { readonly base64: string }[];
+  };
+  expect(Buffer.from(raw.output[0]?.base64 ?? "", "base64").toString()).toBe("a\u001b[31mb\0\n");
+  expect((await shared.holdfast("process", "poll", runId, "--raw")).stdout).toContain("a\u001b[31mb\0\n");
+  expect((await shared.holdfast("process", "poll", runId)).stdout).toContain("ab␀\n");
+});
+
 describe.concurrent("events", () => {
   test("-f goes on with what happens, one JSON object per line", async () => {
     await using resident = await Resident.started();

@@ -144,12 +144,12 @@ test("a PTY is one, of the size asked for", async () => {
     body: { argv: ["sh", "-c", "test -t 0 && test -t 1 && stty size"], pty: true, rows: 31, cols: 101 },
   });
   expect(answer.run.io).toBe("pty");
-  expect(textOf(answer)).toBe("31 101\r\n");
+  expect(textOf(answer)).toBe("31 101\n");
 });
 
 test("a command goes verbatim to a shell on a PTY", async () => {
   const answer = await stage.client.exec({ body: { command: "test -t 1 && echo 'a  b' | tr a c" } });
-  expect(textOf(answer)).toBe("c  b\r\n");
+  expect(textOf(answer)).toBe("c  b\n");
 });
 
 test("merged output comes in the order it was written", async () => {
@@ -261,7 +261,7 @@ test("input on a PTY ends too", async () => {
     body: { argv: ["cat"], pty: true, input: "typed\n", timeoutMs: 3_000, graceMs: 0 },
   });
   expect(answer.failure).toBeNull();
-  expect(textOf(answer)).toContain("typed\r\n");
+  expect(textOf(answer)).toContain("typed\n");
 });
 
 test("a program that does not read its input keeps nobody waiting for longer than was asked", async () => {
@@ -288,4 +288,35 @@ test("a program that never stops writing is answered for all the same", async ()
   expect(output[0]?.skipped).toBeGreaterThan(0);
   expect(performance.now() - before).toBeLessThan(4_000);
   expect(await stage.client.kill({ params: run, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+});
+
+const NOISY = String.raw`printf 'a\033[31mred\033[0m\033]0;title\007\000b\r\nc\rd\342\200\256e\377'`;
+const CLEAN = "ared␀b\nc␍d<U+202E>e�";
+
+test("text of exec and poll has no terminal escapes and no control characters, exactly as that of log", async () => {
+  const answer = await stage.client.exec({ body: sh(NOISY) });
+  const params = { runId: answer.run.runId };
+  const log = await stage.client.log({ params, query: { offset: 0 } });
+  expect(log.text).toBe(CLEAN);
+  expect(textOf(answer)).toBe(CLEAN);
+  expect(textOf(await stage.client.poll({ params }))).toBe(CLEAN);
+  expect(answer.output[0]).not.toHaveProperty("base64");
+});
+
+test("exec and poll give the bytes as they came when asked for", async () => {
+  const answer = await stage.client.exec({ body: { ...sh(NOISY), raw: true } });
+  const bytes = Buffer.concat([
+    Buffer.from("a\u001b[31mred\u001b[0m\u001b]0;title\u0007\0b\r\nc\rd\u202ee"),
+    Buffer.from([0xff]),
+  ]);
+  const polled = await stage.client.poll({ params: answer.run, query: { raw: "1" } });
+  for (const { output } of [answer, polled]) {
+    const [stdout] = output;
+    expect(stdout?.text).toBe(CLEAN);
+    expect(Buffer.from(stdout?.base64 ?? "", "base64")).toEqual(bytes);
+    expect(stdout).toMatchObject({ offset: 0, nextOffset: bytes.length });
+  }
+  const cut = await stage.client.poll({ params: answer.run, query: { raw: "1", maxChars: 4 } });
+  const [newest] = cut.output;
+  expect(Buffer.from(newest?.base64 ?? "", "base64")).toEqual(bytes.subarray(newest?.offset));
 });

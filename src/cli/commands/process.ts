@@ -27,6 +27,14 @@ interface LogFlags {
 }
 
 /** What is done to a run that is there. */
+interface PollFlags {
+  readonly wait: number;
+  readonly stdout: number;
+  readonly stderr: number;
+  readonly raw?: true;
+  readonly json?: true;
+}
+
 export function addProcessCommand(program: Command, finish: Finish): void {
   const process = program
     .command("process")
@@ -95,8 +103,9 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--wait <duration>", "wait this long for news, at most 30s", optionValue(parseDuration), 0)
     .option("--stdout <offset>", "only what stdout has from this byte on", offset, 0)
     .option("--stderr <offset>", "the same for stderr", offset, 0)
+    .option("--raw", "output as it came, escape sequences and all; with --json its bytes, too, as base64")
     .option("--json", "as JSON")
-    .action(async (wanted: string, flags: { wait: number; stdout: number; stderr: number; json?: true }) => {
+    .action(async (wanted: string, flags: PollFlags) => {
       const { pollProcess } = await import("../process/act.js");
       const { wait, stdout, stderr } = flags;
       finish(
@@ -105,6 +114,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
           waitMs: Math.min(wait, 30_000),
           stdout,
           stderr,
+          raw: flags.raw === true,
           json: flags.json === true,
         }),
       );

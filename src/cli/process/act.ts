@@ -42,20 +42,25 @@ export interface PollRequest {
   readonly waitMs: number;
   readonly stdout: number;
   readonly stderr: number;
+  readonly raw: boolean;
   readonly json: boolean;
 }
 
-export async function pollProcess({ wanted, waitMs, stdout, stderr, json }: PollRequest): Promise<number> {
+export async function pollProcess(request: PollRequest): Promise<number> {
+  const { wanted, waitMs, stdout, stderr, raw, json } = request;
   await using look = await openLook();
   const runId = await fullRunId(look, wanted);
-  const news = await look.client.poll({ params: { runId }, query: { waitMs, stdout, stderr } });
+  const query = { waitMs, stdout, stderr, ...(raw ? { raw: "1" as const } : {}) };
+  const news = await look.client.poll({ params: { runId }, query });
   if (json) {
     print(toJson(news));
     return 0;
   }
-  for (const { stream, text, nextOffset } of news.output)
-    if (text !== "")
-      print(`${stream} up to ${nextOffset}:\n${sanitizeText(text)}${text.endsWith("\n") ? "" : "\n"}`);
+  for (const { stream, text, base64, nextOffset } of news.output) {
+    if (text === "") continue;
+    const shown = base64 === undefined ? sanitizeText(text) : Buffer.from(base64, "base64").toString();
+    print(`${stream} up to ${nextOffset}:\n${shown}${shown.endsWith("\n") ? "" : "\n"}`);
+  }
   const { seems, because } = news.waitingForInput;
   if (typeof news.recordPending === "string") say(pendingText(news.run, news.recordPending), "yellow");
   print(

@@ -33,7 +33,7 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
   let begun = false;
   /** False: it got no further. */
   const show = async (stream: StreamName, part: LogPage): Promise<boolean> => {
-    const query = { stream, ...part, ...(raw || json ? { raw: "1" as const } : {}) };
+    const query = { stream, ...part, ...(raw ? { raw: "1" as const } : {}) };
     const piece = await overRestarts(() => client.log({ params: { runId }, query }), begun);
     begun = true;
     const { text, skipped, nextOffset } = piece;

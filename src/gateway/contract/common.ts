@@ -19,7 +19,10 @@ export const outputPiece = z.object({
   offset: z.int(),
   /** Ask from here for what comes next. */
   nextOffset: z.int(),
+  /** Without terminal escapes; other control and invisible characters as pictures. `raw` of a log: as it came. */
   text: z.string(),
+  /** Only of `exec` and `poll`, when asked for with `raw`: the bytes from `offset` to `nextOffset`. */
+  base64: z.string().optional(),
   /** Bytes before `offset` that were not kept, or not returned because of the limit. */
   skipped: z.int(),
   /** Bytes among these that are missing because a spool file was truncated or removed. */

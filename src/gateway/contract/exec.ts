@@ -72,7 +72,9 @@ export const execFields = {
   /** Wait this long for the end, then return; the run goes on. */
   yieldMs: z.number().min(10).max(120_000).optional(),
   ...tellFields,
-  /** Of each stream, the newest so many characters. */
+  /** Answer with the output's bytes, too, as they came. */
+  raw: z.boolean().default(false),
+  /** Of each stream, the newest so many characters, as they came. */
   maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
 };
 

@@ -12,7 +12,7 @@ import type { Going } from "../work/background.js";
 import type { Desk, ExecIdentity } from "./handlers.js";
 import { readyOrStopped } from "./ready.js";
 import { nowOf } from "./run-reader.js";
-import { textFrom } from "./text-output.js";
+import { shownPiece, textFrom } from "./text-output.js";
 
 type ExecBody = HeardOf<"exec">["body"];
 /** For what a caller leaves unsaid. */
@@ -75,7 +75,7 @@ export async function execFor(
     recordPending: end?.recordPending ?? null,
     running: !ended,
     failure: ended ? failureOf(now) : null,
-    output,
+    output: output.map((piece) => shownPiece(piece, body.raw)),
     ptyFellBack,
     readiness,
   };

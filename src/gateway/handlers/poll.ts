@@ -5,7 +5,7 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { AnswerOf, HeardOf } from "../contract/contract.js";
 import type { Asking } from "../server/app.js";
 import { nowOf, type RunReader } from "./run-reader.js";
-import { textFrom } from "./text-output.js";
+import { shownPiece, textFrom } from "./text-output.js";
 
 /** How late what another supervisor's run writes is noticed. */
 const LOOK_MS = 100;
@@ -45,7 +45,7 @@ export async function pollRun(
   return {
     run: now,
     recordPending,
-    output,
+    output: output.map((piece) => shownPiece(piece, query.raw === true)),
     idleMs,
     waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWait(tail, idleMs),
     survivors: run === null ? [] : [...run.survivors],

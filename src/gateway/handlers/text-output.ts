@@ -1,11 +1,15 @@
 import type { StreamName } from "../../anchor/host.js";
+import { sanitizeText } from "../../output/sanitize.js";
 import type { ReadOptions, OutputChunk } from "../../supervisor/api.js";
 
 export interface OutputPiece {
   readonly stream: StreamName;
   readonly offset: number;
   readonly nextOffset: number;
+  /** As it came. */
   readonly text: string;
+  /** The bytes of `text`. */
+  readonly bytes: Buffer;
   readonly skipped: number;
   readonly lost: number;
   readonly ended: boolean;
@@ -59,7 +63,13 @@ export async function textFrom(
   const { text, at } = newest(bytes.subarray(first, whole), maxChars);
   const offset = start + first + at;
   const skipped = Math.max(0, offset - from);
-  return { stream, offset, nextOffset: start + whole, text, skipped, lost, ended };
+  const own = bytes.subarray(first + at, whole);
+  return { stream, offset, nextOffset: start + whole, text, bytes: own, skipped, lost, ended };
+}
+
+/** As it is answered: made safe for terminals as a log is, and the bytes as they came only when asked for. */
+export function shownPiece({ text, bytes, ...piece }: OutputPiece, raw: boolean) {
+  return { ...piece, text: sanitizeText(text), ...(raw ? { base64: bytes.toString("base64") } : {}) };
 }
 
 /** The last so many characters, and the byte they begin at. */
