@@ -1,7 +1,8 @@
-import { rename, writeFile } from "node:fs/promises";
+import { rename } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { addressProblem } from "../../store/postgres/target.js";
 import { BadInput } from "../../errors.js";
+import { writeOwnFile } from "../../store/own-file.js";
 import { openStateDirectory } from "../../store/state-directory.js";
 
 /** The database that the environment names, for a unit that has no such environment and can be read by others. */
@@ -37,7 +38,7 @@ export function givenDatabase(
     async keep() {
       await openStateDirectory(home);
       const draft = `${file}.new`;
-      await writeFile(draft, `${url}\n`, { mode: 0o600 });
+      writeOwnFile(draft, `${url}\n`);
       await rename(draft, file);
     },
   };

@@ -1,7 +1,8 @@
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { GatewayRecord } from "../../store/gateway-record.js";
 import type { GatewayStore } from "../../store/gateway-store.js";
+import { readOwnFile, writeOwnFile } from "../../store/own-file.js";
 
 /**
  * The other gateways of a shared store as they were last known, with the keys that they are reached by, kept beside the
@@ -20,7 +21,7 @@ export class PeerBook {
   /** What a former gateway knew. A file that is damaged is as good as none. */
   async load(): Promise<void> {
     try {
-      const kept = JSON.parse(await readFile(this.#path, "utf8")) as readonly GatewayRecord[];
+      const kept = JSON.parse(await readOwnFile(this.#path)) as readonly GatewayRecord[];
       this.#known = new Map(kept.map((gateway) => [gateway.instanceId, gateway]));
     } catch {
       this.#known = new Map();
@@ -61,7 +62,7 @@ export class PeerBook {
   async #write(): Promise<void> {
     const draft = `${this.#path}.${process.pid}`;
     try {
-      await writeFile(draft, JSON.stringify([...this.#known.values()]), { mode: 0o600 });
+      writeOwnFile(draft, JSON.stringify([...this.#known.values()]));
       await rename(draft, this.#path);
     } catch (error) {
       await rm(draft, { force: true });
