@@ -25,7 +25,7 @@ says which are safe to allow.
 
 Examples:
   holdfast sessions create --key chat-7 --allow "ls ..." --allow "wc ..." --deny "*"
-  HOLDFAST_TOKEN=$(holdfast sessions create --key ci --allow "*" --json | jq -r .token)
+  HOLDFAST_TOKEN=$(holdfast sessions create --key ci --ask "*" --json | jq -r .token)
 `;
 
 const inboxExamples = `
