@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe } from "vitest";
+import { startPooler, whyNoPooler, type TestPooler } from "../store/postgres/pooler.js";
+import { startReplicatedServer } from "../store/postgres/replicated.js";
 import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
 import { crashMatrix, soak } from "./crash-matrix.js";
-import { recordsIn } from "./records.js";
+import { recordsIn, type Records } from "./records.js";
 
 describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
   let server: TestServer;
@@ -15,5 +17,56 @@ describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
     "PostgreSQL",
     async () => recordsIn(await server.createDatabase()),
     ({ anchor }) => soak || !anchor,
+  );
+
+  describe.skipIf(whyNoPooler !== null)("through a pooler,", () => {
+    let pooler: TestPooler;
+    beforeAll(async () => {
+      pooler = await startPooler(server, { pool_mode: "session" });
+    });
+    afterAll(() => pooler[Symbol.asyncDispose]());
+
+    /** Steps at which a statement was sent, or its answer is outstanding. */
+    const some = ["committed", "end-saving", "stolen"];
+    crashMatrix(
+      "PostgreSQL through PgBouncer",
+      async () => {
+        const { url } = await server.createDatabase();
+        return recordsIn({ url: pooler.urlOf(url) }, () => url);
+      },
+      ({ anchor, stopped, name }, phase, step) =>
+        soak
+          ? !anchor
+          : stopped !== true &&
+            name === "the supervisor" &&
+            phase !== "sweep after a steal" &&
+            some.includes(step),
+    );
+  });
+
+  // Each has a primary and a stand-by of its own: one of each kind, and all in a soak run.
+  const overPromotedStandBy = async (): Promise<Records> => {
+    const replicated = await startReplicatedServer();
+    const database = await replicated.createDatabase();
+    let at = replicated.primary;
+    return {
+      ...recordsIn(database, () => `postgres://postgres@localhost/${database.name}?host=${at.directory}`),
+      async struck() {
+        await replicated.failOver();
+        at = replicated.standBy;
+      },
+      async dispose() {
+        await replicated[Symbol.asyncDispose]();
+      },
+    };
+  };
+  crashMatrix(
+    "PostgreSQL whose primary is killed and whose stand-by is promoted",
+    overPromotedStandBy,
+    ({ anchor, stopped, name }, phase, step) =>
+      !anchor &&
+      stopped !== true &&
+      name === "the supervisor" &&
+      (soak || `${phase} ${step}` === "run at rest" || `${phase} ${step}` === "steal stolen"),
   );
 });

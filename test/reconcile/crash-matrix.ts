@@ -303,6 +303,7 @@ async function play(
   await using house = await House.open(target.tier, records);
   const standing = await phase.bring(house, step);
   await strike(house, target, standing);
+  await records.struck?.();
   if (phase.mixed === true && !target.launcher) await endedAlone(house, target);
   await settle(house, phase, standing, target);
 }
@@ -311,20 +312,29 @@ async function play(
 export function crashMatrix(
   name: string,
   records: () => Promise<Records>,
-  wanted: (target: Target) => boolean = () => true,
+  wanted: (target: Target, phase: string, step: string) => boolean = () => true,
 ): void {
-  const plays = (phase: Phase, step: Phase["steps"][number], target: Target): void =>
+  const plays = (phase: Phase, step: Phase["steps"][number], target: Target): void => {
+    if (!wanted(target, phase.name, step)) return;
     test(`of ${target.name}, ${phase.name}: ${step}`, async ({ skip }) => {
       if (target.tier.whyNot !== null) skip(target.tier.whyNot);
-      for (let round = 0; round < ROUNDS; round++) await play(phase, step, target, await records());
+      for (let round = 0; round < ROUNDS; round++) {
+        const its = await records();
+        try {
+          await play(phase, step, target, its);
+        } finally {
+          await its.dispose?.();
+        }
+      }
     });
+  };
   describe.concurrent(`SIGKILL, records in ${name}`, () => {
-    for (const target of targets.filter(wanted))
+    for (const target of targets)
       for (const phase of phases)
         for (const step of phase.steps)
           // There is no anchor yet.
           if (!target.anchor || step !== "inserted") plays(phase, step, target);
-    for (const target of stoppedTargets.filter(wanted))
+    for (const target of stoppedTargets)
       for (const phase of phases)
         // The first step at which anchors have answered, and the last: each takes as long as it takes to notice.
         for (const step of new Set([phase.steps.find(hasAnswered), phase.steps.at(-1)]))

@@ -14,6 +14,10 @@ export interface Records {
   sql(home: string, statement: string, ...values: readonly Value[]): Record<string, unknown>[];
   /** By the clock of leases. */
   now(): number;
+  /** When somebody has been killed, and before another takes up what is left. */
+  struck?(): Promise<void>;
+  /** What goes with the records. */
+  dispose?(): Promise<void>;
   /** Whoever opens a store meanwhile opens this one. */
   around<T>(open: () => Promise<T>): Promise<T>;
 }
@@ -35,8 +39,9 @@ export const ownFile: Records = {
 /** The environment is one for all houses of this process. */
 let turn: Promise<unknown> = Promise.resolve();
 
-export function recordsIn({ url }: PostgresDatabase): Records {
-  const ask = askerOf(url);
+/** `direct` is where the database is now, when `url` leads there in another way. */
+export function recordsIn({ url }: Pick<PostgresDatabase, "url">, direct = () => url): Records {
+  const ask: ReturnType<typeof askerOf> = (text, values) => askerOf(direct())(text, values);
   return {
     url,
     sql(_, statement, ...values) {

@@ -15,6 +15,8 @@ import { readOperatorToken } from "../../../src/gateway/server/requester.js";
 import { reach } from "../../../src/gateway/start.js";
 import { main } from "../../cli/stage.js";
 import { removeHome } from "../../remove-home.js";
+import { startPooler } from "../../store/postgres/pooler.js";
+import { startReplicatedServer, type ReplicatedServer } from "../../store/postgres/replicated.js";
 import { startServer, type PostgresDatabase, type TestServer } from "../../store/postgres/server.js";
 
 /** A gateway in this process, with a state directory of its own. */
@@ -41,10 +43,13 @@ export class Fleet implements AsyncDisposable {
   readonly #stranger: ChildProcess = spawn("sleep", ["3600"], { stdio: "ignore" });
   readonly #homes: string[] = [];
   readonly #children = new Set<ChildProcess>();
+  readonly #beside: readonly AsyncDisposable[];
 
-  constructor(server: TestServer, database: PostgresDatabase) {
+  /** `beside`: what stands between the gateways and the server, or beside it. */
+  constructor(server: TestServer, database: PostgresDatabase, beside: readonly AsyncDisposable[] = []) {
     this.server = server;
     this.database = database;
+    this.#beside = beside;
   }
 
   static async open(): Promise<Fleet> {
@@ -52,6 +57,23 @@ export class Fleet implements AsyncDisposable {
     const database = await server.createDatabase();
     vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
     return new Fleet(server, database);
+  }
+
+  /** The same, through PgBouncer. */
+  static async throughPooler(): Promise<Fleet> {
+    const server = await startServer();
+    const pooler = await startPooler(server, { pool_mode: "session" });
+    const database = await server.createDatabase();
+    vi.stubEnv("HOLDFAST_DATABASE_URL", pooler.urlOf(database.url));
+    return new Fleet(server, database, [pooler]);
+  }
+
+  /** The same, with the addresses of a primary and its stand-by. */
+  static async replicated(): Promise<{ readonly fleet: Fleet; readonly replicated: ReplicatedServer }> {
+    const replicated = await startReplicatedServer();
+    const database = await replicated.createDatabase();
+    vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
+    return { fleet: new Fleet(replicated.primary, database, [replicated.standBy]), replicated };
   }
 
   async newHome(): Promise<string> {
@@ -126,6 +148,7 @@ export class Fleet implements AsyncDisposable {
       await once(child, "exit");
     }
     vi.unstubAllEnvs();
+    for (const each of this.#beside) await each[Symbol.asyncDispose]();
     await this.server[Symbol.asyncDispose]();
     const survived = this.#stranger.exitCode === null && this.#stranger.signalCode === null;
     this.#stranger.kill("SIGKILL");

@@ -9,6 +9,7 @@ import { followLines } from "../../../src/gateway/follow-lines.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
 import { shellAgent } from "../../acp/controlled.js";
 import { receiver } from "../../channels/receiver.js";
+import { whyNoPooler } from "../../store/postgres/pooler.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
 import { processesOf } from "../../supervisor/real-supervisor.js";
 import { until } from "../real-gateway.js";
@@ -117,46 +118,104 @@ describe.skipIf(whyNoPostgres !== null)(
       expect(received).toHaveLength(TASKS + 2);
     });
 
-    test("one is killed while both are sending: only what it was sending is repeated, under its id, and says so", async () => {
-      await using fleet = await Fleet.open();
-      const held: ServerResponse[] = [];
-      let holding = 0;
-      const { url, received } = await receiver((_, response) => {
-        if (held.length < holding) held.push(response);
-        else response.end("ok");
-      });
+    const ways = [
+      { way: "directly", open: () => Fleet.open(), whyNot: null },
+      { way: "through PgBouncer", open: () => Fleet.throughPooler(), whyNot: whyNoPooler },
+    ];
+    test.for(ways)(
+      "$way, one is killed while both are sending: only what it was sending is repeated, under its id, and says so",
+      async ({ open, whyNot }, { skip }) => {
+        if (whyNot !== null) skip(whyNot);
+        await using fleet = await open();
+        const held: ServerResponse[] = [];
+        let holding = 0;
+        const { url, received } = await receiver((_, response) => {
+          if (held.length < holding) held.push(response);
+          else response.end("ok");
+        });
+        const config = configFor(url);
+        const file = join(await fleet.newHome(), "config.toml");
+        writeFileSync(file, config);
+        vi.stubEnv("HOLDFAST_CONFIG", file);
+        const here = await fleet.join(config);
+        let there = await fleet.spawn();
+        const ids: string[] = [];
+        for (let kill = 0; kill < KILLS; kill++) {
+          const before = received.length;
+          // More than one of them sends at once: some of it is the other's.
+          holding = defaults.deliveriesAtOnce + 4;
+          ids.push(
+            ...(await finishMany(3 * holding, [
+              [here.client, there.client],
+              [there.client, here.client],
+            ])),
+          );
+          await until("both are sending", () => held.length === holding);
+          await there.kill();
+          holding = 0;
+          for (const response of held.splice(0)) response.end("ok");
+          there = await fleet.spawn(there.home);
+          await allTold(here.client);
+          const got = received.slice(before).map(({ headers }) => String(headers["webhook-id"]));
+          const again = got.filter((id, index) => got.indexOf(id) < index);
+          // At least what was held beyond what the other can send, at most what one can.
+          expect(again.length).toBeGreaterThanOrEqual(4);
+          expect(again.length).toBeLessThanOrEqual(defaults.deliveriesAtOnce);
+          expect(new Set(again).size, "each of them once more").toBe(again.length);
+        }
+        const all = received.map(({ headers }) => String(headers["webhook-id"]));
+        expect([...new Set(all)].toSorted()).toEqual(ids.map((id) => `task-terminal:${id}`).toSorted());
+        for (const [index, { body }] of received.entries()) {
+          const { data } = JSON.parse(body) as { readonly data: { readonly repeat?: true } };
+          if (all.indexOf(all[index] ?? "") < index) expect(data.repeat).toBe(true);
+        }
+      },
+    );
+
+    test("the primary is killed while both are sending, and the stand-by promoted: live runs go on, every end is told", async () => {
+      const { fleet, replicated } = await Fleet.replicated();
+      await using _fleet = fleet;
+      const { url, received } = await receiver();
       const config = configFor(url);
       const file = join(await fleet.newHome(), "config.toml");
       writeFileSync(file, config);
       vi.stubEnv("HOLDFAST_CONFIG", file);
       const here = await fleet.join(config);
-      let there = await fleet.spawn();
-      const ids: string[] = [];
-      for (let kill = 0; kill < KILLS; kill++) {
-        const before = received.length;
-        // More than one of them sends at once: some of it is the other's.
-        holding = defaults.deliveriesAtOnce + 4;
-        ids.push(
-          ...(await finishMany(3 * holding, [
-            [here.client, there.client],
-            [there.client, here.client],
-          ])),
-        );
-        await until("both are sending", () => held.length === holding);
-        await there.kill();
-        holding = 0;
-        for (const response of held.splice(0)) response.end("ok");
-        there = await fleet.spawn(there.home);
-        await allTold(here.client);
-        const got = received.slice(before).map(({ headers }) => String(headers["webhook-id"]));
-        const again = got.filter((id, index) => got.indexOf(id) < index);
-        // At least what was held beyond what the other can send, at most what one can.
-        expect(again.length).toBeGreaterThanOrEqual(4);
-        expect(again.length).toBeLessThanOrEqual(defaults.deliveriesAtOnce);
-        expect(new Set(again).size, "each of them once more").toBe(again.length);
-      }
+      const there = await fleet.spawn();
+      const gate = join(await fleet.newHome(), "open");
+      const argv = ["/bin/sh", "-c", `until [ -e ${gate} ]; do sleep 0.05; done; exit 3`];
+      const runs: string[] = [];
+      for (const { client } of [here, there])
+        for (let count = 0; count < 2; count += 1)
+          runs.push((await client.exec({ body: { argv, background: true, origin } })).run.runId);
+      const pairs = [
+        [here.client, there.client],
+        [there.client, here.client],
+      ] as const;
+      await finishMany(TASKS, pairs);
+      // Whoever sends just now cannot note that it was received.
+      await replicated.failOver();
+      const brief = { argv: ["/bin/true"], background: true, origin };
+      for (const { client } of [here, there])
+        await until("it can start runs again", async () => {
+          const started = await client.exec({ body: brief }).catch(() => null);
+          if (started !== null) runs.push(started.run.runId);
+          return started !== null;
+        });
+      await finishMany(TASKS, pairs);
+      writeFileSync(gate, "");
+      for (const runId of runs)
+        await until(`${runId} has ended on record`, async () => {
+          const run = await here.client.getRun({ params: { runId } }).catch(() => null);
+          return run?.exit?.reason === "exit";
+        });
+      await allTold(here.client);
+      const tasks = await fleet.database.query("select task_id, status, delivery from holdfast.tasks");
+      expect(tasks.length).toBeGreaterThanOrEqual(2 * TASKS + runs.length);
+      expect(tasks.filter(({ delivery }) => delivery !== "delivered")).toEqual([]);
       const all = received.map(({ headers }) => String(headers["webhook-id"]));
-      expect([...new Set(all)].toSorted()).toEqual(ids.map((id) => `task-terminal:${id}`).toSorted());
+      const ends = tasks.map(({ task_id }) => `task-terminal:${String(task_id)}`);
+      expect([...new Set(all)].toSorted()).toEqual(ends.toSorted());
       for (const [index, { body }] of received.entries()) {
         const { data } = JSON.parse(body) as { readonly data: { readonly repeat?: true } };
         if (all.indexOf(all[index] ?? "") < index) expect(data.repeat).toBe(true);

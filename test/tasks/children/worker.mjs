@@ -1,5 +1,5 @@
 // Ends what its predecessor left open, then begins and ends tasks of its own, and sends what is to be told of them.
-//   node worker.mjs <built> <store> <receiver> <name> <step> <times>
+//   node worker.mjs <built> <store: a path or a database's address> <receiver> <name> <step> <times>
 // It kills itself at a step (see ../crash.test.ts), when it gets there for so many times; at none, it ends when
 // everything is delivered.
 import { join } from "node:path";
@@ -7,7 +7,6 @@ import { pathToFileURL } from "node:url";
 
 const [built, path, receiver, name, step, times] = process.argv.slice(2);
 const load = (file) => import(pathToFileURL(join(built, file)).href);
-const { openSqliteStore } = await load("store/sqlite/open.js");
 const { Tasks } = await load("tasks/tasks.js");
 const { Notifier } = await load("tasks/notifier.js");
 const { sweep } = await load("tasks/sweep.js");
@@ -22,7 +21,9 @@ function at(here) {
   if (left === 0) process.kill(process.pid, "SIGKILL");
 }
 
-const store = await openSqliteStore({ path });
+const store = path.startsWith("postgres:")
+  ? await (await load("store/postgres/open.js")).openPostgresStore({ url: path, name })
+  : await (await load("store/sqlite/open.js")).openSqliteStore({ path });
 /** A call of the store, with a step before and one after it. */
 const between = (call, before, after) =>
   async function (...given) {
