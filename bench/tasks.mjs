@@ -8,6 +8,8 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import pg from "pg";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
+import { rememberingTasks } from "../dist/store/ledger/remembering-tasks.js";
+import { TaskLedger } from "../dist/store/ledger/task-ledger.js";
 import { deferred } from "../dist/supervisor/deferred.js";
 import { Notifier } from "../dist/tasks/notifier.js";
 import { Tasks } from "../dist/tasks/tasks.js";
@@ -33,12 +35,19 @@ bare.exec(
   "pragma journal_mode = wal; pragma synchronous = full; create table bare (id text primary key, data text)",
 );
 const insert = bare.prepare("insert into bare values (?, ?)");
+const ledger = await TaskLedger.open(join(directory, "ledger"));
 const target = { kind: "session", sessionId: "ses_parent" };
 const data = "x".repeat(500);
 
 for (const [name, store, commit] of [
   ["SQLite", sqlite, async (n) => void insert.run(String(n), data)],
   ["PostgreSQL", postgres, (n) => pool.query("insert into bare values ($1, $2)", [String(n), data])],
+  // As a gateway uses it: what it is told is noted beside it, for a store that is put back to a backup.
+  [
+    "PostgreSQL with its ledger",
+    rememberingTasks(postgres, ledger, () => {}),
+    (n) => pool.query("insert into bare values ($1, $2)", [`noted ${n}`, data]),
+  ],
 ]) {
   const registry = new Tasks({ store });
   const { ours, theirs } = await inTurns(tasks, (n) => wholeLife(registry, `${n}`), commit);
@@ -51,6 +60,7 @@ for (const [name, store, commit] of [
 }
 await lists();
 
+await ledger[Symbol.asyncDispose]();
 await sqlite[Symbol.asyncDispose]();
 await postgres[Symbol.asyncDispose]();
 await pool.end();

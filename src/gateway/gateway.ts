@@ -3,6 +3,10 @@ import { secretVariables } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, type InstanceTaken, StateUnusable, type StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
+import { ledgerIn } from "../store/ledger/file-ledger.js";
+import { rememberingTasks } from "../store/ledger/remembering-tasks.js";
+import { TaskLedger } from "../store/ledger/task-ledger.js";
+import type { Store } from "../store/store.js";
 import { reportReadableSecrets } from "../store/readable-secrets.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
@@ -17,6 +21,7 @@ import { Rounds } from "./rounds.js";
 import type { Denial } from "./sights.js";
 import type { StopPolicy } from "./stop.js";
 import { noteWaiting, noteWaitingOver } from "./waiting.js";
+import { TaskRestorer } from "./work/restore-tasks.js";
 
 /** What a gateway has to say, for a log. */
 export type GatewayNews =
@@ -134,9 +139,10 @@ export async function openGateway({
   await noteProcess(home, instanceId).catch(unnoted);
   const callers = new Callers(supervisor);
   let looked = false;
+  const copies = store.shared ? await openTaskCopies(home, store, instanceId, problem) : null;
   const office = await openOffice({
     home,
-    store,
+    store: copies?.store ?? store,
     supervisor,
     callers,
     startedAt,
@@ -149,6 +155,7 @@ export async function openGateway({
     waiting: waits ? { away: async (error) => away(error, await supervisor.holdOn()), ...until } : null,
   })
     .catch(async (error: unknown) => {
+      await copies?.ledger[Symbol.asyncDispose]();
       await supervisor.close({ leaveRuns: true });
       throw error;
     })
@@ -157,6 +164,8 @@ export async function openGateway({
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
   const reconcile = async (): Promise<void> => {
+    // Before anything is concluded from what the store does not have.
+    const restored = (await copies?.restorer.look().catch(() => 0)) ?? 0;
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
     office.takeOver(runs);
@@ -166,6 +175,7 @@ export async function openGateway({
       if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
     await stopHidden(supervisor, beingStopped);
     await office.look();
+    if (restored > 0 && looked) await office.lookAfterTasks();
   };
   const retain = async (): Promise<void> => {
     const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
@@ -211,6 +221,7 @@ export async function openGateway({
       await office.settling.settle(policy);
       const left = await openRuns();
       await office[Symbol.asyncDispose]();
+      await copies?.ledger[Symbol.asyncDispose]();
       await supervisor.close({ leaveRuns: !office.settling.terminates });
       await ended;
       onNews({ type: "down", left });
@@ -228,6 +239,36 @@ async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Pr
       .stop(runId, { actor: "removed" })
       .catch(() => undefined)
       .finally(() => beingStopped.delete(runId));
+  }
+}
+
+interface TaskCopies {
+  /** Notes what it is told of tasks, messages and sessions. */
+  readonly store: Store;
+  readonly ledger: TaskLedger;
+  readonly restorer: TaskRestorer;
+}
+
+/** Null: no copy can be kept here, which is reported; the gateway works without one. */
+async function openTaskCopies(
+  home: string,
+  store: Store,
+  instanceId: string,
+  problem: (problem: Problem) => void,
+): Promise<TaskCopies | null> {
+  const directory = ledgerIn(home);
+  try {
+    const ledger = await TaskLedger.open(directory);
+    const failing = (message: string, cause: unknown): void => problem({ runId: null, message, cause });
+    return {
+      store: rememberingTasks(store, ledger, failing),
+      ledger,
+      restorer: new TaskRestorer({ store, ledger, directory, instanceId, problem }),
+    };
+  } catch (cause) {
+    const message = "no copy of tasks can be kept here: a restored backup would lose what it does not have";
+    problem({ runId: null, message, cause });
+    return null;
   }
 }
 

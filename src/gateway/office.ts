@@ -18,6 +18,8 @@ import { History } from "../sessions/history.js";
 import { Sessions } from "../sessions/sessions.js";
 import { presentGateways } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
+import { ledgerIn } from "../store/ledger/file-ledger.js";
+import { readNotRestored } from "../store/ledger/not-restored.js";
 import { watchEvents } from "../store/open.js";
 import { directoryIdOf, stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
@@ -191,6 +193,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const taskDesk = {
     ...{ ...work, store, supervisor, stops, acp, sights, channels: config.channels },
     places: taskPlaces(operator),
+    notRestored: () => readNotRestored(ledgerIn(home)),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
   const acpDesk = {

@@ -27,6 +27,11 @@ export interface ApprovalFilter {
 export interface SessionStore {
   /** Idempotent per key: an open session of the same key is answered as it is, and nothing is written. */
   createSession(session: NewSession): Promise<{ readonly session: SessionRow; readonly created: boolean }>;
+  /**
+   * Tell again of a session that the store has forgotten, without tokens. False, and nothing written: it is there, or
+   * another open session has its key.
+   */
+  restoreSession(session: SessionRow): Promise<boolean>;
   getSession(id: string): Promise<SessionRow | null>;
   /** The open one of this key. */
   getSessionByKey(key: string): Promise<SessionRow | null>;

@@ -134,6 +134,7 @@ export const TASK_EVENT_TYPES = [
   "refused",
   "retried",
   "dismissed",
+  "restored",
 ] as const;
 export type TaskEventType = (typeof TASK_EVENT_TYPES)[number];
 
@@ -164,6 +165,20 @@ export const OUTBOX_STATUSES = [
   "dismissed",
 ] as const;
 export type OutboxStatus = (typeof OUTBOX_STATUSES)[number];
+
+const OUTBOX_RANKS: Readonly<Record<OutboxStatus, number>> = {
+  pending: 0,
+  session_queued: 1,
+  failed: 1,
+  parent_missing: 1,
+  delivered: 2,
+  dismissed: 2,
+};
+
+/** How far a message has come: what is settled is never taken back. */
+export function outboxRank(status: OutboxStatus): number {
+  return OUTBOX_RANKS[status];
+}
 
 /** One message on its way to one target. */
 export interface OutboxEntry {

@@ -14,6 +14,20 @@ import type {
 
 export type NewTask = Omit<TaskRecord, "seq" | "version">;
 
+/** What a gateway knows of a task that the store may have forgotten. */
+export interface RestoredTask {
+  readonly taskId: string;
+  /** Null: another gateway's; only its messages are told. */
+  readonly task: TaskRecord | null;
+  readonly events: readonly TaskEvent[];
+  readonly entries: readonly OutboxEntry[];
+  /** How long an attempt that is under way may take. */
+  readonly leaseMs: number;
+}
+
+/** `key-taken`: another task has its key by now, and nothing was written. `absent`: neither side has the task. */
+export type TaskRestoration = "restored" | "same" | "key-taken" | "absent";
+
 /** Everything that is true from here on: all of it is written, or nothing. */
 export interface TaskChange {
   readonly set?: TaskPatch;
@@ -29,6 +43,8 @@ export interface TaskCursor {
 }
 
 export interface TaskFilter {
+  /** Only these. */
+  readonly taskIds?: readonly string[];
   readonly statuses?: readonly TaskStatus[];
   readonly runtimes?: readonly TaskRuntime[];
   readonly deliveries?: readonly TaskDelivery[];
@@ -48,6 +64,8 @@ export interface TaskFilter {
 
 export interface OutboxFilter {
   readonly taskId?: string;
+  /** Only of these tasks. */
+  readonly taskIds?: readonly string[];
   readonly target?: Target;
   readonly statuses?: readonly OutboxStatus[];
   /** The page after the one that ended here. */
@@ -96,6 +114,11 @@ export interface TaskStore {
   /** Tasks whose id starts with `prefix`, at most `limit`. */
   findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]>;
   listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]>;
+  /**
+   * Tell again what the store has forgotten: a task that it does not have or has at an older version (one that has ended
+   * there stays as it is), events, and messages that it has not or has as not settled. In one transaction, with `event`.
+   */
+  restoreTask(told: RestoredTask, event: NewTaskEvent): Promise<TaskRestoration>;
   /** By status. */
   countOpenTasks(): Promise<ReadonlyMap<TaskStatus, number>>;
   /** Oldest first. */

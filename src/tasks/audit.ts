@@ -9,6 +9,7 @@ export const AUDIT_CODES = [
   "delivery_failed",
   "missing_cleanup",
   "inconsistent_timestamps",
+  "not_restored",
 ] as const;
 export type AuditCode = (typeof AUDIT_CODES)[number];
 

@@ -1,4 +1,6 @@
 import { databaseAddress } from "../../store/database-address.js";
+import { ledgerIn } from "../../store/ledger/file-ledger.js";
+import { readNotRestored, type NotRestored } from "../../store/ledger/not-restored.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { ok, warn, type Check } from "./check.js";
@@ -8,7 +10,8 @@ const EVENTS = 1_000;
 const RECENT_MS = 24 * 3_600_000;
 
 /** Whether a shared store has gone back in time lately. None, where it is not shared or cannot be asked: that is said elsewhere. */
-export async function checkHistory({ storePath }: StateDirectory): Promise<Check[]> {
+export async function checkHistory({ home, storePath }: StateDirectory): Promise<Check[]> {
+  const lost = notRestored(await readNotRestored(ledgerIn(home)));
   try {
     if ((await databaseAddress()) === null) return [];
     await using store = await openStoreForReading(storePath);
@@ -16,18 +19,31 @@ export async function checkHistory({ storePath }: StateDirectory): Promise<Check
     const newest = await store.listEvents({ newestFirst: true, limit: EVENTS });
     const since = Date.now() - RECENT_MS;
     const told = newest.filter(
-      (event) => event.type === "reconcile" && event.data.row === "forgotten" && event.at >= since,
+      (event) =>
+        event.type === "reconcile" &&
+        event.data.row === "forgotten" &&
+        event.data.action === "restore" &&
+        event.at >= since,
     );
-    if (told[0] === undefined) return [ok("store history", "it has not gone back in time lately")];
+    if (told[0] === undefined) return [ok("store history", "it has not gone back in time lately"), ...lost];
     const when = new Date(told[0].at).toISOString();
     return [
       warn(
         "store history",
         `it had gone back in time; ${told.length} records were put back, the last at ${when}`,
-        "events, sessions and approvals of that time are gone; see docs/postgres.md, Outages, and use synchronous replication where that matters",
+        "events, tokens, approvals and turns of agents of that time are gone; see docs/postgres.md, Outages, and use synchronous replication where that matters",
       ),
+      ...lost,
     ];
   } catch {
-    return [];
+    return lost;
   }
+}
+
+/** Named one by one by `tasks audit`. */
+function notRestored(found: readonly NotRestored[]): Check[] {
+  const [first] = found;
+  if (first === undefined) return [];
+  const others = found.length === 1 ? "" : ` (and ${found.length - 1} more)`;
+  return [warn("not restored", `${first.detail}${others}`, "see `holdfast tasks audit`")];
 }

@@ -11,6 +11,7 @@ import { looksLikeSessionId } from "../../sessions/ids.js";
 import { Screens } from "../../gateway/screens.js";
 import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
 import { FileLedger, ledgerIn } from "../../store/ledger/file-ledger.js";
+import { readNotRestored, type NotRestored } from "../../store/ledger/not-restored.js";
 import { runsInLedger } from "../../store/ledger/list-runs.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -84,6 +85,8 @@ export async function readLocally(home: string): Promise<Look> {
     if (store === null || session === null) throw new NotFound(`session ${wanted}`);
     return { from: store, session };
   };
+  const notRestored = async (): Promise<readonly NotRestored[]> =>
+    directory === null ? [] : readNotRestored(ledgerIn(directory.home));
   const never = new AbortController().signal;
   const asking = { requester: { kind: "operator", actor: "operator" }, gone: never } as const;
   return {
@@ -124,7 +127,7 @@ export async function readLocally(home: string): Promise<Look> {
         const { from, session } = await sessionOf(params);
         return inboxOf(session, from, contract.sessionInbox.query.parse(query).limit);
       },
-      ...refusing(readTasksLocally(store, findSession, asking), unread),
+      ...refusing(readTasksLocally(store, findSession, asking, notRestored), unread),
       ...refusing(
         readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
         unread,

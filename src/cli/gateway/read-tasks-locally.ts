@@ -22,6 +22,7 @@ export function readTasksLocally(
   store: ReadStore | null,
   find: (wanted: string) => Promise<SessionRow | null>,
   asking: Asking,
+  notRestored: TaskReadingDesk["notRestored"],
 ): Pick<Looking, TaskReadingVerb | "maintainTasks"> {
   const from = store ?? NOTHING;
   const [nothing, body] = [{}, {}];
@@ -29,6 +30,7 @@ export function readTasksLocally(
     store: from,
     // Nothing is hidden from whoever reads here.
     places: taskPlaces(""),
+    notRestored,
     sights: {
       session: async (_, wanted) => {
         const found = await find(wanted);

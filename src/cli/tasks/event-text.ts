@@ -32,6 +32,8 @@ export function taskEventText({ type, data }: TaskEvent): string {
     case "retried":
     case "dismissed":
       return by;
+    case "restored":
+      return word("why");
   }
 }
 

@@ -1,5 +1,6 @@
 import { BadInput, NotFound } from "../../errors.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
+import type { NotRestored } from "../../store/ledger/not-restored.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { SessionRow } from "../../store/session-record.js";
 import { isEnded, type OutboxEntry, type TaskRecord } from "../../store/task-record.js";
@@ -24,6 +25,8 @@ export interface TaskReadingDesk {
   };
   readonly sights: Pick<Sights, "session" | "perhaps" | "tasksOf" | "tasks">;
   readonly places: TaskPlaces;
+  /** What a store that had gone back in time could not be told again, of the last day. */
+  readonly notRestored: () => Promise<readonly NotRestored[]>;
 }
 
 /** What changes nothing: the same with a gateway, and from the store alone. */
@@ -51,7 +54,14 @@ export function createTaskReading(desk: TaskReadingDesk): Pick<Handlers, TaskRea
       return { task, events: events.map(shownEvent), after: events.at(-1)?.seq ?? after };
     },
 
-    auditTasks: async () => ({ findings: [...(await auditAll(store, Date.now()))] }),
+    auditTasks: async () => {
+      const lost = (await desk.notRestored()).map(({ taskId, detail }) => ({
+        code: "not_restored" as const,
+        taskId,
+        detail,
+      }));
+      return { findings: [...lost, ...(await auditAll(store, Date.now()))] };
+    },
   };
 }
 

@@ -14,7 +14,12 @@ import { cancelTask, type CancelParts } from "../work/cancel.js";
 import { mayBeTold, taskOf, whomToTell } from "../work/whom.js";
 import type { ChannelEntries } from "./channels.js";
 import type { TaskPlaces } from "./task-places.js";
-import { createTaskReading, visibleTask, type TaskReadingVerb } from "./task-reading.js";
+import {
+  createTaskReading,
+  visibleTask,
+  type TaskReadingDesk,
+  type TaskReadingVerb,
+} from "./task-reading.js";
 
 export type TaskVerb =
   | TaskReadingVerb
@@ -37,6 +42,7 @@ export interface TaskDesk extends CancelParts {
   readonly background: Background;
   readonly channels: ChannelEntries;
   readonly places: TaskPlaces;
+  readonly notRestored: TaskReadingDesk["notRestored"];
   /** There is something to send. */
   readonly send: () => void;
 }

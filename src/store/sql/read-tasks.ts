@@ -61,10 +61,11 @@ export async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promis
 
 export async function listOutbox(
   db: Kysely<Schema>,
-  { taskId, target, statuses, after, limit }: OutboxFilter,
+  { taskId, taskIds, target, statuses, after, limit }: OutboxFilter,
 ): Promise<readonly OutboxEntry[]> {
   let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
   if (taskId !== undefined) query = query.where("task_id", "=", taskId);
+  if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
   if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
   if (statuses !== undefined) query = query.where((is) => is.or(statuses.map(isIn)));
   if (after !== undefined)
@@ -100,7 +101,7 @@ async function pageOf(
   filter: TaskFilter,
   session: readonly ["owner_session_id" | "child_session_id", string] | null,
 ): Promise<readonly TaskRecord[]> {
-  const { statuses, runtimes, deliveries, runId, cleanupBefore, after } = filter;
+  const { taskIds, statuses, runtimes, deliveries, runId, cleanupBefore, after } = filter;
   // Few may be forgotten at a time: the index of ages would have all others read to find them.
   const age = cleanupBefore === undefined ? sql.ref<number>("created_at") : sql<number>`+created_at`;
   let query = db
@@ -110,6 +111,7 @@ async function pageOf(
     .orderBy("task_id", "desc")
     .limit(filter.limit);
   if (session !== null) query = query.where(session[0], "=", session[1]);
+  if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
   if (statuses !== undefined) query = query.where("status", "in", statuses);
   if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);
   if (deliveries !== undefined) query = query.where("delivery", "in", deliveries);

@@ -26,6 +26,14 @@ export class SqlSessionStore implements SessionStore {
     return this.#engine.transact(() => this.#create(session));
   }
 
+  async restoreSession(session: SessionRow): Promise<boolean> {
+    const { closedAt, agentSessionId, ...opened } = session;
+    const row = { ...toSessionColumns(opened), closed_at: closedAt, agent_session_id: agentSessionId };
+    const insert = this.#engine.db.insertInto("sessions").values(row);
+    // Whichever of the two keys is taken: nothing is written.
+    return (await this.#count(insert.onConflict((conflict) => conflict.doNothing()))) > 0;
+  }
+
   getSession(id: string): Promise<SessionRow | null> {
     return read.getSession(this.#engine.db, id);
   }

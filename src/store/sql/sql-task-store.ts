@@ -14,8 +14,10 @@ import type {
   OutboxClaim,
   OutboxFilter,
   OutboxResult,
+  RestoredTask,
   TaskChange,
   TaskFilter,
+  TaskRestoration,
   TaskStore,
 } from "../task-store.js";
 import type { Engine } from "./engine.js";
@@ -32,6 +34,7 @@ import {
   settleEntry,
 } from "./outbox-settle.js";
 import * as read from "./read-tasks.js";
+import { restoreTask } from "./restore-task.js";
 import { SqlGatewayStore } from "./sql-gateway-store.js";
 import { countOf, rowsOf, type Steps } from "./steps.js";
 
@@ -73,6 +76,13 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
 
   listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]> {
     return read.listTasks(this.#engine.db, filter);
+  }
+
+  async restoreTask(told: RestoredTask, event: NewTaskEvent): Promise<TaskRestoration> {
+    const { db, words } = this.#engine;
+    const restored = await this.#engine.transact(() => restoreTask(db, words, told, event));
+    if (restored === "restored") await this.#engine.flush();
+    return restored;
   }
 
   countOpenTasks(): Promise<ReadonlyMap<TaskStatus, number>> {

@@ -206,6 +206,23 @@ const scenes: Readonly<Record<string, Scene>> = {
     ];
     return { call: () => store.acknowledgeOutbox(entry.key, taskId, AT), halves };
   },
+  restoreTask: async (store, direct) => {
+    const { taskId, entry } = await undelivered(direct);
+    const task = (await direct.getTask(taskId)) ?? expect.fail("no task");
+    const told = {
+      taskId,
+      task,
+      events: [],
+      entries: [{ ...entry, status: "delivered", settledAt: AT } as const],
+      leaseMs: 1_000,
+    };
+    const halves = async () => [
+      (await direct.getTask(taskId))?.delivery === "delivered",
+      (await direct.listOutbox({ taskId }))[0]?.status === "delivered",
+      (await direct.listTaskEvents(taskId)).some(({ type }) => type === "restored"),
+    ];
+    return { call: () => store.restoreTask(told, taskEvent("restored")), halves };
+  },
   ...Object.fromEntries(
     (["retryOutbox", "dismissOutbox"] as const).map((name): [string, Scene] => [
       name,
@@ -254,6 +271,9 @@ const scenes: Readonly<Record<string, Scene>> = {
         store.introduceHost({ hostId: "h", name: randomUUID(), platform: "linux" }),
       listHosts: (store: Store) => store.listHosts(),
       countHeld: (store: Store) => store.countHeld(),
+      refusedTables: (store: Store) => store.refusedTables(),
+      restoreSession: (store: Store) =>
+        store.restoreSession({ ...newSession(), closedAt: null, agentSessionId: null }),
       getCommand: (store: Store) => store.getCommand("c"),
       listCommands: (store: Store) => store.listCommands(["t"]),
       commandsOf: (store: Store) => store.commandsOf("r"),

@@ -1,0 +1,179 @@
+import { defaults } from "../../defaults.js";
+import { noteNotRestored, type NotRestored } from "../../store/ledger/not-restored.js";
+import type { TaskLedger, ToldTask } from "../../store/ledger/task-ledger.js";
+import type { NewRunEvent } from "../../store/run-event.js";
+import type { SessionRow } from "../../store/session-record.js";
+import type { Store } from "../../store/store.js";
+import { isEnded, outboxRank, type OutboxEntry, type TaskRecord } from "../../store/task-record.js";
+import type { Problem } from "../../supervisor/api.js";
+
+/** Compared in one question. */
+const PAGE = 100;
+
+const WHY = "the store has gone back in time, and was told again";
+
+export interface RestoreParts {
+  /** Itself, not the one that notes what it is told. */
+  readonly store: Store;
+  readonly ledger: TaskLedger;
+  /** Where the ledger is. */
+  readonly directory: string;
+  readonly instanceId: string;
+  readonly problem: (problem: Problem) => void;
+}
+
+/**
+ * Puts tasks, messages and sessions back into a shared store that was put back to a backup, or lost its newest writes in
+ * a fail-over. What cannot be put back is an event, and is kept for `tasks audit` and `doctor`.
+ */
+export class TaskRestorer {
+  readonly #parts: RestoreParts;
+  /** The store's era when everything was last compared; null: it has not been by this process. */
+  #comparedEra: number | null = null;
+
+  constructor(parts: RestoreParts) {
+    this.#parts = parts;
+  }
+
+  /** How many tasks and sessions were put back. Compares only where the store may have gone back. */
+  async look(): Promise<number> {
+    const { store, ledger } = this.#parts;
+    const { eras } = store;
+    if (eras === this.#comparedEra && !(await this.#hasForgotten())) return 0;
+    const round = new Round(this.#parts);
+    // Tasks refer to sessions.
+    for (const session of ledger.sessions()) await round.session(session);
+    const taskIds = ledger.taskIds();
+    for (let at = 0; at < taskIds.length; at += PAGE) await round.tasks(taskIds.slice(at, at + PAGE));
+    const restored = await round.end();
+    this.#comparedEra = eras;
+    return restored;
+  }
+
+  /** One question, for tables that were put back under our hands. */
+  async #hasForgotten(): Promise<boolean> {
+    const { store, ledger } = this.#parts;
+    const told = ledger.newest === null ? null : (ledger.get(ledger.newest)?.task ?? null);
+    return told !== null && isBehind(told, await store.getTask(told.taskId));
+  }
+}
+
+class Round {
+  readonly #parts: RestoreParts;
+  readonly #events: NewRunEvent[] = [];
+  readonly #notRestored: NotRestored[] = [];
+  #restored = 0;
+
+  constructor(parts: RestoreParts) {
+    this.#parts = parts;
+  }
+
+  async session(session: SessionRow): Promise<void> {
+    const { store, instanceId } = this.#parts;
+    const { id, key, closedAt } = session;
+    const known = await store.getSession(id);
+    if (known !== null) {
+      // One that was closed since must not be open again, nor its token good.
+      if (known.closedAt === null && closedAt !== null)
+        await store.closeSession(id, `gateway:${instanceId}`, closedAt);
+      return;
+    }
+    if (closedAt !== null) return;
+    if (await store.restoreSession(session)) {
+      this.#note("", `session ${key} (${id})`);
+      this.#refuse("", `the tokens of session ${key} (${id}) are not put back: give it a new one`);
+    } else this.#refuse("", `session ${key} (${id}) is not put back: another open session has its key`);
+  }
+
+  async tasks(taskIds: readonly string[]): Promise<void> {
+    const { store, ledger } = this.#parts;
+    const tasks = new Map(
+      (await store.listTasks({ taskIds, limit: taskIds.length })).map((task) => [task.taskId, task]),
+    );
+    const messages = new Map((await store.listOutbox({ taskIds })).map((entry) => [entry.key, entry]));
+    for (const taskId of taskIds) {
+      const told = ledger.get(taskId);
+      const known = tasks.get(taskId) ?? null;
+      if (told === null || (told.task === null && known === null)) continue;
+      const behind = told.task !== null && isBehind(told.task, known);
+      if (behind || told.entries.some((entry) => isForgotten(entry, messages.get(entry.key), known)))
+        await this.#task(taskId, told);
+    }
+  }
+
+  /** Tells the operator, and writes down what was done. */
+  async end(): Promise<number> {
+    const { store, directory, problem } = this.#parts;
+    if (this.#events.length > 0) await store.appendEvents(this.#events);
+    await noteNotRestored(directory, this.#notRestored).catch((cause: unknown) =>
+      problem({ runId: null, message: "what could not be put back could not be written down", cause }),
+    );
+    return this.#restored;
+  }
+
+  async #task(taskId: string, told: ToldTask): Promise<void> {
+    const { store, instanceId } = this.#parts;
+    const event = { type: "restored", at: Date.now(), data: { why: WHY, by: instanceId } } as const;
+    const leaseMs = defaults.deliveryLeaseMs;
+    const done = await store.restoreTask({ taskId, ...told, leaseMs }, event).catch((cause: unknown) => {
+      // A store that is away is asked again; what it refuses for another reason it refuses for good.
+      if (isAway(cause)) throw cause;
+      return cause instanceof Error ? cause : new Error(String(cause));
+    });
+    if (done instanceof Error) return this.#refuse(taskId, `task ${taskId} is not put back: ${done.message}`);
+    if (done === "key-taken")
+      return this.#refuse(taskId, `task ${taskId} is not put back: another task has its key by now`);
+    if (done !== "restored") return;
+    this.#note(told.task?.runId ?? "", `task ${taskId}`);
+    if (told.task !== null) await this.#lacks(told.task);
+  }
+
+  /** What a task that was put back needs, and the store does not have any more. */
+  async #lacks(task: TaskRecord): Promise<void> {
+    const { store } = this.#parts;
+    const { taskId, turnId, status, targets } = task;
+    if (turnId !== null && !isEnded(status) && (await store.getAcpTurn(turnId)) === null)
+      this.#refuse(taskId, `task ${taskId} is put back, its agent's turn ${turnId} is not: it ends as lost`);
+    for (const target of targets)
+      if (target.kind === "session" && (await store.getSession(target.sessionId)) === null)
+        this.#refuse(
+          taskId,
+          `task ${taskId} is put back, session ${target.sessionId} that is to be told of it is not`,
+        );
+  }
+
+  #note(runId: string, what: string): void {
+    this.#restored += 1;
+    this.#tell(runId, "restore", `${what}: ${WHY}`);
+  }
+
+  #refuse(taskId: string, detail: string): void {
+    this.#notRestored.push({ taskId, detail, at: Date.now() });
+    this.#tell("", "leave", detail);
+  }
+
+  #tell(runId: string, action: "restore" | "leave", why: string): void {
+    const { instanceId, problem } = this.#parts;
+    this.#events.push({
+      ...{ runId, at: Date.now(), rootPid: null, descendants: 0 },
+      type: "reconcile",
+      data: { row: "forgotten", action, why, by: instanceId, from: instanceId, epoch: 0 },
+    });
+    problem({ runId: runId === "" ? null : runId, message: why, cause: null });
+  }
+}
+
+/** The store knows less of a task than it was told. An end is never taken back. */
+function isBehind(told: TaskRecord, known: TaskRecord | null): boolean {
+  return known === null || (known.endedAt === null && known.version < told.version);
+}
+
+/** One about a change that the store does not have was replaced, or is too old to be kept. */
+function isForgotten(told: OutboxEntry, known: OutboxEntry | undefined, task: TaskRecord | null): boolean {
+  if (known === undefined) return told.notification.kind === "terminal" && task !== null;
+  return outboxRank(known.status) < outboxRank(told.status) || known.attempts < told.attempts;
+}
+
+function isAway(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "STORE_AWAY";
+}

@@ -1,0 +1,39 @@
+import { readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { defaults } from "../../defaults.js";
+
+/** Something that a store has forgotten and that could not be put back. */
+export interface NotRestored {
+  /** Empty: it is about no task. */
+  readonly taskId: string;
+  /** One sentence for a person. */
+  readonly detail: string;
+  readonly at: number;
+}
+
+/** More than these would say no more. */
+const KEPT = 1_000;
+
+/** Those of the last day. A file that is damaged is as good as none. */
+export async function readNotRestored(directory: string, now = Date.now()): Promise<readonly NotRestored[]> {
+  try {
+    const kept = JSON.parse(await readFile(pathIn(directory), "utf8")) as readonly NotRestored[];
+    return kept.filter(({ at }) => at >= now - defaults.ledgerEndsKeptMs);
+  } catch {
+    return [];
+  }
+}
+
+export async function noteNotRestored(directory: string, found: readonly NotRestored[]): Promise<void> {
+  if (found.length === 0) return;
+  const same = (one: NotRestored, other: NotRestored): boolean =>
+    one.taskId === other.taskId && one.detail === other.detail;
+  const before = (await readNotRestored(directory)).filter((each) => !found.some((one) => same(one, each)));
+  const draft = `${pathIn(directory)}.${process.pid}`;
+  await writeFile(draft, JSON.stringify([...before, ...found].slice(-KEPT)), { mode: 0o600 });
+  await rename(draft, pathIn(directory));
+}
+
+function pathIn(directory: string): string {
+  return join(directory, "not-restored.list");
+}

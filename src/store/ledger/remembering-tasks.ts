@@ -1,0 +1,239 @@
+import { defaults } from "../../defaults.js";
+import type { NewOutboxEntry, NewTaskEvent, OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
+import { outboxKey } from "../task-record.js";
+import type { Store } from "../store.js";
+import type { OutboxResult } from "../task-store.js";
+import type { TaskLedger, TaskNews } from "./task-ledger.js";
+
+/**
+ * The same store, whose tasks, messages and sessions are noted in a ledger before their writes are answered here. A note
+ * that could not be written is reported, and changes nothing. A message that the ledger knows to be settled is not handed
+ * out again by a store that has forgotten it.
+ */
+export function rememberingTasks(
+  store: Store,
+  ledger: TaskLedger,
+  failing: (message: string, cause: unknown) => void,
+): Store {
+  const note = (news: TaskNews, durable: boolean): Promise<void> =>
+    ledger
+      .note(news, durable)
+      .catch((cause: unknown) => failing(`no copy of task ${news.taskId} could be kept here`, cause));
+  const noteSession = async (id: string): Promise<void> => {
+    const session = await store.getSession(id).catch(() => null);
+    if (session !== null)
+      await ledger
+        .noteSession(session)
+        .catch((cause: unknown) => failing(`no copy of session ${id} could be kept here`, cause));
+  };
+  const noteDecided = async (taskId: string, entries: TaskNews["entries"]): Promise<void> => {
+    const task = await store.getTask(taskId).catch(() => null);
+    await note({ taskId, ...(task === null ? {} : { task }), entries: entries ?? [] }, true);
+  };
+  const given = (taskId: string): readonly OutboxEntry[] =>
+    (ledger.get(taskId)?.entries ?? []).filter(
+      ({ status }) => status === "failed" || status === "parent_missing",
+    );
+  let era = store.eras;
+  let changedAt = -Infinity;
+  /** After a change of the server, another gateway may know of a message that it was delivered, and says so first. */
+  const isDoubtful = ({ createdAt }: OutboxEntry): boolean => {
+    if (store.eras !== era) [era, changedAt] = [store.eras, Date.now()];
+    return createdAt <= changedAt && Date.now() - changedAt < defaults.outboxDoubtMs;
+  };
+  const writes = {
+    insertTask: async (task, events) => {
+      const answer = await store.insertTask(task, events);
+      if (answer.created)
+        await note(
+          { taskId: task.taskId, task: answer.task, events: numbered(answer.task, events) },
+          // From here on whoever asked relies on it.
+          true,
+        );
+      return answer;
+    },
+    commitTask: async (taskId, version, change) => {
+      const task = await store.commitTask(taskId, version, change);
+      if (task === null) return null;
+      const { events = [], notices = [], set = {} } = change;
+      if (events.length === 0 && notices.length === 0 && set.policy === undefined) {
+        ledger.remember(task);
+        return task;
+      }
+      const overtakes = (set.endedAt ?? null) !== null || notices.length > 0 || set.policy !== undefined;
+      const pending = (ledger.get(taskId)?.entries ?? []).filter(
+        ({ notification, status }) => notification.kind === "state" && status === "pending",
+      );
+      const news = {
+        taskId,
+        task,
+        events: numbered(task, events),
+        entries: notices.map((notice) => newEntry(taskId, notice)),
+        dropped: overtakes ? pending.map(({ key }) => key) : [],
+      };
+      await note(news, notices.length > 0);
+      return task;
+    },
+    claimOutbox: async (claim) => {
+      const claimed = await store.claimOutbox(claim);
+      const fresh: OutboxEntry[] = [];
+      for (const entry of claimed) {
+        const known = ledger.entry(entry.taskId, entry.key);
+        // Known to be settled: the store was put back to before that, or could not be told.
+        const result = known === null ? doubtful(entry, isDoubtful(entry)) : settledBefore(known);
+        if (result === null) fresh.push(known === null ? entry : withAttempts(entry, known));
+        else await store.settleOutbox(entry, result);
+      }
+      await Promise.all(fresh.map((entry) => note({ taskId: entry.taskId, entries: [entry] }, true)));
+      return fresh;
+    },
+    settleOutbox: async (entry, result) => {
+      const { key, taskId } = entry;
+      // That it arrived, or did not this time, holds whether the store can be told or not.
+      const certain = result.status === "delivered" || result.status === "pending";
+      if (certain) await note({ taskId, entries: [{ key, ...settledAs(result) }] }, false);
+      const settled = await store.settleOutbox(entry, result);
+      if (settled && !certain) await note({ taskId, entries: [{ key, ...settledAs(result) }] }, false);
+      return settled;
+    },
+    acknowledgeOutbox: async (key, taskId, at, as = "delivered") => {
+      const done = await store.acknowledgeOutbox(key, taskId, at, as);
+      if (done && ledger.entry(taskId, key) !== null)
+        await note({ taskId, entries: [{ key, status: as, settledAt: at }] }, false);
+      return done;
+    },
+    retryOutbox: async (taskId, event) => {
+      const count = await store.retryOutbox(taskId, event);
+      if (count > 0)
+        await noteDecided(
+          taskId,
+          given(taskId).map(({ key }) => ({ key, status: "pending", spentMs: 0, settledAt: null })),
+        );
+      return count;
+    },
+    dismissOutbox: async (taskId, event) => {
+      const count = await store.dismissOutbox(taskId, event);
+      if (count > 0)
+        await noteDecided(
+          taskId,
+          given(taskId).map(({ key }) => ({ key, status: "dismissed", settledAt: event.at })),
+        );
+      return count;
+    },
+    deleteTasks: async (taskIds) => {
+      // Before: what is in the ledger and not in the store would be put back.
+      await ledger.forget(taskIds).catch((cause: unknown) => failing("old tasks stay in the ledger", cause));
+      return store.deleteTasks(taskIds);
+    },
+    createSession: async (session) => {
+      const answer = await store.createSession(session);
+      if (answer.created) await noteSession(answer.session.id);
+      return answer;
+    },
+    setAgentSession: async (id, agentSessionId) => {
+      const set = await store.setAgentSession(id, agentSessionId);
+      if (set && ledger.session(id) !== null) await noteSession(id);
+      return set;
+    },
+    closeSession: async (id, actor, at) => {
+      const closed = await store.closeSession(id, actor, at);
+      if (closed) await noteSession(id);
+      return closed;
+    },
+  } satisfies Partial<Store>;
+  return new Proxy(store, {
+    get(target, name): unknown {
+      if (Object.hasOwn(writes, name)) return Reflect.get(writes, name);
+      const found: unknown = Reflect.get(target, name, target);
+      return typeof found === "function" ? (found as () => unknown).bind(target) : found;
+    },
+  });
+}
+
+/** The events of a step, numbered as the store has numbered them. */
+function numbered(task: TaskRecord, events: readonly NewTaskEvent[]): readonly TaskEvent[] {
+  const { taskId, seq } = task;
+  return events.map((event, at) => ({ ...event, taskId, seq: seq - events.length + at + 1 }));
+}
+
+function newEntry(taskId: string, { target, notification }: NewOutboxEntry): OutboxEntry {
+  return {
+    key: outboxKey(notification.id, target),
+    taskId,
+    target,
+    notification,
+    status: "pending",
+    attempts: 0,
+    unheard: 0,
+    spentMs: 0,
+    createdAt: notification.at,
+    dueAt: 0,
+    leaseOwner: null,
+    error: null,
+    receipt: null,
+    settledAt: null,
+  };
+}
+
+function doubtful({ spentMs }: OutboxEntry, doubt: boolean): OutboxResult | null {
+  if (!doubt) return null;
+  const error =
+    "the store was restarted or replaced; waiting for other gateways to tell it what they delivered";
+  return { status: "pending", error, spentMs, inMs: defaults.outboxDoubtMs };
+}
+
+/** What a message that the store hands out came to before; null: it is to be sent. One that waited in a session is put there again: under one id it is there once. */
+function settledBefore({ status, receipt, error, spentMs, settledAt }: OutboxEntry): OutboxResult | null {
+  const at = settledAt ?? Date.now();
+  switch (status) {
+    case "delivered":
+      return { status, receipt, at };
+    case "dismissed":
+    case "failed":
+      return { status: "failed", error: error ?? "it was dismissed", spentMs, at };
+    case "parent_missing":
+      return { status, at };
+    case "pending":
+    case "session_queued":
+      return null;
+  }
+}
+
+/** Attempts that the store has forgotten may have arrived: it is marked as a repetition. */
+function withAttempts(entry: OutboxEntry, known: OutboxEntry): OutboxEntry {
+  if (known.attempts < entry.attempts) return entry;
+  const unheard = Math.max(entry.unheard, known.unheard + (known.leaseOwner === null ? 0 : 1));
+  return { ...entry, unheard };
+}
+
+/** As the store has it after an attempt. */
+function settledAs(result: OutboxResult): Partial<OutboxEntry> {
+  switch (result.status) {
+    case "pending":
+      return { leaseOwner: null, error: result.error, spentMs: result.spentMs, ...unheardOf(result) };
+    case "failed":
+      return {
+        status: "failed",
+        leaseOwner: null,
+        error: result.error,
+        spentMs: result.spentMs,
+        settledAt: result.at,
+        ...unheardOf(result),
+      };
+    case "delivered":
+      return {
+        status: "delivered",
+        leaseOwner: null,
+        error: null,
+        receipt: result.receipt,
+        settledAt: result.at,
+      };
+    case "session_queued":
+    case "parent_missing":
+      return { status: result.status, leaseOwner: null, error: null, settledAt: result.at };
+  }
+}
+
+function unheardOf({ unheard = false }: { readonly unheard?: boolean }): Partial<OutboxEntry> {
+  return unheard ? { unheard: 1 } : {};
+}

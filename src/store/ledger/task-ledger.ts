@@ -1,0 +1,283 @@
+import { mkdir, open, readFile, rename, type FileHandle } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { defaults } from "../../defaults.js";
+import { errnoOf } from "../errno.js";
+import type { SessionRow } from "../session-record.js";
+import { isEnded, type OutboxEntry, type TaskEvent, type TaskRecord } from "../task-record.js";
+
+/** A task as a shared store was last told of it, with its history and its messages. */
+export interface ToldTask {
+  /** Null: another gateway's, of which only messages were sent from here. */
+  readonly task: TaskRecord | null;
+  readonly events: readonly TaskEvent[];
+  readonly entries: readonly OutboxEntry[];
+}
+
+/** What is new about a task. Parts of entries are merged into what is known of them by their key. */
+export interface TaskNews {
+  readonly taskId: string;
+  readonly task?: TaskRecord;
+  readonly events?: readonly TaskEvent[];
+  readonly entries?: readonly (Partial<OutboxEntry> & Pick<OutboxEntry, "key">)[];
+  /** Keys of messages that were replaced before they were sent. */
+  readonly dropped?: readonly string[];
+}
+
+/** One line of the file. */
+type Line =
+  | {
+      readonly about: "task";
+      readonly taskId: string;
+      readonly set?: object;
+      readonly news: Omit<TaskNews, "taskId" | "task">;
+    }
+  | { readonly about: "gone"; readonly taskId: string }
+  | { readonly about: "session"; readonly session: SessionRow };
+
+interface Kept {
+  task: TaskRecord | null;
+  events: TaskEvent[];
+  entries: Map<string, OutboxEntry>;
+}
+
+interface Waiting {
+  readonly text: string;
+  readonly durable: boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Beyond this, and twice what it must hold, the file is written anew. */
+const COMPACT_BYTES = 4 * 1024 * 1024;
+
+/** Tasks between two looks for those that are too old or too many. */
+const PRUNE_EVERY = 100;
+
+/**
+ * What a shared store was told of tasks, messages and sessions from this state directory: open tasks, undelivered
+ * messages, open sessions, and what ended or was delivered lately. One file that is only appended to, by the gateway
+ * alone; writers at the same time share one fdatasync.
+ */
+export class TaskLedger implements AsyncDisposable {
+  readonly #path: string;
+  readonly #tasks = new Map<string, Kept>();
+  readonly #sessions = new Map<string, SessionRow>();
+  #file: FileHandle;
+  #bytes = 0;
+  #wholeBytes = 0;
+  #ends = 0;
+  #queue: Waiting[] = [];
+  #writing: Promise<void> | null = null;
+  /** The task that was last noted with a step of its own: a store that knows it knows all that came before. */
+  newest: string | null = null;
+
+  private constructor(path: string, file: FileHandle) {
+    this.#path = path;
+    this.#file = file;
+  }
+
+  /** Damaged lines are left out: what they said is as if it had not been kept. */
+  static async open(directory: string): Promise<TaskLedger> {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, "tasks.log");
+    const text = await readFile(path, "utf8").catch((error: unknown) => {
+      if (errnoOf(error) === "ENOENT") return "";
+      throw error;
+    });
+    const ledger = new TaskLedger(path, await open(path, "a", 0o600));
+    for (const line of text.split("\n"))
+      try {
+        if (line !== "") ledger.#apply(JSON.parse(line) as Line);
+      } catch {
+        // The last line of a process that was killed while it wrote.
+      }
+    ledger.#prune();
+    // Written anew, so that nothing is appended to half a line.
+    await ledger.#compact();
+    return ledger;
+  }
+
+  get(taskId: string): ToldTask | null {
+    const kept = this.#tasks.get(taskId);
+    return kept === undefined ? null : { ...kept, entries: [...kept.entries.values()] };
+  }
+
+  entry(taskId: string, key: string): OutboxEntry | null {
+    return this.#tasks.get(taskId)?.entries.get(key) ?? null;
+  }
+
+  taskIds(): readonly string[] {
+    return [...this.#tasks.keys()];
+  }
+
+  session(id: string): SessionRow | null {
+    return this.#sessions.get(id) ?? null;
+  }
+
+  sessions(): readonly SessionRow[] {
+    return [...this.#sessions.values()];
+  }
+
+  /** Known to this process only: not worth a write. */
+  remember(task: TaskRecord): void {
+    const kept = this.#tasks.get(task.taskId);
+    if (kept !== undefined) kept.task = task;
+  }
+
+  /** Resolves when later processes know it too; when it is `durable`, also after power loss. */
+  async note(news: TaskNews, durable: boolean): Promise<void> {
+    const { taskId, task, ...rest } = news;
+    const before = this.#tasks.get(taskId)?.task ?? null;
+    const set = task === undefined ? {} : { set: changes(before, task) };
+    const line: Line = { about: "task", taskId, ...set, news: rest };
+    this.#apply(line);
+    if (task !== undefined) this.newest = taskId;
+    if (task !== undefined && isEnded(task.status) && this.#ends++ % PRUNE_EVERY === 0) this.#prune();
+    await this.#append(line, durable);
+  }
+
+  async noteSession(session: SessionRow): Promise<void> {
+    const line: Line = { about: "session", session };
+    this.#apply(line);
+    await this.#append(line, false);
+  }
+
+  async forget(taskIds: readonly string[]): Promise<void> {
+    const known = taskIds.filter((taskId) => this.#tasks.has(taskId));
+    await Promise.all(
+      known.map((taskId) => {
+        const line: Line = { about: "gone", taskId };
+        this.#apply(line);
+        if (this.newest === taskId) this.newest = null;
+        return this.#append(line, false);
+      }),
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#writing?.catch(() => undefined);
+    await this.#file.close();
+  }
+
+  #apply(line: Line): void {
+    if (line.about === "gone") {
+      this.#tasks.delete(line.taskId);
+      return;
+    }
+    if (line.about === "session") {
+      this.#sessions.set(line.session.id, line.session);
+      return;
+    }
+    const { taskId, set, news } = line;
+    const kept: Kept = this.#tasks.get(taskId) ?? { task: null, events: [], entries: new Map() };
+    this.#tasks.set(taskId, kept);
+    if (set !== undefined) kept.task = { ...kept.task, ...set } as TaskRecord;
+    const { events = [], entries = [], dropped = [] } = news;
+    kept.events.push(...events);
+    if (kept.events.length > defaults.ledgerTaskEventsKept)
+      kept.events = kept.events.filter(
+        ({ type }, at) =>
+          at >= kept.events.length - defaults.ledgerTaskEventsKept ||
+          ["created", "started", "ended"].includes(type),
+      );
+    for (const key of dropped) kept.entries.delete(key);
+    for (const entry of entries)
+      kept.entries.set(entry.key, { ...kept.entries.get(entry.key), ...entry } as OutboxEntry);
+  }
+
+  /** What is over, of which nobody is to be told any more, and that is too old or too much. */
+  #prune(): void {
+    const since = Date.now() - defaults.ledgerEndsKeptMs;
+    const over = [...this.#tasks].flatMap(([taskId, kept]) => {
+      const at = overSince(kept);
+      return at === null ? [] : [{ taskId, at }];
+    });
+    const newestFirst = over.toSorted((one, other) => other.at - one.at);
+    for (const [rank, { taskId, at }] of newestFirst.entries())
+      if (rank >= defaults.ledgerTasksKept || at < since) this.#tasks.delete(taskId);
+    for (const { id, closedAt } of this.#sessions.values())
+      if (closedAt !== null && closedAt < since) this.#sessions.delete(id);
+  }
+
+  #append(line: Line, durable: boolean): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ text: `${JSON.stringify(line)}\n`, durable, resolve, reject });
+      this.#writing ??= this.#write().finally(() => {
+        this.#writing = null;
+      });
+    });
+  }
+
+  /** Never rejects. What comes while a batch is written shares the next one, and its sync. */
+  async #write(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = this.#queue.splice(0);
+      try {
+        const text = batch.map((each) => each.text).join("");
+        await this.#file.appendFile(text);
+        this.#bytes += Buffer.byteLength(text);
+        for (const { durable, resolve } of batch) if (!durable) resolve();
+        if (batch.some(({ durable }) => durable)) await this.#file.datasync();
+        for (const { durable, resolve } of batch) if (durable) resolve();
+        if (this.#bytes > Math.max(COMPACT_BYTES, 2 * this.#wholeBytes)) await this.#compact();
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    }
+  }
+
+  async #compact(): Promise<void> {
+    this.#prune();
+    const lines: Line[] = [
+      ...[...this.#sessions.values()].map((session): Line => ({ about: "session", session })),
+      ...[...this.#tasks].map(([taskId, { task, events, entries }]): Line => {
+        const news = { events, entries: [...entries.values()] };
+        return { about: "task", taskId, ...(task === null ? {} : { set: task }), news };
+      }),
+    ];
+    const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+    const draft = `${this.#path}.new`;
+    const file = await open(draft, "w", 0o600);
+    try {
+      await file.writeFile(text);
+      await file.sync();
+      await rename(draft, this.#path);
+      await syncDirectory(dirname(this.#path));
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+    await this.#file.close();
+    // Appended to where the whole ends: its position is there already.
+    this.#file = file;
+    this.#bytes = Buffer.byteLength(text);
+    this.#wholeBytes = this.#bytes;
+  }
+}
+
+/** Without it, power loss could bring the file from before the rename back. */
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, "r");
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}
+
+/** Null: it goes on, or a message about it is still to be sent. */
+function overSince({ task, entries }: Kept): number | null {
+  const all = [...entries.values()];
+  if (all.some(({ status }) => status === "pending" || status === "session_queued")) return null;
+  if (task !== null && !isEnded(task.status)) return null;
+  return Math.max(task?.endedAt ?? 0, ...all.map(({ settledAt }) => settledAt ?? 0));
+}
+
+/** Of a record of which most stays the same from one step to the next. */
+function changes(before: TaskRecord | null, after: TaskRecord): object {
+  if (before === null) return after;
+  const fields = Object.entries(after).filter(
+    ([field, value]) => JSON.stringify(value) !== JSON.stringify(before[field as keyof TaskRecord]),
+  );
+  return Object.fromEntries(fields);
+}

@@ -1,0 +1,124 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import type { Schema } from "../schema.js";
+import { toTaskColumns } from "../task-columns.js";
+import {
+  outboxRank,
+  targetKey,
+  type NewTaskEvent,
+  type OutboxEntry,
+  type TaskEvent,
+} from "../task-record.js";
+import type { RestoredTask, TaskRestoration } from "../task-store.js";
+import type { Words } from "./engine.js";
+import { deriveDelivery } from "./outbox-settle.js";
+import { later } from "./outbox-states.js";
+import { countOf, rowsOf, type Steps } from "./steps.js";
+
+/** Within a transaction. */
+export function* restoreTask(
+  db: Kysely<Schema>,
+  words: Words,
+  told: RestoredTask,
+  event: NewTaskEvent,
+): Steps<TaskRestoration> {
+  const { taskId, task } = told;
+  const [known] = yield* rowsOf(
+    db
+      .selectFrom("tasks")
+      .select(["ended_at", "version", "last_seq"])
+      .where("task_id", "=", taskId)
+      .modifyEnd(words.hold),
+  );
+  if (known === undefined && task === null) return "absent";
+  const behind =
+    task !== null && (known === undefined || (known.ended_at === null && known.version < task.version));
+  if (behind && task.key !== null) {
+    const other = db.selectFrom("tasks").select("task_id").where("key", "=", task.key);
+    if ((yield* rowsOf(other.where("task_id", "<>", taskId))).length > 0) return "key-taken";
+  }
+  if (behind) {
+    const row = toTaskColumns({ ...task, version: Math.max(task.version, known?.version ?? 0) });
+    yield* countOf(
+      db
+        .insertInto("tasks")
+        .values(row)
+        .onConflict((conflict) => conflict.column("task_id").doUpdateSet(row)),
+    );
+    yield* restoreEvents(db, taskId, told.events);
+  }
+  let messages = 0;
+  for (const entry of told.entries)
+    if (yield* restoreEntry(db, words, entry, told.leaseMs, behind || known === undefined)) messages += 1;
+  if (!behind && messages === 0) return "same";
+  const [changed] = yield* rowsOf(
+    db
+      .updateTable("tasks")
+      .set((column) => ({ last_seq: column("last_seq", "+", 1), version: column("version", "+", 1) }))
+      .where("task_id", "=", taskId)
+      .returning("last_seq"),
+  );
+  yield* restoreEvents(db, taskId, [{ ...event, taskId, seq: changed?.last_seq ?? 1 }]);
+  yield* deriveDelivery(db, taskId);
+  return "restored";
+}
+
+/** What was written under the same number since stays. */
+function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly TaskEvent[]): Steps<void> {
+  for (const { seq, at, type, data } of events)
+    yield* countOf(
+      db
+        .insertInto("task_events")
+        .values({ task_id: taskId, seq, at, type, data: JSON.stringify(data) })
+        .onConflict((conflict) => conflict.columns(["task_id", "seq"]).doNothing()),
+    );
+}
+
+function* restoreEntry(
+  db: Kysely<Schema>,
+  words: Words,
+  entry: OutboxEntry,
+  leaseMs: number,
+  whole: boolean,
+): Steps<boolean> {
+  const [known] = yield* rowsOf(
+    db.selectFrom("task_outbox").select(["status", "attempts"]).where("entry_key", "=", entry.key),
+  );
+  // One about a change that the store does not have was replaced, or is too old to be kept.
+  if (known === undefined && entry.notification.kind === "state" && !whole) return false;
+  if (
+    known !== undefined &&
+    outboxRank(known.status) >= outboxRank(entry.status) &&
+    known.attempts >= entry.attempts
+  )
+    return false;
+  // The message in the session may be gone with the rest: under one id it is put there once.
+  const status = entry.status === "session_queued" ? "pending" : entry.status;
+  const sending = status === "pending" && entry.leaseOwner !== null;
+  const row = {
+    entry_key: entry.key,
+    task_id: entry.taskId,
+    target_key: targetKey(entry.target),
+    kind: entry.notification.kind,
+    target: JSON.stringify(entry.target),
+    notification: JSON.stringify(entry.notification),
+    status,
+    attempts: entry.attempts,
+    unheard: Math.min(entry.unheard, entry.attempts),
+    spent_ms: Math.ceil(entry.spentMs),
+    created_at: entry.createdAt,
+    due_at: sql<number>`${words.now()}`,
+    lease_owner: sending ? entry.leaseOwner : null,
+    lease_until: sending ? later(words, leaseMs) : null,
+    error: entry.error,
+    receipt: entry.receipt,
+    settled_at: status === "pending" ? null : entry.settledAt,
+  };
+  yield* countOf(
+    db
+      .insertInto("task_outbox")
+      .values(row)
+      .onConflict((conflict) => conflict.column("entry_key").doUpdateSet(row)),
+  );
+  return true;
+}
