@@ -91,6 +91,7 @@ export const wishes = {
       throw new Refusal(INVALID_PARAMS, "env must not have variables of Holdfast's own");
     const inherit = own?.inherit ?? cleanEnvironment();
     const agents: Readonly<Record<string, string>> = own?.env ?? {};
+    const base = { ...inherit, ...agents };
     const place = cwd ?? row.cwd;
     const rules = await parts.execRules();
     const exec =
@@ -100,7 +101,7 @@ export const wishes = {
             argv,
             cwd: place,
             path: agents["PATH"] ?? process.env["PATH"],
-            base: { ...inherit, ...agents },
+            base,
             set: said,
             pass: own?.passEnv ?? [],
           });
@@ -116,26 +117,25 @@ export const wishes = {
     };
     const { sessionId, runId: agentRunId } = row;
     const owner = { ...parts.owner, sessionId, agentRunId: agentRunId ?? "" };
-    const words = [...env.map(({ name, value }) => `${name}=${value}`), ...argv];
-    const shown = displayCommand(words, defaults.acpAskedChars);
-    const title = words.map(shellQuote).join(" ");
-    // What the operator has given the agent: only what the agent adds to it is in question.
-    const base: Readonly<Record<string, string | undefined>> = { ...inherit, ...agents };
+    const variables = env.map(({ name, value }) => `${name}=${value}`);
+    const shown = displayCommand([...variables, ...wish.argv], defaults.acpAskedChars);
     const given = judged?.environment ?? { ...base, ...said };
-    const lookup = { path: given["PATH"], cwd: place };
+    // What nothing judges is found where the command's own PATH leads.
+    const found = judged === null ? null : exec?.request.file;
     const question = commandQuestion({
-      executable: exec?.request.file ?? (await resolveExecutable(command, lookup)) ?? command,
+      executable: found ?? (await resolveExecutable(command, { path: given["PATH"], cwd: place })) ?? command,
       argv: wish.argv,
       cwd: place,
+      // What the operator has given the agent: only what the agent adds to it is in question.
       env: { ...environmentDifference(given, base), unlisted: judged?.unlisted ?? [] },
       stdin: NO_STDIN,
     });
     return {
       kind: "execute",
-      title,
+      title: [...variables, ...argv].map(shellQuote).join(" "),
       shown,
       // The directory is in no list, and what is kept of the command may be redacted.
-      question: { ...question, whole: question.whole && title === shown && place === row.cwd },
+      question: { ...question, whole: question.whole && question.summary === shown && place === row.cwd },
       exec,
       fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
     };

@@ -79,9 +79,38 @@ test("a variable that is not listed is named in the question, and passes when th
     const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
     return open;
   });
-  expect(question.title).toContain("UNLISTED=one");
-  await house.acp.answerPermission(question.id, "allow", "ada");
+  expect(question.title).toBe("UNLISTED=one /usr/bin/env");
+  const parts = [...((await house.acp.questionOf(question))?.parts() ?? [])];
+  expect(parts).toMatchObject([
+    { label: "program", text: "/usr/bin/env" },
+    { label: "argv[0]", text: "/usr/bin/env" },
+    { label: "cwd" },
+    { label: "env UNLISTED", text: "one", note: "not in the session's list of allowed variables" },
+  ]);
+  expect(await house.allow(question.id, "ada")).toBe(true);
   expect((await house.ended(turn)).text).toContain("UNLISTED=one");
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("where exec rules allow everything, a question names the program that the agent's own PATH leads to", async () => {
+  const { house, canary, planted } = await prepared();
+  const rules = [{ effect: "ask" }] as const;
+  const execRules = [{ effect: "allow" }] as const;
+  const session = await user(house, { terminals: true }, { rules, session: { execRules } });
+  const turn = await house.ask(
+    session,
+    JSON.stringify([[CREATE, { command: "date", env: named({ PATH: planted }) }]]),
+  );
+  const question = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  const [program] = (await house.acp.questionOf(question))?.parts() ?? [];
+  expect(program).toMatchObject({ label: "program", text: join(planted, "date") });
+  await house.acp.answerPermission(question.id, "deny", "ada");
+  await house.ended(turn);
+  expect(existsSync(canary)).toBe(false);
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });
