@@ -42,11 +42,11 @@ export interface AskedCommand {
   readonly stdin: AskedStdin;
 }
 
-/** How the command's environment differs from the gateway's own. */
+/** How the command's environment differs from the one that the operator has given it: the gateway's, or the clean one. */
 export interface EnvironmentDifference {
   /** Added or changed. */
   readonly set: Readonly<Record<string, string>>;
-  /** The gateway has them, the command does not get them. */
+  /** The operator has given them, the command does not get them. */
   readonly unset: readonly string[];
   /** Names in `set` that the session's list of allowed variables does not have. */
   readonly unlisted: readonly string[];

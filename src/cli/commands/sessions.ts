@@ -238,7 +238,7 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
     .command("show")
     .summary("all that one would run: arguments, directory, variables, input")
     .description(
-      "Everything that would run if it is allowed: each argument, the directory, how its environment differs from the gateway's, its input. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+      "Everything that would run if it is allowed: each argument, the directory, the variables that are added to the clean environment of sessions, its input. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
     )
     .argument("<approval>", "its id")
     .option("--reveal", "mask no secrets")
