@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BadInput } from "../errors.js";
@@ -17,17 +18,26 @@ export function configPath(
   return join(xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".config"), "holdfast", "config.toml");
 }
 
+function isMissing(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    // It cannot be looked at: reading it says why.
+    return false;
+  }
+}
+
 /**
  * A file that is not there says nothing: it is empty. Rejects with UnsafePath when a user other than this one or root
  * could have written it: it names programs that are run and hosts that are sent secrets.
  */
 export async function readConfigFile(path: string): Promise<string> {
+  // Without a file nothing is read, whoever could make one.
+  if (process.env["HOLDFAST_CONFIG"] !== path && isMissing(path)) return "";
   requireTrustedPath(path, `the config file ${path}`);
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT" && process.env["HOLDFAST_CONFIG"] !== path)
-      return "";
     throw new BadInput(
       "config",
       `the config file ${path} cannot be read (${(error as Error).message}); nothing was changed`,

@@ -82,6 +82,17 @@ test("a config file without secrets may be read by all, also through a link", as
   expect([code, stderr]).toEqual([0, ""]);
 });
 
+test("without a config file, the directories that could hold one do not matter", async () => {
+  await chmod(join(config, ".."), 0o777);
+  const { child, finished } = stage.startWith(
+    { HOLDFAST_CONFIG: undefined, XDG_CONFIG_HOME: join(config, "..") },
+    "config",
+    "check",
+  );
+  child.stdin.end();
+  expect(await finished).toMatchObject({ code: 0, stderr: "" });
+});
+
 describe("a file with the database's address", () => {
   let file: string;
   beforeEach(async () => {
