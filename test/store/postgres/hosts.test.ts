@@ -1,4 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect, createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { TLSSocket } from "node:tls";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
@@ -7,6 +14,8 @@ import { parseTarget } from "../../../src/store/postgres/target.js";
 import { LEASE_MS, event, newRun } from "../samples.js";
 import { startReplicatedServer, type ReplicatedServer } from "./replicated.js";
 import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+
+const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 
 describe("an address that names several hosts", () => {
   const hostsOf = (url: string): string[] => parseTarget(url).hosts.map(({ name }) => name);
@@ -143,6 +152,35 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
     expect(await reader.listRuns({})).toHaveLength(1);
     expect(performance.now() - began).toBeLessThan(4_000);
     elsewhere.resume();
+  });
+
+  test.skipIf(noOpenssl)("with TLS each host must have a certificate that names it", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "hf-tls-"));
+    onTestFinished(() => rmSync(directory, { recursive: true }));
+    const [key, cert] = [join(directory, "key.pem"), join(directory, "cert.pem")];
+    const made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"];
+    spawnSync("openssl", [...made, "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert]);
+    // The same server at two names, of which the certificate has one.
+    const front = createServer((socket) => {
+      const upstream = connect(join(at.primary, ".s.PGSQL.5432"));
+      for (const each of [socket, upstream]) each.on("error", () => {});
+      socket.once("data", () => {
+        socket.write("S");
+        const options = { isServer: true, key: readFileSync(key), cert: readFileSync(cert) };
+        const secure = new TLSSocket(socket, options);
+        secure.on("error", () => upstream.destroy());
+        secure.pipe(upstream).pipe(secure);
+      });
+    }).listen(0, "127.0.0.1");
+    onTestFinished(() => void front.close());
+    await once(front, "listening");
+    const { port } = front.address() as AddressInfo;
+    const url = (hosts: string) =>
+      `postgres://postgres@${hosts}/${database.name}?sslmode=verify-full&sslrootcert=${cert}`;
+    await using store = await database.open({ url: url(`127.0.0.1:${port},localhost:${port}`) });
+    await store.insertRun(newRun(), LEASE_MS);
+    const refused = await refusal(openPostgresStore({ url: url(`127.0.0.1:${port}`), name: "test" }));
+    expect(refused.message).toContain("127.0.0.1 is not in the cert");
   });
 
   // Last: there is one fail-over.
