@@ -5,6 +5,7 @@ import type { SessionRow } from "../store/session-record.js";
 import type { SessionStore } from "../store/session-store.js";
 import { systemClock, type Clock, type Timer } from "../supervisor/clock.js";
 import { deferred, type Deferred } from "../supervisor/deferred.js";
+import { checkExecSize } from "../supervisor/command.js";
 import { showWord } from "../supervisor/mask.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
 import { newApprovalId } from "./ids.js";
@@ -91,6 +92,8 @@ export class Approvals implements AsyncDisposable {
     const waitingToo = [...this.#waiting.values()].filter((each) => each.sessionId === sessionId);
     if (waitingToo.length >= defaults.approvalsPending)
       throw new TooManyApprovals(sessionId, defaults.approvalsPending);
+    // Nobody is asked about what could not be executed; this also bounds what there is to show.
+    checkExecSize(request.argv, request.env.set);
     const approval = this.#describe(sessionId, request);
     const waiting: Waiting = { sessionId, ...questionOf(request), answer: deferred(), timer: null };
     // Before the row can be seen: an answer may come as soon as it is.
@@ -151,7 +154,7 @@ export class Approvals implements AsyncDisposable {
     if (approval === null) return null;
     const question = this.#waiting.get(id)?.question;
     if (question === undefined) return { approval, ...NO_PAGE };
-    return { approval, ...questionPage(question, page, reveal) };
+    return { approval, ...(await questionPage(question, page, reveal)) };
   }
 
   /** Those that wait, then every question and every end of one, until `gone` aborts. */

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import { fingerprint, showArguments, showWord, type ShownWord } from "../supervisor/mask.js";
@@ -239,12 +240,16 @@ export interface QuestionPage {
 export const NO_PAGE: QuestionPage = { page: 0, pages: 0, parts: [], digest: null };
 
 /** One page, counted from 1; the last when there are fewer. */
-export function questionPage(question: Question, wanted: number, reveal: boolean): QuestionPage {
+export async function questionPage(
+  question: Question,
+  wanted: number,
+  reveal: boolean,
+): Promise<QuestionPage> {
   let parts: QuestionPart[] = [];
   let kept: QuestionPart[] = [];
   let page = 1;
   let chars = 0;
-  for (const part of partsOf(question, reveal)) {
+  for (const part of await partsOf(question, reveal)) {
     const size = part.label.length + part.text.length + PART_CHARS;
     if (parts.length > 0 && chars + size > defaults.questionPageChars) {
       if (page <= wanted) kept = parts;
@@ -268,10 +273,13 @@ let lastParts: {
   readonly parts: readonly QuestionPart[];
 } | null = null;
 
-function partsOf(question: Question, reveal: boolean): readonly QuestionPart[] {
-  if (lastParts?.of !== question || lastParts.reveal !== reveal)
-    lastParts = { of: question, reveal, parts: [...question.parts({ reveal })] };
-  return lastParts.parts;
+/** Yields to the event loop: there may be a hundred thousand of them. */
+async function partsOf(question: Question, reveal: boolean): Promise<readonly QuestionPart[]> {
+  if (lastParts?.of === question && lastParts.reveal === reveal) return lastParts.parts;
+  const parts: QuestionPart[] = [];
+  for (const part of question.parts({ reveal })) if (parts.push(part) % 1_000 === 0) await setImmediate();
+  lastParts = { of: question, reveal, parts };
+  return parts;
 }
 
 /** Field names and punctuation of a part in JSON. */

@@ -30,7 +30,13 @@ function secretSpans(text: string, secretFrom: number | null): Span[] {
   const opaque = (span: Span | undefined): void => {
     if (span !== undefined && isOpaque(text.slice(...span))) found.push(span);
   };
-  for (const { 0: token, index } of text.matchAll(tokenShapes)) found.push([index, index + token.length]);
+  if (text.length >= TOKEN_CHARS)
+    for (const { 0: token, index } of text.matchAll(tokenShapes)) found.push([index, index + token.length]);
+  // A command may have a hundred thousand short words: without a name in it, a word is no value of one.
+  if (!/[\s=:]/.test(text)) {
+    if (secretFrom !== null && isOneWord.test(text.slice(secretFrom))) opaque([secretFrom, text.length]);
+    return merged(found);
+  }
   for (const { 0: all, 1: name = "", index } of text.matchAll(urlSignature))
     found.push([index + name.length, index + all.length]);
   for (const { indices } of text.matchAll(urlPassword))
@@ -45,6 +51,8 @@ function secretSpans(text: string, secretFrom: number | null): Span[] {
   return merged(found);
 }
 
+/** The shortest token that is known by its shape. */
+const TOKEN_CHARS = 8;
 const isOneWord = new RegExp(`^${WORD}+$`);
 /** The shortest value that is masked: a shorter one is rather a word that means something. */
 const OPAQUE_CHARS = 6;

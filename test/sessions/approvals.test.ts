@@ -158,6 +158,12 @@ describe("what would run", () => {
     expect(await approvals.page(id, 1, false)).toMatchObject({ pages: 0, parts: [], digest: null });
   });
 
+  test("is not asked about when it could not be executed", async () => {
+    const argv = ["echo", ...Array<string>(1_000_000).fill("x")];
+    await expect(approvals.ask(session, { ...push, argv })).rejects.toMatchObject({ code: "BAD_INPUT" });
+    expect(await approvals.listPending()).toEqual([]);
+  });
+
   test("is denied without having been read", async () => {
     const { id } = await ask(long);
     expect(await approvals.decide(id, "deny", "cli:ada")).toMatchObject({ decided: true });

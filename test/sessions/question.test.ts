@@ -229,7 +229,7 @@ describe("a question", () => {
     expect(textOf({ env })).toContain("env PATH: /evil/bin:/bin");
   });
 
-  test("about a command of any length is shown whole, page by page", () => {
+  test("about a command of any length is shown whole, page by page", async () => {
     const script = `${"echo '\u001b' \\\n".repeat(100_000)}id > /tmp/last`;
     const question = commandQuestion({
       ...plain,
@@ -238,24 +238,24 @@ describe("a question", () => {
     expect(question.whole).toBe(false);
     expect(question.summary.length).toBeLessThan(defaults.displayCommandChars + 40);
     expect(question.summary).toContain("not shown whole");
-    const { pages } = questionPage(question, 1, false);
+    const { pages } = await questionPage(question, 1, false);
     const parts: QuestionPart[] = [];
     for (const number of [1, 2, Math.ceil(pages / 2), pages - 1, pages]) {
-      const { page, digest, parts: some } = questionPage(question, number, false);
+      const { page, digest, parts: some } = await questionPage(question, number, false);
       expect(page).toBe(number);
       expect(digest).toBe(number === pages ? question.digest : null);
       expect(JSON.stringify(some).length).toBeLessThan(4 * defaults.questionPageChars);
     }
     for (const part of question.parts()) parts.push(part);
     expect(unquote(joined(parts).get("argv[2]") ?? "")).toEqual([script]);
-    expect(questionPage(question, pages + 7, false).page).toBe(pages);
+    expect((await questionPage(question, pages + 7, false)).page).toBe(pages);
   });
 
-  test("pages put together are the question", () => {
+  test("pages put together are the question", async () => {
     const question: Question = commandQuestion({ ...plain, argv: ["echo", "y ".repeat(200_000), "z"] });
     const parts: QuestionPart[] = [];
     for (let page = 1; ; page++) {
-      const next = questionPage(question, page, false);
+      const next = await questionPage(question, page, false);
       parts.push(...next.parts);
       if (next.page === next.pages) break;
     }

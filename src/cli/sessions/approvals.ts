@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { constants } from "node:os";
 import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
@@ -144,6 +145,9 @@ async function questionText({ client }: Connection, { id }: ShownApproval): Prom
   return linesOf(await readQuestion(client, id, false)).join("\n");
 }
 
+/** What was typed before the question is no answer to it. */
+const TYPED_AHEAD_MS = 50;
+
 /** False: Ctrl-C, which leaves; the question still waits. */
 async function ask(connection: Connection, { id }: ShownApproval): Promise<boolean> {
   const { first, parts, digest } = await readQuestion(connection.client, id, false);
@@ -153,6 +157,7 @@ async function ask(connection: Connection, { id }: ShownApproval): Promise<boole
   if (!(await showScreens(lines, process.stderr))) return false;
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
+    await setTimeout(TYPED_AHEAD_MS);
     const answer = await Promise.race([
       // Not every Node rejects it when it is closed.
       asking.question("allow it? [y/N/later] ").catch(() => "later"),

@@ -120,7 +120,7 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
       if (permission === null) throw new NotFound(`permission ${params.id}`);
       const question = await acp.questionOf(permission);
       const { parts, ...page } =
-        question === null ? NO_PAGE : pageOfQuestion(question, query.page, query.reveal === true);
+        question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
       return { permission: permissionOf(permission, question), ...page, parts: [...parts] };
     },
   };
