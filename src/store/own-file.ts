@@ -13,7 +13,13 @@ import { open, type FileHandle } from "node:fs/promises";
 import { UnsafePath } from "../errors.js";
 import { errnoOf } from "./errno.js";
 
-const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+
+/** "w" and "a" without following a link, for files whose handle is kept. */
+export const WRITE_FLAGS = {
+  truncate: O_WRONLY | O_CREAT | O_NOFOLLOW | O_TRUNC,
+  append: O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND,
+} as const;
 
 /** Files that Holdfast makes for itself are private, whatever the umask. */
 const PRIVATE = 0o600;

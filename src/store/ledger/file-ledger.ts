@@ -1,15 +1,12 @@
-import { constants } from "node:fs";
 import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../errno.js";
-import { readOwnFile } from "../own-file.js";
+import { readOwnFile, WRITE_FLAGS } from "../own-file.js";
 import type { Ledger, Told } from "./ledger.js";
 
 const OPEN = ".json";
 const ENDED = ".ended.json";
-
-const DRAFT = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
 /** Ends between two looks for those that are too old or too many. */
 const PRUNE_EVERY = 100;
@@ -82,7 +79,7 @@ export class FileLedger implements Ledger {
     const draft = join(this.#directory, `.${runId}.${process.pid}`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     try {
-      const file = await open(draft, DRAFT, 0o600);
+      const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
       try {
         await file.writeFile(JSON.stringify(told));
         // Power loss ends what is open, and then its record needs no copy.

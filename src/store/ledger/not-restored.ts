@@ -1,6 +1,7 @@
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
+import { readOwnFile, writeOwnFile } from "../own-file.js";
 
 /** Something that a store has forgotten and that could not be put back. */
 export interface NotRestored {
@@ -17,7 +18,7 @@ const KEPT = 1_000;
 /** Those of the last day. A file that is damaged is as good as none. */
 export async function readNotRestored(directory: string, now = Date.now()): Promise<readonly NotRestored[]> {
   try {
-    const kept = JSON.parse(await readFile(pathIn(directory), "utf8")) as readonly NotRestored[];
+    const kept = JSON.parse(await readOwnFile(pathIn(directory))) as readonly NotRestored[];
     return kept.filter(({ at }) => at >= now - defaults.ledgerEndsKeptMs);
   } catch {
     return [];
@@ -30,7 +31,7 @@ export async function noteNotRestored(directory: string, found: readonly NotRest
     one.taskId === other.taskId && one.detail === other.detail;
   const before = (await readNotRestored(directory)).filter((each) => !found.some((one) => same(one, each)));
   const draft = `${pathIn(directory)}.${process.pid}`;
-  await writeFile(draft, JSON.stringify([...before, ...found].slice(-KEPT)), { mode: 0o600 });
+  writeOwnFile(draft, JSON.stringify([...before, ...found].slice(-KEPT)));
   await rename(draft, pathIn(directory));
 }
 

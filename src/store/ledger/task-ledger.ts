@@ -1,7 +1,8 @@
-import { mkdir, open, readFile, rename, type FileHandle } from "node:fs/promises";
+import { mkdir, open, rename, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../errno.js";
+import { readOwnFile, WRITE_FLAGS } from "../own-file.js";
 import type { SessionRow } from "../session-record.js";
 import { isEnded, type OutboxEntry, type TaskEvent, type TaskRecord } from "../task-record.js";
 
@@ -80,11 +81,11 @@ export class TaskLedger implements AsyncDisposable {
   static async open(directory: string): Promise<TaskLedger> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, "tasks.log");
-    const text = await readFile(path, "utf8").catch((error: unknown) => {
+    const text = await readOwnFile(path).catch((error: unknown) => {
       if (errnoOf(error) === "ENOENT") return "";
       throw error;
     });
-    const ledger = new TaskLedger(path, await open(path, "a", 0o600));
+    const ledger = new TaskLedger(path, await open(path, WRITE_FLAGS.append, 0o600));
     for (const line of text.split("\n"))
       try {
         if (line !== "") ledger.#apply(JSON.parse(line) as Line);
@@ -237,7 +238,7 @@ export class TaskLedger implements AsyncDisposable {
     ];
     const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
     const draft = `${this.#path}.new`;
-    const file = await open(draft, "w", 0o600);
+    const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
     try {
       await file.writeFile(text);
       await file.sync();
