@@ -123,13 +123,6 @@ export class StoreUnreadable extends HoldfastError {
   }
 }
 
-/** Whether an error says that the store could not be read, here or at a gateway; a copy of a state directory is no such case. */
-export function isStoreFailure(error: unknown): boolean {
-  return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
-}
-
-const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSABLE", "STORE_UNREADABLE"]);
-
 export class InstanceLocked extends HoldfastError {
   readonly instanceId: string;
   constructor(

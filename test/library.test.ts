@@ -98,6 +98,7 @@ test("the library exports what it promises, and nothing by accident", () => {
       "StdinFull",
       "StoreAway",
       "StoreOutdated",
+      "StoreUnreadable",
       "SupervisorClosed",
       "TaskRefused",
       "TooLarge",

@@ -197,12 +197,9 @@ describe("a state directory", () => {
     await inStore("pragma wal_checkpoint(truncate)")(store);
     await spoil(store);
     const before = await readFile(store);
-    for (const args of [
-      ["run", "--", "true"],
-      ["runs", "list"],
-      ["runs", "show", "x"],
-    ])
-      expectClear(await stage.holdfast(...args), 125, store, ...words);
+    expectClear(await stage.holdfast("run", "--", "true"), 125, store, ...words);
+    expectClear(await stage.holdfast("runs", "list"), 5, store, ...words);
+    expectClear(await stage.holdfast("runs", "show", "x"), 5, store, ...words);
     expect((await readFile(store)).equals(before)).toBe(true);
     await stage.nothingLeft();
     expect(await readdir(join(stage.home, "instances"))).toEqual([]);

@@ -1,5 +1,6 @@
 import type { StreamName } from "../../anchor/host.js";
-import { isStoreFailure, NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
+import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
+import { isStoreFailure } from "../../store/store-failure.js";
 import { contract } from "../../gateway/contract/contract.js";
 import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";

@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
-import { GatewayUnreachable, isStoreFailure, StoreAway } from "../../errors.js";
+import { GatewayUnreachable, StoreAway } from "../../errors.js";
+import { isStoreFailure } from "../../store/store-failure.js";
 import { reach } from "../../gateway/start.js";
 import { databaseAddress } from "../../store/database-address.js";
 import * as store from "../../store/open.js";
