@@ -52,7 +52,7 @@ export const tables: readonly string[] = migrations.flatMap(({ sql }) =>
 );
 
 /** The schema version of this build. */
-export const newest = migrations[migrations.length - 1]?.id ?? 0;
+export const newest = Math.max(...migrations.map(({ id }) => id));
 
 /** A migration as a store has recorded it. */
 export interface AppliedMigration {
