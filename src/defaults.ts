@@ -171,8 +171,35 @@ export const defaults = {
   /** From one caller: far above what a person or an agent does, far below what holds the others up. */
   requestsPerSecond: 500,
   requestBurst: 2_000,
-  /** Connections at a time: a thousand followers, and then some. */
+  /** Connections of all sessions, and connections before their first request: a thousand followers, and then some. */
   connections: 2_048,
+  /** Connections of one session: its requests at a time. */
+  sessionConnections: 512,
+  /** Unanswered requests of one session, those that wait for a command included: more than the parallel tools of many agents. */
+  sessionRequests: 512,
+  /** Open streams of one session (events, updates, attached terminals): each costs work with every event. */
+  sessionStreams: 64,
+  /** Bytes of one session's requests, and of its answers that were not taken yet: sixteen of the largest requests. */
+  sessionBytesHeld: 64 * 1024 * 1024,
+  /** Requests of all sessions that are worked on at the same time: more than the database has connections, so they are busy. */
+  sessionsWorking: 16,
+  /** A request that takes longer waits for something else, and makes room for the next one. */
+  sessionSlotMs: 50,
+  /** For so long sessions' work makes way for a request of the operator: most are answered by then, and long polls wait. */
+  operatorFirstMs: 500,
+  /** Between two looks for events by a session's follower: hardly noticed by a reader, and few looks in a flood. */
+  followPauseMs: 25,
+  /** Records of one session (runs with their labels, tasks): 10,000 runs with usual labels are 20 MB. */
+  sessionStoredBytes: 128 * 1024 * 1024,
+  /** How old the size of a session's records may be: it is counted in the store, which takes milliseconds. */
+  sessionStoredLookMs: 60_000,
+  /** One page of a list: a thousand usual records have 1.5 MB. */
+  listBytes: 2 * 1024 * 1024,
+  /** Labels of a run: what tools set is a handful of short ones. Size of all keys and values: a list of 1,000 runs stays readable. */
+  labels: 64,
+  labelKeyChars: 128,
+  labelValueChars: 1_024,
+  labelsBytes: 16 * 1024,
   /** A caller that has not finished saying what it wants by then never will. */
   requestMs: 30_000,
   /** To another gateway: name, connection and handshake take two round trips; five seconds is a host that is away. */

@@ -264,9 +264,38 @@ export class TooLarge extends HoldfastError {
   }
 }
 
+/** Beyond a limit of what one caller may ask at the same time, or in a second. */
 export class TooManyRequests extends HoldfastError {
-  constructor() {
-    super("TOO_MANY_REQUESTS", "too many requests from one caller; nothing was done, try again in a moment");
+  /** Whether the connection is one too many, too, and is closed. */
+  readonly close: boolean;
+  constructor(limit: string, { close = false }: { readonly close?: boolean } = {}) {
+    super(
+      "TOO_MANY_REQUESTS",
+      `too many requests: the caller already has ${limit}; nothing was done, try again in a moment`,
+    );
+    this.close = close;
+  }
+}
+
+/** A session already follows as much as it may. */
+export class TooManyStreams extends HoldfastError {
+  constructor(limit: number) {
+    super(
+      "TOO_MANY_STREAMS",
+      `too many streams: the session already has ${limit} open (events, updates, attached terminals); nothing was done, close one and try again`,
+    );
+  }
+}
+
+/** What is stored for a session has reached its limit. */
+export class SessionStorageFull extends HoldfastError {
+  readonly sessionId: string;
+  constructor(sessionId: string, limit: number) {
+    super(
+      "SESSION_STORAGE_FULL",
+      `the records of session ${sessionId} have reached ${limit} bytes; nothing was started. Records of ended runs and tasks are removed by age`,
+    );
+    this.sessionId = sessionId;
   }
 }
 

@@ -1,41 +1,96 @@
 import { StoreAway } from "../errors.js";
-import { EventCursor, type EventGap, type EventPage } from "../store/event-cursor.js";
-import type { RunEvent } from "../store/run-event.js";
-import type { Supervisor } from "../supervisor/api.js";
+import { setTimeout } from "node:timers/promises";
+import { defaults } from "../defaults.js";
+import { EventCursor, type EventGap, type EventPage, type EventSource } from "../store/event-cursor.js";
+import type { HiddenEvent, RunEvent } from "../store/run-event.js";
+import type { SessionScope } from "../store/session-store.js";
+import type { Store } from "../store/store.js";
 
-const PAGE = 500;
+const PAGE = 200;
+
+/** Pages that followers may share: more than there are busy views, and each has a few hundred kilobytes at most. */
+const SHARED = 32;
+
+/** Which events a follower gets. */
+export interface EventView {
+  /** Only of this run. */
+  readonly runId?: string;
+  /** Only of runs of these sessions. */
+  readonly scope?: SessionScope;
+  /** Each page is read in its reader's turn. */
+  readonly turn?: <Result>(work: () => Promise<Result>) => Promise<Result>;
+}
+
+type AnyEvent = RunEvent | HiddenEvent;
 
 /** Events as they are committed, by whichever supervisor. One for all who read: whoever watches the store wakes it. */
 export class EventTail {
-  readonly #supervisor: Pick<Supervisor, "listEvents" | "eventsReach">;
+  readonly #store: Pick<Store, "listEvents" | "listScopedEvents" | "eventsReach">;
   readonly #waiting = new Set<() => void>();
+  readonly #shared = new Map<string, Promise<readonly AnyEvent[]>>();
   #wakes = 0;
 
-  constructor(supervisor: Pick<Supervisor, "listEvents" | "eventsReach">) {
-    this.#supervisor = supervisor;
+  constructor(store: Pick<Store, "listEvents" | "listScopedEvents" | "eventsReach">) {
+    this.#store = store;
   }
 
   /** There may be more to read. */
   wake(): void {
     this.#wakes += 1;
+    this.#shared.clear();
     for (const go of this.#waiting) go();
   }
 
-  /** From a sequence number on, also when the store is away for a while, or goes back. Ends when `gone` aborts. */
+  /**
+   * Pages from a sequence number on, also when the store is away for a while, or goes back. Ends when `gone` aborts. A
+   * page may be empty: so its reader can check whether it may go on.
+   */
   async *follow(
     after: number,
-    runId: string | undefined,
+    { runId, scope, turn = (work) => work() }: EventView,
     gone: AbortSignal,
-  ): AsyncGenerator<RunEvent | EventGap, void, undefined> {
-    const cursor = new EventCursor(this.#supervisor, after, runId === undefined ? {} : { runId });
+  ): AsyncGenerator<readonly (RunEvent | EventGap)[], void, undefined> {
+    const cursor = new EventCursor(this.#source(scope), after, runId === undefined ? {} : { runId });
     while (!gone.aborted) {
       // Before the look: what is committed during it may not be found by it.
       const wakes = this.#wakes;
-      const { gap, events, full } = await cursor.next(PAGE).catch(nothingNow);
-      if (gap !== null) yield gap;
-      yield* events;
-      if (!full && this.#wakes === wakes) await this.#woken(gone);
+      const { gap, events, full } = await turn(() => cursor.next(PAGE)).catch(nothingNow);
+      const shown = events.filter((event) => event.type !== "hidden");
+      yield gap === null ? shown : [gap, ...shown];
+      if (full) continue;
+      // Followers of a session look at most this often, however many events there are.
+      if (scope !== undefined)
+        await setTimeout(defaults.followPauseMs, undefined, { signal: gone }).catch(() => undefined);
+      if (this.#wakes === wakes) await this.#woken(gone);
     }
+  }
+
+  #source(scope: SessionScope | undefined): EventSource<AnyEvent> {
+    const view = scope === undefined ? "" : JSON.stringify(scope);
+    return {
+      eventsReach: () => this.#store.eventsReach(),
+      listEvents: (filter) =>
+        this.#share(`${view} ${JSON.stringify(filter)}`, () =>
+          scope === undefined ? this.#store.listEvents(filter) : this.#store.listScopedEvents(scope, filter),
+        ),
+    };
+  }
+
+  /** Followers of the same view at the same place share one read, until there may be more. */
+  #share(page: string, read: () => Promise<readonly AnyEvent[]>): Promise<readonly AnyEvent[]> {
+    const known = this.#shared.get(page);
+    if (known !== undefined) return known;
+    const wakes = this.#wakes;
+    const reading = read();
+    // There was more while the read began.
+    if (this.#wakes !== wakes) return reading;
+    this.#shared.set(page, reading);
+    reading.catch(() => {
+      if (this.#shared.get(page) === reading) this.#shared.delete(page);
+    });
+    const [oldest] = this.#shared.keys();
+    if (this.#shared.size > SHARED && oldest !== undefined) this.#shared.delete(oldest);
+    return reading;
   }
 
   #woken(gone: AbortSignal): Promise<void> {
@@ -53,7 +108,7 @@ export class EventTail {
 }
 
 /** Whoever watches the store wakes the tail when it is back. */
-function nothingNow(error: unknown): EventPage {
+function nothingNow(error: unknown): EventPage<AnyEvent> {
   if (error instanceof StoreAway) return { gap: null, events: [], full: false };
   throw error;
 }

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { NativeObserver } from "../anchor/native-host.js";
 import { defaults } from "../defaults.js";
@@ -124,6 +125,8 @@ export class Metrics implements AsyncDisposable {
       const { events, full } = await this.#cursor.next(PAGE);
       for (const event of events) await this.#note(event);
       more = full;
+      // SQLite reads without leaving the event loop.
+      if (more) await nextTurn();
     }
   }
 

@@ -46,10 +46,12 @@ import { statedRequester } from "./peers/stated.js";
 import { stopByPeers } from "./peers/stop-by-peers.js";
 import { Whereabouts } from "./peers/whereabouts.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
+import { Admission } from "./server/admission.js";
 import { createApp, requesterOf } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
 import { Presence } from "./presence.js";
+import { Connections } from "./server/connections.js";
 import { openDoors, type Doors } from "./server/doors.js";
 import type { Entrance } from "./server/entrance.js";
 import type { Served } from "./server/loopback.js";
@@ -59,6 +61,7 @@ import { hashToken } from "../sessions/token.js";
 import { serveSpecial } from "./server/special.js";
 import { Sights, type Denial } from "./sights.js";
 import { Screens } from "./screens.js";
+import { SessionStorage } from "./session-storage.js";
 import { Settling } from "./settling.js";
 import { StoreHealth } from "./store-health.js";
 import { acknowledgeRead } from "./work/acknowledge.js";
@@ -265,7 +268,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
       return done;
     },
   });
-  const events = new EventTail(supervisor);
+  const events = new EventTail(store);
   const targets = [stateId, instanceId];
   const failing = (runId: string, cause: unknown): void => {
     if (stopping) return;
@@ -289,15 +292,19 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   await metrics.start();
   const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
   const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
+  const admission = new Admission();
+  const storage = new SessionStorage(store);
   const app = (entrance: Entrance): RequestListener =>
     createApp({
       handlers,
       special,
       entrance,
+      admission,
+      mustHaveRoom: (requester) => storage.mustHaveRoom(requester),
       stopping: () => stopping,
       failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
     });
-  const attachments = new Attachments({ supervisor, callers, sights, bell, mustBeOpen });
+  const attachments = new Attachments({ supervisor, callers, sights, admission, bell, mustBeOpen });
   /** Null: it is held here, or it may not be seen, which is said here. */
   const perhapsFar = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
     if (!store.shared || supervisor.run(runId) !== null) return null;
@@ -311,8 +318,10 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     isLost: (session) => acp.isLost(session),
     taskOf: (requester, id) => visibleTask(taskDesk, requester, id),
   });
+  const connections = new Connections();
   const byToken = (served: Served | null): Entrance => ({
     served,
+    connections,
     requesterOf: (request) => requesterOf(authenticate, request),
     hashOf: (tokenId) => hashOfToken(sessions, operator, tokenId),
     forPeers: false,
@@ -321,6 +330,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   });
   const forPeers: Entrance = {
     served: null,
+    connections: null,
     requesterOf: (request) => statedRequester(store, book, sessions, request),
     hashOf: null,
     forPeers: true,

@@ -1,9 +1,10 @@
 import { BadInput, NotFound, RunNotFound } from "../errors.js";
 import type { Sight } from "../sessions/can-see.js";
 import type { Sessions } from "../sessions/sessions.js";
+import { SharedLookups } from "../sessions/shared-lookups.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { SessionRow, Visibility } from "../store/session-record.js";
-import type { SessionFilter } from "../store/session-store.js";
+import type { SessionFilter, SessionScope } from "../store/session-store.js";
 import type { TaskRecord } from "../store/task-record.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Requester } from "./server/requester.js";
@@ -31,10 +32,12 @@ const SEEN: Ruling = { visible: true };
 export class Sights {
   readonly #sessions: Sessions;
   readonly #denied: (denial: Denial) => void;
+  readonly #acting: SharedLookups<SessionRow | null>;
 
   constructor(sessions: Sessions, denied: (denial: Denial) => void) {
     this.#sessions = sessions;
     this.#denied = denied;
+    this.#acting = new SharedLookups((id) => this.#sessions.get(id));
   }
 
   /** A session by its id, or by the key that an open one has; of a session that asks, no more than it asks to see. */
@@ -61,9 +64,13 @@ export class Sights {
     asked?: Visibility,
   ): Promise<readonly SessionRow[]> {
     mustBeMeant(requester, asked);
-    if (requester.kind === "operator") return this.#sessions.list({ ...filter, limit });
-    const found = await this.#sessions.list(filter);
-    return found.filter((row) => this.#ruling(requester, row, asked).visible).slice(0, limit);
+    const scope = this.scopeOf(requester, asked);
+    return this.#sessions.list({ ...filter, limit, ...(scope === null ? {} : { seenBy: scope }) });
+  }
+
+  /** The sessions that may be seen, as a filter for the store. Null: all of them. */
+  scopeOf(requester: Requester, asked?: Visibility): SessionScope | null {
+    return requester.kind === "operator" ? null : this.#sessions.scopeOf(requester.session, asked);
   }
 
   async run(supervisor: Pick<Supervisor, "getRun">, requester: Requester, runId: string): Promise<RunRecord> {
@@ -116,10 +123,10 @@ export class Sights {
     return [];
   }
 
-  /** Whether it may act still: of one that goes on following when its session is closed. */
+  /** Whether it may act still: of one that goes on following when its session is closed. Streams share the look. */
   async acts(requester: Requester): Promise<boolean> {
     if (requester.kind === "operator") return true;
-    return (await this.#sessions.get(requester.session.id))?.closedAt === null;
+    return (await this.#acting.find(requester.session.id))?.closedAt === null;
   }
 
   async #ofRuns(requester: Requester, sessionId: string | null): Promise<Ruling> {

@@ -1,4 +1,5 @@
 import { VISIBILITIES, type SessionRow, type Visibility } from "../store/session-record.js";
+import type { SessionScope } from "../store/session-store.js";
 
 /** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
 export interface A2aPolicy {
@@ -49,6 +50,21 @@ export function canSeeSessionRow({ row, requester, visibility, a2aPolicy, sandbo
   return a2aPolicy.allow.some(({ from, to }) => covers(from, requester.agentId) && covers(to, row.agentId))
     ? { visible: true, rule: "a2a" }
     : { visible: false, rule: "a2a-no-rule" };
+}
+
+/** Every session that canSeeSessionRow shows to this requester, as a filter for the store. */
+export function visibleSessions({
+  requester: { id, agentId },
+  visibility,
+  a2aPolicy,
+  sandboxed,
+}: Omit<SightRequest, "row">): SessionScope {
+  const descendants = visibility !== "self";
+  if (!descendants || visibility === "tree" || sandboxed) return { sessionId: id, descendants, agentIds: [] };
+  const own = agentId === null ? [] : [agentId];
+  if (visibility === "agent" || !a2aPolicy.enabled) return { sessionId: id, descendants, agentIds: own };
+  const others = a2aPolicy.allow.filter(({ from }) => covers(from, agentId)).map(({ to }) => to);
+  return { sessionId: id, descendants, agentIds: others.includes("*") ? "any" : [...own, ...others] };
 }
 
 /** What is asked for is never a way to see more. */

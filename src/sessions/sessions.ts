@@ -6,12 +6,13 @@ import type {
   SessionRow,
   Visibility,
 } from "../store/session-record.js";
-import type { SessionFilter, SessionStore } from "../store/session-store.js";
+import type { SessionFilter, SessionScope, SessionStore } from "../store/session-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import type { Approvals } from "./approvals.js";
-import { canSeeSessionRow, narrower, type A2aPolicy, type Sight } from "./can-see.js";
+import { canSeeSessionRow, narrower, visibleSessions, type A2aPolicy, type Sight } from "./can-see.js";
 import { looksLikeSessionId, newSessionId } from "./ids.js";
 import { lineageOf } from "./lineage.js";
+import { SharedLookups } from "./shared-lookups.js";
 import { hashToken, isToken, newToken } from "./token.js";
 
 /** What a caller may say of a session. The rules come from a schema (exec-rule-schema.ts) at every entrance. */
@@ -48,6 +49,7 @@ export class Sessions {
   readonly #store: SessionStore;
   readonly #approvals: Pick<Approvals, "sessionClosed">;
   readonly #clock: Clock;
+  readonly #lookups: SharedLookups<SessionRow | null>;
   readonly #a2aPolicy: A2aPolicy;
   readonly #unsaid: Pick<NewSession, "gatewayInstanceId" | "visibility" | "execRules">;
 
@@ -55,6 +57,7 @@ export class Sessions {
     this.#store = parts.store;
     this.#approvals = parts.approvals;
     this.#clock = parts.clock ?? systemClock;
+    this.#lookups = new SharedLookups((hash) => this.#store.resolveToken(hash));
     this.#a2aPolicy = parts.a2aPolicy;
     this.#unsaid = {
       gatewayInstanceId: parts.gatewayInstanceId,
@@ -125,7 +128,7 @@ export class Sessions {
   }
 
   async authenticate(token: string): Promise<Requester | null> {
-    return isToken(token) ? this.#store.resolveToken(hashToken(token)) : null;
+    return isToken(token) ? this.#lookups.find(hashToken(token)) : null;
   }
 
   /** The whole hash of a token whose hash begins with `prefix`; null: no open session has such a token. */
@@ -142,6 +145,13 @@ export class Sessions {
     const { sandboxed } = requester;
     const visibility = narrower(requester.visibility, asked);
     return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
+  }
+
+  /** The sessions of which `requesterSees` says yes, as a filter. */
+  scopeOf(requester: Requester, asked: Visibility = requester.visibility): SessionScope {
+    const { sandboxed } = requester;
+    const visibility = narrower(requester.visibility, asked);
+    return visibleSessions({ requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
   }
 
   /** By its id, or by the key that an open one has. */

@@ -10,6 +10,7 @@ import type {
   PermissionDecided,
 } from "./acp-record.js";
 import type { NewRunEvent } from "./run-event.js";
+import type { SessionScope } from "./session-store.js";
 
 export type SessionPatch = Partial<
   Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">
@@ -47,6 +48,7 @@ export interface AcpSessionFilter {
   readonly open?: boolean;
   readonly gatewayInstanceId?: string;
   readonly runId?: string;
+  readonly seenBy?: SessionScope;
   /** Newest first. */
   readonly limit?: number;
 }
@@ -75,6 +77,7 @@ export interface AcpPermissionFilter {
   readonly sessionId?: string;
   readonly pending?: boolean;
   readonly answered?: boolean;
+  readonly seenBy?: SessionScope;
   readonly limit?: number;
 }
 

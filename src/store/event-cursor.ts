@@ -1,5 +1,5 @@
 import type { RunEvent } from "./run-event.js";
-import type { EventFilter, ReadStore } from "./store.js";
+import type { EventFilter } from "./store.js";
 
 /** The store has gone back in time behind a reader: what was said between is not to be had, numbers come again. */
 export interface EventGap {
@@ -10,22 +10,30 @@ export interface EventGap {
   readonly from: number;
 }
 
-export interface EventPage {
+export interface EventPage<Event = RunEvent> {
   readonly gap: EventGap | null;
-  readonly events: readonly RunEvent[];
+  readonly events: readonly Event[];
   /** There may be more at once. */
   readonly full: boolean;
 }
 
+/** Where events are read from. */
+export interface EventSource<Event = RunEvent> {
+  listEvents(filter: EventFilter): Promise<readonly Event[]>;
+  eventsReach(): Promise<number | null>;
+}
+
+type Place = Pick<RunEvent, "seq" | "runId" | "at"> & { readonly type: string };
+
 /** Reads events on and on from a number, also in a store that is put back to an older backup meanwhile. */
-export class EventCursor {
-  readonly #store: Pick<ReadStore, "listEvents" | "eventsReach">;
+export class EventCursor<Event extends Place = RunEvent> {
+  readonly #store: EventSource<Event>;
   readonly #filter: Omit<EventFilter, "after" | "limit" | "newestFirst">;
   #after: number;
-  #last: RunEvent | null = null;
+  #last: Event | null = null;
 
   constructor(
-    store: Pick<ReadStore, "listEvents" | "eventsReach">,
+    store: EventSource<Event>,
     after: number,
     filter: Omit<EventFilter, "after" | "limit" | "newestFirst"> = {},
   ) {
@@ -34,7 +42,7 @@ export class EventCursor {
     this.#filter = filter;
   }
 
-  async next(limit: number): Promise<EventPage> {
+  async next(limit: number): Promise<EventPage<Event>> {
     const last = this.#last;
     // The last one is read again: in a store that has gone back it is gone, or another has its number.
     const found = await this.#list({ after: last === null ? this.#after : last.seq - 1, limit });
@@ -48,7 +56,7 @@ export class EventCursor {
   }
 
   /** It is not among those that are wanted: forgotten by now, unless one that is not wanted has its number. */
-  async #isAnothers(last: RunEvent | null): Promise<boolean> {
+  async #isAnothers(last: Event | null): Promise<boolean> {
     if (last === null || Object.keys(this.#filter).length === 0) return false;
     const [there] = await this.#store.listEvents({ after: last.seq - 1, limit: 1 });
     return there?.seq === last.seq;
@@ -61,7 +69,7 @@ export class EventCursor {
   }
 
   /** On from the newest there are, with those that were written after the last one that was read. */
-  async #leap(limit: number): Promise<EventPage> {
+  async #leap(limit: number): Promise<EventPage<Event>> {
     const since = this.#last?.at ?? Infinity;
     const newest = await this.#list({ newestFirst: true, limit });
     const events = newest.filter(({ at }) => at > since).toReversed();
@@ -73,16 +81,16 @@ export class EventCursor {
     return { gap: { type: "gap", after, from }, events, full: false };
   }
 
-  #list(page: EventFilter): Promise<readonly RunEvent[]> {
+  #list(page: EventFilter): Promise<readonly Event[]> {
     return this.#store.listEvents({ ...this.#filter, ...page });
   }
 
-  #moveTo(events: readonly RunEvent[]): void {
+  #moveTo(events: readonly Event[]): void {
     this.#last = events.at(-1) ?? this.#last;
     this.#after = this.#last?.seq ?? this.#after;
   }
 }
 
-function isSame(one: RunEvent, other: RunEvent): boolean {
+function isSame(one: Place, other: Place): boolean {
   return one.runId === other.runId && one.type === other.type && one.at === other.at;
 }

@@ -137,4 +137,8 @@ export type NewRunEvent = EventFacts &
   );
 
 export type RunEvent = NewRunEvent & { readonly seq: number };
+
+/** The place of an event that the reader may not see. */
+export type HiddenEvent = Pick<RunEvent, "seq" | "runId" | "at"> & { readonly type: "hidden" };
+
 export type RunEventType = RunEvent["type"];

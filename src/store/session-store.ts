@@ -1,5 +1,17 @@
 import type { Approval, ApprovalDecision, NewApproval } from "./approval-record.js";
+import type { HiddenEvent, RunEvent } from "./run-event.js";
 import type { NewSession, SessionRow } from "./session-record.js";
+import type { EventFilter } from "./store.js";
+
+/** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
+export interface SessionScope {
+  /** The session itself. */
+  readonly sessionId: string;
+  /** Also every session that has it in its lineage. */
+  readonly descendants: boolean;
+  /** Also every session of these agents; `any`: every session. */
+  readonly agentIds: readonly string[] | "any";
+}
 
 export interface SessionFilter {
   /** Leave tombstones out, or show nothing else. */
@@ -11,6 +23,7 @@ export interface SessionFilter {
   readonly idleSince?: number;
   /** All that ever had this key. */
   readonly key?: string;
+  readonly seenBy?: SessionScope;
   /** Newest first. */
   readonly limit?: number;
 }
@@ -48,6 +61,15 @@ export interface SessionStore {
    * a run, a session that stays by its lineage. Returns how many went.
    */
   forgetSessions(closedBefore: number): Promise<number>;
+
+  /**
+   * `listEvents` for a session that sees only some runs: an event of any other run is a HiddenEvent. So a page costs
+   * the same whatever the session sees, and the reader knows up to where it has read.
+   */
+  listScopedEvents(scope: SessionScope, filter: EventFilter): Promise<readonly (RunEvent | HiddenEvent)[]>;
+
+  /** The size of the session's runs and tasks. */
+  storedBytes(sessionId: string): Promise<number>;
 
   /** Only the hash of a token is ever known here. False when the session is not open. */
   issueToken(sessionId: string, hash: string, at: number): Promise<boolean>;

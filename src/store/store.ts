@@ -17,7 +17,7 @@ import type {
 } from "./run-record.js";
 import type { AcpStore } from "./acp-store.js";
 import type { MessageStore } from "./message-store.js";
-import type { SessionStore } from "./session-store.js";
+import type { SessionScope, SessionStore } from "./session-store.js";
 import type { TaskStore } from "./task-store.js";
 
 /** The right to write one run's record. A newer epoch ends it. */
@@ -119,8 +119,14 @@ export interface RunFilter {
   /** Not those that these instances started. */
   readonly notFrom?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
+  /** Only runs of these sessions. */
+  readonly seenBy?: SessionScope;
   /** Newest first. */
   readonly limit?: number;
+  /** Only runs after this one in that order. */
+  readonly after?: Pick<RunRecord, "createdAt" | "runId">;
+  /** Stop before the records exceed this size; the first one is always read. */
+  readonly maxBytes?: number;
 }
 
 /** The runs of one state directory: those that say so, and of those that do not say, what these instances started. */

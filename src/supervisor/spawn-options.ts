@@ -1,4 +1,5 @@
 import type { TerminalSize } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 
 /** Options come from JSON and JavaScript too: nothing is taken on trust. */
@@ -18,16 +19,39 @@ export function oneOf<const Word extends string>(field: string, value: Word, wor
   throw new BadInput(field, `${field} must be one of ${words.join(", ")}, not ${JSON.stringify(value)}`);
 }
 
-export function wordMap(
-  field: string,
-  words: Readonly<Record<string, string>>,
-): Readonly<Record<string, string>> {
+function wordMap(field: string, words: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   for (const [key, value] of Object.entries(words)) {
     if (key === "" || key.includes("="))
       throw new BadInput(field, `${JSON.stringify(key)} cannot be a key of ${field}`);
     if (typeof value !== "string") throw new BadInput(field, `${field}: the value of ${key} is not text`);
   }
   return { ...words };
+}
+
+/** Labels are in every record of the run that is read, and in every list: they are bounded. */
+export function labelMap(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const checked = wordMap("labels", labels);
+  const problem = labelProblem(checked);
+  if (problem === null) return checked;
+  throw new BadInput("labels", `${problem}; nothing was started`);
+}
+
+/** What is wrong with the size of labels; null: nothing. */
+export function labelProblem(labels: Readonly<Record<string, string>>): string | null {
+  const all = Object.entries(labels);
+  const { labels: most, labelKeyChars, labelValueChars, labelsBytes } = defaults;
+  if (all.length > most) return `a run has at most ${most} labels, not ${all.length}`;
+  let bytes = 0;
+  for (const [key, value] of all) {
+    if (key.length > labelKeyChars)
+      return `the key of a label has at most ${labelKeyChars} characters, not ${key.length}`;
+    if (value.length > labelValueChars)
+      return `the value of label ${JSON.stringify(key)} has at most ${labelValueChars} characters, not ${value.length}`;
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  return bytes > labelsBytes
+    ? `the labels of a run have at most ${labelsBytes} bytes together, not ${bytes}`
+    : null;
 }
 
 /** Becomes part of a command line, an environment or a frame: no NUL. */

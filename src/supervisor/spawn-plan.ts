@@ -12,7 +12,7 @@ import { buildEnvironment } from "./environment.js";
 import { isRunId } from "./ids.js";
 import { commandHash, displayCommand } from "./redact.js";
 import { runLimits } from "./run-limits.js";
-import { limit, oneOf, ownership, terminalSize, umask, whole, wordMap } from "./spawn-options.js";
+import { labelMap, limit, oneOf, ownership, terminalSize, umask, whole } from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {
@@ -34,7 +34,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
   const cwd = directory(options.cwd);
   const command = displayCommand(argv);
   const kind = oneOf("kind", options.kind ?? "task", ["task", "service"]);
-  const labels = wordMap("labels", options.labels ?? {});
+  const labels = labelMap(options.labels ?? {});
   const size: TerminalSize = terminalSize(options.size ?? { rows: defaults.rows, cols: defaults.cols });
   const mask = umask(options.umask);
   const stdout = spool("stdout", options.stdout);

@@ -150,7 +150,7 @@ describe.concurrent("process, on a run", () => {
       stdout: `${runId} is removed\n${runId} is gone (manual-cancel)\n`,
     });
     const client = await resident.client();
-    expect(await client.listRuns({ query: { all: "1" } })).toMatchObject({ runs: [] });
+    expect(await client.listRuns({ query: { all: "1" } })).toMatchObject({ runs: [], next: null });
     expect(await resident.ended(runId)).toMatchObject({ emptiness: "proven" });
   });
 

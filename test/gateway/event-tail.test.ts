@@ -17,22 +17,29 @@ import { oneGateway } from "./real-gateway.js";
 describe("whoever follows the events", () => {
   const never = new AbortController().signal;
   const eventsReach = async (): Promise<null> => null;
+  const listScopedEvents = async (): Promise<never[]> => [];
+  /** The next page that is not empty. */
+  const next = async (pages: ReturnType<EventTail["follow"]>): Promise<unknown> => {
+    for await (const page of { [Symbol.asyncIterator]: () => ({ next: () => pages.next() }) })
+      if (page.length > 0) return page;
+    return null;
+  };
   const numbered = (seq: number): RunEvent => ({ ...event("r", seq), seq });
 
   test("looks once per wake-up, and not in between", async () => {
     const there = [numbered(1)];
     const listEvents = vi.fn(async ({ after = 0 } = {}) => there.filter(({ seq }) => seq > after));
-    const tail = new EventTail({ listEvents, eventsReach });
-    const reading = tail.follow(0, undefined, never);
-    expect((await reading.next()).value).toMatchObject({ seq: 1 });
-    const next = reading.next();
+    const tail = new EventTail({ listEvents, listScopedEvents, eventsReach });
+    const reading = tail.follow(0, {}, never);
+    expect(await next(reading)).toMatchObject([{ seq: 1 }]);
+    const second = next(reading);
     for (let turn = 0; turn < 100; turn += 1) await setImmediate();
     const looks = listEvents.mock.calls.length;
     there.push(numbered(2));
     for (let turn = 0; turn < 100; turn += 1) await setImmediate();
     expect(listEvents).toHaveBeenCalledTimes(looks);
     tail.wake();
-    expect((await next).value).toMatchObject({ seq: 2 });
+    expect(await second).toMatchObject([{ seq: 2 }]);
   });
 
   test("misses nothing that is committed, and said, while it looks", async () => {
@@ -46,8 +53,8 @@ describe("whoever follows the events", () => {
       }
       return found;
     });
-    const tail = new EventTail({ listEvents, eventsReach });
-    expect((await tail.follow(0, undefined, never).next()).value).toMatchObject({ seq: 1 });
+    const tail = new EventTail({ listEvents, listScopedEvents, eventsReach });
+    expect(await next(tail.follow(0, {}, never))).toMatchObject([{ seq: 1 }]);
   });
 
   test("goes on when a store that was away is back", async () => {
@@ -56,22 +63,36 @@ describe("whoever follows the events", () => {
       if (away) throw new StoreAway("", "it is away");
       return [numbered(1)];
     };
-    const tail = new EventTail({ listEvents, eventsReach });
-    const next = tail.follow(0, undefined, never).next();
+    const tail = new EventTail({ listEvents, listScopedEvents, eventsReach });
+    const found = next(tail.follow(0, {}, never));
     for (let turn = 0; turn < 10; turn += 1) await setImmediate();
     away = false;
     tail.wake();
-    expect((await next).value).toMatchObject({ seq: 1 });
+    expect(await found).toMatchObject([{ seq: 1 }]);
+  });
+
+  test("share one read when they see the same and have read as far", async () => {
+    const there = [numbered(1)];
+    const scoped = vi.fn(async (_: unknown, { after = 0 } = {}) => there.filter(({ seq }) => seq > after));
+    const tail = new EventTail({ listEvents: async () => [], listScopedEvents: scoped, eventsReach });
+    const scope = { sessionId: "ses_1", descendants: true, agentIds: [] };
+    const followers = Array.from({ length: 50 }, () => tail.follow(0, { scope }, never));
+    const pages = await Promise.all(followers.map(next));
+    expect(pages).toEqual(followers.map(() => there));
+    expect(scoped).toHaveBeenCalledTimes(1);
+    const other = { ...scope, sessionId: "ses_2" };
+    await next(tail.follow(0, { scope: other }, never));
+    expect(scoped).toHaveBeenCalledTimes(2);
   });
 
   test("ends when it is gone, waiting or not", async () => {
     const gone = new AbortController();
-    const tail = new EventTail({ listEvents: async () => [], eventsReach });
-    const waiting = tail.follow(0, undefined, gone.signal).next();
+    const tail = new EventTail({ listEvents: async () => [], listScopedEvents, eventsReach });
+    const waiting = next(tail.follow(0, {}, gone.signal));
     await setImmediate();
     gone.abort();
-    expect(await waiting).toMatchObject({ done: true });
-    expect(await tail.follow(0, undefined, gone.signal).next()).toMatchObject({ done: true });
+    expect(await waiting).toBeNull();
+    expect(await tail.follow(0, {}, gone.signal).next()).toMatchObject({ done: true });
   });
 });
 

@@ -442,7 +442,7 @@ test("more requests than one may make are refused, and another is served meanwhi
   socket.write(request.repeat(asked));
   const statuses = (): string[] => answered.match(/(?<=HTTP\/1\.1 )\d+/g) ?? [];
   await until("some are refused", () => statuses().includes("429"));
-  expect(await stage.as(other).listRuns()).toMatchObject({ runs: [] });
+  expect(await stage.as(other).listRuns()).toMatchObject({ runs: [], next: null });
   await until("all are answered", () => statuses().length === asked);
   expect(new Set(statuses())).toEqual(new Set(["404", "429"]));
   await until("it may ask again", async () => (await stage.raw("GET", "/v1/gateway")).status === 200);

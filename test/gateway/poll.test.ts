@@ -22,7 +22,10 @@ test("nothing is left of who has polled a silent run", async () => {
   const gone = new AbortController().signal;
   const query = contract.poll.query.parse({ waitMs: 5 });
   for (let count = 0; count < 3; count++)
-    await pollRun(world.supervisor, record, query, { gone }, () => ({ seems: false, because: "" }));
+    await pollRun(world.supervisor, record, query, { gone, turn: (work) => work() }, () => ({
+      seems: false,
+      because: "",
+    }));
   await turn();
   collectGarbage();
   expect(waits.map((wait) => wait.deref())).toEqual([undefined, undefined, undefined]);

@@ -41,7 +41,10 @@ async function follow(flood: Flood): Promise<IncomingMessage> {
   const server = createServer((request, response) => {
     response.on("close", () => gone.abort());
     const url = new URL(request.url ?? "", "http://localhost");
-    void special(request, response, url, { requester, gone: gone.signal });
+    void special(request, response, url, {
+      ...{ requester, gone: gone.signal, turn: (work) => work() },
+      stream: () => ({ [Symbol.dispose]: () => undefined }),
+    });
   });
   const socketPath = join(await temporaryHome(), "s");
   await once(server.listen(socketPath), "listening");

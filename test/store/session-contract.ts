@@ -1,6 +1,9 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Store } from "../../src/store/store.js";
-import { LEASE_MS, newRun } from "./samples.js";
+import { canSeeSessionRow, visibleSessions } from "../../src/sessions/can-see.js";
+import { VISIBILITIES } from "../../src/store/session-record.js";
+import type { RunFilter, Store } from "../../src/store/store.js";
+import { LEASE_MS, event, newRun } from "./samples.js";
 import { newTask } from "./task-samples.js";
 import { AT, newApproval, newSession } from "./session-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
@@ -43,6 +46,85 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
         expect(await other.getSession(session.id)).toEqual(row);
         expect(await other.getSessionByKey(session.key)).toEqual(row);
       }
+    });
+
+    test("a scope in SQL holds exactly the sessions, runs and events that canSeeSessionRow shows", async () => {
+      const agentId = fc.constantFrom("codex", "claude", "gemini", null);
+      const ids = Array.from({ length: 24 }, (_, at) => `ses_${at}`);
+      const lineage = fc.uniqueArray(fc.constantFrom(...ids), { maxLength: 4 });
+      const facts = fc.sample(fc.record({ agentId, lineage }), ids.length);
+      const rows = facts.map(({ agentId: agent, lineage: lines }, at) =>
+        newSession({
+          id: ids[at] ?? "",
+          key: `key ${at}`,
+          agentId: agent,
+          lineage: lines,
+          createdAt: AT + at,
+        }),
+      );
+      const ofSession = new Map<string, string | null>();
+      for (const row of rows) {
+        await store.createSession(row);
+        if (rows.indexOf(row) % 3 === 0) await store.closeSession(row.id, "cli:ada", AT + 100);
+      }
+      for (const sessionId of [...ids, ...ids, "ses_unknown", null]) {
+        const run = newRun({ sessionId });
+        await store.insertRun(run, LEASE_MS, [event(run.runId, AT)]);
+        ofSession.set(run.runId, sessionId);
+      }
+      const policy = fc.record({
+        enabled: fc.boolean(),
+        allow: fc.array(
+          fc.record({
+            from: fc.constantFrom("codex", "claude", "*"),
+            to: fc.constantFrom("codex", "claude", "gemini", "*"),
+          }),
+          { maxLength: 3 },
+        ),
+      });
+      const request = fc.record({
+        requester: fc.record({ id: fc.constantFrom(...ids), agentId }),
+        visibility: fc.constantFrom(...VISIBILITIES),
+        a2aPolicy: policy,
+        sandboxed: fc.boolean(),
+      });
+      await fc.assert(
+        fc.asyncProperty(request, async (asked) => {
+          const scope = visibleSessions(asked);
+          const seen = new Set(
+            rows.filter((row) => canSeeSessionRow({ ...asked, row }).visible).map(({ id }) => id),
+          );
+          const listed = await other.listSessions({ seenBy: scope });
+          expect(new Set(listed.map(({ id }) => id))).toEqual(seen);
+          const runs = [...ofSession.keys()].filter((runId) => seen.has(ofSession.get(runId) ?? ""));
+          const listedRuns = await other.listRuns({ seenBy: scope });
+          expect(new Set(listedRuns.map(({ runId }) => runId))).toEqual(new Set(runs));
+          const events = await other.listScopedEvents(scope, {});
+          expect(events).toHaveLength(ofSession.size);
+          const shown = events.filter(({ type }) => type !== "hidden");
+          expect(shown.map(({ runId }) => runId)).toEqual(runs);
+        }),
+      );
+    });
+
+    test("a page of runs ends before it exceeds its size, and the next one goes on after it", async () => {
+      const runs = Array.from({ length: 7 }, (_, at) =>
+        newRun({ createdAt: AT + at, labels: { large: "x".repeat(at === 3 ? 100_000 : 10_000) } }),
+      );
+      for (const run of runs) await store.insertRun(run, LEASE_MS);
+      const pages: string[][] = [];
+      for (let after: RunFilter["after"]; ;) {
+        const page = await other.listRuns({
+          ...(after === undefined ? {} : { after }),
+          limit: 5,
+          maxBytes: 25_000,
+        });
+        if (page.length === 0) break;
+        pages.push(page.map(({ runId }) => runId));
+        after = page.at(-1);
+      }
+      expect(pages.flat()).toEqual(runs.map(({ runId }) => runId).toReversed());
+      expect(pages.map(({ length }) => length)).toEqual([2, 1, 1, 2, 1]);
     });
 
     test("a key has one open session: the second creation gets the first, unchanged", async () => {

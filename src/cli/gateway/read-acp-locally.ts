@@ -17,7 +17,7 @@ export function readAcpLocally(
   const reading = createAcpReading({
     store: store ?? NOTHING,
     sessions: { get: async (id) => (await store?.getSession(id)) ?? null },
-    sights: { session: (_, wanted) => find(wanted), runsOf: () => async () => true },
+    sights: { session: (_, wanted) => find(wanted), scopeOf: () => null },
     stderrOf: () => "",
     questionOf: async () => null,
     verifyOwnedTree: async () => ({

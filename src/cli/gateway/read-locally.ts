@@ -4,7 +4,7 @@ import { isStoreFailure } from "../../store/store-failure.js";
 import { contract } from "../../gateway/contract/contract.js";
 import { logOf } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
-import { filterOf, type RunReader } from "../../gateway/handlers/run-reader.js";
+import { filterOf, nextOf, type RunReader } from "../../gateway/handlers/run-reader.js";
 import { farGateway } from "../../gateway/peers/whereabouts.js";
 import { inboxOf } from "../../gateway/handlers/session-inbox.js";
 import { historyOf, statusOf } from "../../gateway/handlers/session-told.js";
@@ -27,6 +27,7 @@ import { observe } from "../operator/observer.js";
 import type { Look } from "./look.js";
 import { readAcpLocally } from "./read-acp-locally.js";
 import { readTasksLocally } from "./read-tasks-locally.js";
+import type { Asking } from "../../gateway/server/app.js";
 
 /** What a gateway would answer, from what lies in its state directory. */
 export async function readLocally(home: string): Promise<Look> {
@@ -89,17 +90,25 @@ export async function readLocally(home: string): Promise<Look> {
   const notRestored = async (): Promise<readonly NotRestored[]> =>
     directory === null ? [] : readNotRestored(ledgerIn(directory.home));
   const never = new AbortController().signal;
-  const asking = { requester: { kind: "operator", actor: "operator" }, gone: never } as const;
+  const asking: Asking = {
+    requester: { kind: "operator", actor: "operator" },
+    gone: never,
+    turn: (work) => work(),
+    stream: () => ({ [Symbol.dispose]: () => undefined }),
+  };
   return {
     client: {
       listRuns: async ({ query = {} } = {}) => {
-        const { limit, ...heard } = contract.listRuns.query.parse(query);
-        const filter = { ...filterOf(heard), limit };
+        const { limit, cursor, ...heard } = contract.listRuns.query.parse(query);
+        const after = cursor === undefined ? {} : { after: cursor };
+        const filter = { ...filterOf(heard), ...after, limit };
         if (unread !== null) {
           const known = ledger === null ? [] : await runsInLedger(ledger, filter);
-          return { runs: [...known], storeAway: unread.message };
+          return { runs: [...known], next: null, storeAway: unread.message };
         }
-        return { runs: [...((await store?.listRuns(filter)) ?? [])], storeAway: null };
+        const runs = (await store?.listRuns(filter)) ?? [];
+        const last = runs.length < limit ? undefined : runs.at(-1);
+        return { runs: [...runs], next: last === undefined ? null : nextOf(last), storeAway: null };
       },
       poll: async ({ params, query = {} } = {}) =>
         pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking, seemsToWait),

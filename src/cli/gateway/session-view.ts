@@ -1,5 +1,6 @@
 import type { RunNotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
+import type { AnswerOf } from "../../gateway/contract/contract.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { matches } from "../../store/ledger/list-runs.js";
@@ -29,8 +30,19 @@ export function sessionView(client: GatewayClient): RunView {
       if (["RUN_NOT_FOUND", "BAD_INPUT"].includes((error as RunNotFound).code)) return null;
       throw error;
     });
-  const all = async (): Promise<readonly RunRecord[]> =>
-    (await client.listRuns({ query: { all: "1", hidden: "1", limit: PAGE } })).runs;
+  /** A page may be shorter than asked for when its records are large. */
+  const all = async (): Promise<readonly RunRecord[]> => {
+    const runs: RunRecord[] = [];
+    for (let cursor: string | null = null; ;) {
+      const query = { all: "1", hidden: "1", limit: PAGE - runs.length } as const;
+      const page: AnswerOf<"listRuns"> = await client.listRuns({
+        query: cursor === null ? query : { ...query, cursor },
+      });
+      runs.push(...page.runs);
+      cursor = page.next;
+      if (cursor === null || runs.length >= PAGE) return runs;
+    }
+  };
   return {
     getRun,
     findRuns: async (prefix, limit) => {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { isRunId } from "../../supervisor/ids.js";
+import { labelProblem } from "../../supervisor/spawn-options.js";
 import { nothing, outputPiece, recordPending } from "./common.js";
 import { addresses } from "./addresses.js";
 import { route } from "./route.js";
@@ -8,7 +9,10 @@ import { runShape } from "./run-shape.js";
 import { tellFields } from "./tasks.js";
 import { port, readiness, readyTimeoutMs } from "./services.js";
 
-const words = z.record(z.string(), z.string());
+const labels = z.record(z.string(), z.string()).superRefine((value, context) => {
+  const message = labelProblem(value);
+  if (message !== null) context.addIssue({ code: "custom", message });
+});
 const variables = z.record(
   z.string().regex(/^[^=\0]+$/, "cannot be a variable's name"),
   z.string().refine((value) => !value.includes("\0"), "must be text without NUL"),
@@ -30,7 +34,7 @@ export const execFields = {
   allowEnv: z.array(z.string()).max(64).default([]),
   cwd: bounded("is empty").optional(),
   umask: z.int().min(0).max(0o777).optional(),
-  labels: words.default({}),
+  labels: labels.default({}),
   sessionKey: bounded("is empty").optional(),
   agentId: bounded("is empty").optional(),
   kind: z.enum(["task", "service"]).default("task"),

@@ -19,12 +19,23 @@ export const listRuns = route({
     /** `key=value`; several are separated by commas. */
     label: z.string().optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    /** `next` of the page before. */
+    cursor: z
+      .string()
+      .regex(/^\d{1,15}\.\S{1,100}$/, "is no page's `next`")
+      .transform((text) => {
+        const dot = text.indexOf(".");
+        return { createdAt: Number(text.slice(0, dot)), runId: text.slice(dot + 1) };
+      })
+      .optional(),
   }),
   body: nothing,
   answer: z.object({
     runs: z.array(runShape),
     /** Why the store could not be read; then `runs` are those that this gateway's host knows. Null: these are all. */
     storeAway: z.string().nullable(),
+    /** A page ends after `limit` runs, or before it has 2 MiB. Null: it is the last one. */
+    next: z.string().nullable(),
   }),
 });
 

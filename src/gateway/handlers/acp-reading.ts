@@ -5,7 +5,7 @@ import { NotFound } from "../../errors.js";
 import type { Question } from "../../sessions/question.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpPermission, AcpSession } from "../../store/acp-record.js";
-import type { AcpStore } from "../../store/acp-store.js";
+import type { AcpSessionFilter, AcpStore } from "../../store/acp-store.js";
 import type { Handlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
 import type { Sights } from "../sights.js";
@@ -24,7 +24,7 @@ export interface AcpReadingDesk {
     | "listAcpPermissions"
   >;
   readonly sessions: Pick<Sessions, "get">;
-  readonly sights: Pick<Sights, "session" | "runsOf">;
+  readonly sights: Pick<Sights, "session" | "scopeOf">;
   readonly stderrOf: (sessionId: string) => string;
   /** Null: it does not wait at this gateway. */
   readonly questionOf: (permission: AcpPermission) => Promise<Question | null>;
@@ -38,19 +38,16 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
     sessionOf(session, await desk.sessions.get(session.sessionId));
   const withQuestion = async (permission: AcpPermission): Promise<ReturnType<typeof permissionOf>> =>
     permissionOf(permission, await desk.questionOf(permission));
+  const seenBy = (requester: Requester): Pick<AcpSessionFilter, "seenBy"> => {
+    const scope = desk.sights.scopeOf(requester);
+    return scope === null ? {} : { seenBy: scope };
+  };
   return {
     acpList: async ({ query: { all, limit } }, { requester }) => {
       const open = all === true ? {} : { open: true };
-      const found = await store.listAcpSessions({
-        ...open,
-        ...(requester.kind === "operator" ? { limit } : {}),
-      });
       const sessions = [];
-      const seen = desk.sights.runsOf(requester);
-      for (const session of found) {
-        if (sessions.length === limit) break;
-        if (await seen(session.sessionId)) sessions.push(await shown(session));
-      }
+      for (const session of await store.listAcpSessions({ ...open, ...seenBy(requester), limit }))
+        sessions.push(await shown(session));
       return { sessions };
     },
 
@@ -97,13 +94,8 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
       const of =
         session === undefined ? {} : { sessionId: (await visibleAcp(desk, requester, session)).sessionId };
       const pending = all === true ? {} : { pending: true };
-      const permissions = [];
-      const seen = desk.sights.runsOf(requester);
-      for (const permission of await store.listAcpPermissions({ ...of, ...pending })) {
-        if (permissions.length === limit) break;
-        if (await seen(permission.sessionId)) permissions.push(await withQuestion(permission));
-      }
-      return { permissions };
+      const found = await store.listAcpPermissions({ ...of, ...pending, ...seenBy(requester), limit });
+      return { permissions: await Promise.all(found.map(withQuestion)) };
     },
   };
 }

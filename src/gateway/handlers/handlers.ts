@@ -2,9 +2,10 @@ import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import type { RunProcesses } from "../../supervisor/live-processes.js";
 import type { PresentGateway } from "../../store/gateway-presence.js";
 import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
-import type { RunFilter } from "../../store/store.js";
+import type { RunFilter, Store } from "../../store/store.js";
 import type { TaskStore } from "../../store/task-store.js";
-import { EventCursor } from "../../store/event-cursor.js";
+import { EventCursor, type EventSource } from "../../store/event-cursor.js";
+import type { HiddenEvent, RunEvent } from "../../store/run-event.js";
 import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";
 import { isStoreFailure } from "../../store/store-failure.js";
@@ -25,7 +26,7 @@ import { execInBackground } from "./exec-background.js";
 import type { AcpVerb } from "./acp.js";
 import { pollRun } from "./poll.js";
 import { readyOrStopped, waitReady } from "./ready.js";
-import { filterOf, nowOf } from "./run-reader.js";
+import { filterOf, nextOf, nowOf } from "./run-reader.js";
 import { held, mayBeSteered, typedInto } from "./steered.js";
 import { logOf } from "./log.js";
 import { keysFor, pasteFor, screenshot, seemsToWait, withTerminal } from "./terminal.js";
@@ -61,7 +62,9 @@ export interface Desk extends ChannelDesk {
   readonly sights: Sights;
   readonly gate: ExecGate;
   readonly history: History;
-  readonly records: SessionRecords & Pick<TaskStore, "listTasks">;
+  readonly records: SessionRecords &
+    Pick<TaskStore, "listTasks"> &
+    Pick<Store, "listEvents" | "listScopedEvents" | "eventsReach">;
   readonly agents: KnownAgents;
   readonly agentRuns: AgentRuns;
   readonly callers: Callers;
@@ -102,10 +105,12 @@ export function createHandlers(desk: Desk): Handlers {
   const { supervisor, sights } = desk;
   const { approvals } = desk.gate;
   const visible = (requester: Requester, runId: string) => sights.run(supervisor, requester, runId);
+  const seenBy = (requester: Requester): Pick<RunFilter, "seenBy"> => {
+    const scope = sights.scopeOf(requester);
+    return scope === null ? {} : { seenBy: scope };
+  };
   const openRunsOf = async (requester: Requester): Promise<number> => {
-    const seen = sights.runsOf(requester);
-    const open = await supervisor.listRuns({ states: OPEN_STATES });
-    return (await Promise.all(open.map(({ sessionId }) => seen(sessionId)))).filter(Boolean).length;
+    return (await supervisor.listRuns({ states: OPEN_STATES, ...seenBy(requester) })).length;
   };
   return {
     status: async (_, { requester }) => {
@@ -118,33 +123,42 @@ export function createHandlers(desk: Desk): Handlers {
     events: async ({ query }, { requester }) => {
       const { after, limit, run } = query;
       const of = run === undefined ? {} : { runId: await sights.sought(supervisor, requester, run) };
-      const cursor = new EventCursor(supervisor, after, of);
+      const scope = sights.scopeOf(requester);
+      const source: EventSource<RunEvent | HiddenEvent> = {
+        eventsReach: () => desk.records.eventsReach(),
+        listEvents: (filter) =>
+          scope === null ? desk.records.listEvents(filter) : desk.records.listScopedEvents(scope, filter),
+      };
+      const cursor = new EventCursor(source, after, of);
       const { events: found, gap } = await cursor.next(limit);
-      const events = [];
-      const seen = sights.runsOf(requester);
-      for (const event of found) {
-        const record = await supervisor.getRun(event.runId);
-        if (requester.kind === "operator" || (record !== null && (await seen(record.sessionId))))
-          events.push({ ...event, data: { ...event.data } as Record<string, unknown> });
-      }
+      const events = found.flatMap((event) =>
+        event.type === "hidden" ? [] : [{ ...event, data: { ...event.data } }],
+      );
       return { events, after: found.at(-1)?.seq ?? gap?.from ?? after, gap: gap !== null };
     },
 
     listRuns: async ({ query }, { requester }) => {
-      const { limit, ...wanted } = query;
-      const filter: RunFilter = {
-        ...filterOf(wanted),
-        // So many of those that are shown: what is hidden from a session must not use up its page.
-        ...(requester.kind === "operator" ? { limit } : {}),
-      };
-      const runs = [];
-      const seen = sights.runsOf(requester);
-      const { runs: found, storeAway } = await supervisor.listRunsOrLocal(filter);
-      for (const record of found) {
-        if (runs.length === limit) break;
-        if (await seen(record.sessionId)) runs.push(record);
+      const { limit, cursor, ...wanted } = query;
+      const filter = { ...filterOf(wanted), ...seenBy(requester) };
+      const { runs, storeAway } = await supervisor.listRunsOrLocal({
+        ...filter,
+        ...(cursor === undefined ? {} : { after: cursor }),
+        limit,
+        maxBytes: defaults.listBytes,
+      });
+      if (storeAway !== null) {
+        // Not read by SQL, so not filtered by it.
+        const sees = sights.runsOf(requester);
+        const seen = await Promise.all(runs.map(({ sessionId }) => sees(sessionId)));
+        return { runs: runs.filter((_, at) => seen[at]), next: null, storeAway };
       }
-      return { runs, storeAway };
+      const last = runs.at(-1);
+      const more = last === undefined ? [] : await supervisor.listRuns({ ...filter, after: last, limit: 1 });
+      return {
+        runs: [...runs],
+        next: last === undefined || more.length === 0 ? null : nextOf(last),
+        storeAway,
+      };
     },
 
     getRun: ({ params }, { requester }) => visible(requester, params.runId),

@@ -82,7 +82,7 @@ export class CallersPath {
         "path",
         `path has ${named.length} directories, and at most ${defaults.agentPathDirectories} are looked at`,
       );
-    if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests();
+    if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests("agents being looked for");
     const late = AbortSignal.timeout(this.#withinMs);
     this.#waiting += 1;
     const found = this.#last

@@ -15,7 +15,7 @@ export async function pollRun(
   reader: RunReader,
   record: RunRecord,
   query: HeardOf<"poll">["query"],
-  { gone }: Pick<Asking, "gone">,
+  { gone, turn }: Pick<Asking, "gone" | "turn">,
   seemsToWait: (text: string, idleMs: number) => { readonly seems: boolean; readonly because: string },
 ): Promise<AnswerOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
@@ -25,7 +25,20 @@ export async function pollRun(
   if (query.waitMs > 0) {
     const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
     await news(changed, query.waitMs, gone).finally(() => quit.abort());
+    // Many may wait for the same news, and each answer costs memory.
+    return turn(() => answer(reader, record, run, from, query, seemsToWait));
   }
+  return answer(reader, record, run, from, query, seemsToWait);
+}
+
+async function answer(
+  reader: RunReader,
+  record: RunRecord,
+  run: ReturnType<RunReader["run"]>,
+  from: Readonly<Record<StreamName, number>>,
+  query: HeardOf<"poll">["query"],
+  seemsToWait: (text: string, idleMs: number) => { readonly seems: boolean; readonly because: string },
+): Promise<AnswerOf<"poll">> {
   const { record: now, recordPending } = await nowOf(reader, record, defaults.localListMs);
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];

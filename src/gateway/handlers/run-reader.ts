@@ -15,6 +15,11 @@ export async function nowOf(reader: RunReader, record: RunRecord, waitMs?: numbe
   return ending ?? { record: (await reader.getRun(record.runId)) ?? record, recordPending: null };
 }
 
+/** Where the page after this run begins. */
+export function nextOf({ createdAt, runId }: RunRecord): string {
+  return `${createdAt}.${runId}`;
+}
+
 /** Which runs a list shows. */
 export function filterOf({
   all,
@@ -22,7 +27,7 @@ export function filterOf({
   session,
   agent,
   label,
-}: Omit<HeardOf<"listRuns">["query"], "limit">): RunFilter {
+}: Omit<HeardOf<"listRuns">["query"], "limit" | "cursor">): RunFilter {
   return {
     ...(all === true ? {} : { states: OPEN_STATES }),
     ...(hidden === true ? {} : { hidden: false }),

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { BadInput, NotFound } from "../../errors.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
 import type { NotRestored } from "../../store/ledger/not-restored.js";
@@ -171,6 +172,8 @@ async function listTasks(
       if (await sees(task)) tasks.push(task);
     }
     if (page.length < size) return { tasks, next: null };
+    // SQLite reads without leaving the event loop.
+    await nextTurn();
   }
   return { tasks, next: last === null ? null : places.write(last) };
 }

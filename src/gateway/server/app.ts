@@ -15,7 +15,8 @@ import {
 } from "../../errors.js";
 import { contract, type AnswerOf, type HeardOf, type Verb } from "../contract/contract.js";
 import type { Route } from "../contract/route.js";
-import { answerFor, statusFor } from "./error-answer.js";
+import type { Admission, CountedRequest } from "./admission.js";
+import { answerFor, headersFor, statusFor } from "./error-answer.js";
 import { Budget } from "./budget.js";
 import { CHALLENGE_PATH } from "../token-proof.js";
 import { answerChallenge, tokenOf } from "./challenge.js";
@@ -24,6 +25,7 @@ import { mustBeServed } from "./loopback.js";
 import { isDoneWithAgent } from "../peers/acp-whereabouts.js";
 import { passRequest } from "../peers/pass-on.js";
 import { matchPath } from "./match-path.js";
+import { Pipelines } from "./pipeline.js";
 import type { Requester } from "./requester.js";
 
 /** Why `gone` aborts when it was not the caller who hung up. */
@@ -35,6 +37,10 @@ export interface Asking {
   readonly gone: AbortSignal;
   /** Another gateway asks: it is not passed on once more. */
   readonly fromPeer?: boolean;
+  /** Does work when it is the requester's turn: for what comes after a long wait, and for each page of a stream. */
+  readonly turn: <Result>(work: () => Promise<Result>) => Promise<Result>;
+  /** Counts a stream of the requester until it is disposed of. Throws TooManyStreams. */
+  readonly stream: () => Disposable;
 }
 
 export type Handlers = {
@@ -53,6 +59,9 @@ export interface AppOptions {
   readonly handlers: Handlers;
   readonly special: Special;
   readonly entrance: Entrance;
+  readonly admission: Admission;
+  /** Rejects with SessionStorageFull. */
+  readonly mustHaveRoom: (requester: Requester) => Promise<void>;
   readonly stopping: () => boolean;
   readonly failed: (error: unknown, what: string) => void;
 }
@@ -60,10 +69,11 @@ export interface AppOptions {
 /** The gateway's answers, whatever they come in through. */
 export function createApp(options: AppOptions): (request: IncomingMessage, response: ServerResponse) => void {
   const budget = new Budget(defaults.requestsPerSecond, defaults.requestBurst);
+  const pipelines = new Pipelines();
   return (request, response) => {
     const gone = new AbortController();
     response.once("close", () => gone.abort(options.stopping() ? GATEWAY_STOPS : "the caller left"));
-    answer(options, budget, request, response, gone.signal).catch((error: unknown) => {
+    const failed = (error: unknown): void => {
       // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
       const broken =
         request.errored !== null ||
@@ -75,8 +85,11 @@ export function createApp(options: AppOptions): (request: IncomingMessage, respo
       if (statusFor(error) >= 500 && !broken)
         options.failed(error, `${request.method ?? ""} ${request.url ?? ""}`);
       if (response.headersSent || response.destroyed) response.destroy();
-      else sendJson(response, statusFor(error), answerFor(error));
-    });
+      else sendJson(response, statusFor(error), answerFor(error), headersFor(error));
+    };
+    pipelines.add(request.socket, () =>
+      answer(options, budget, request, response, gone.signal).catch(failed),
+    );
   };
 }
 
@@ -92,14 +105,43 @@ async function answer(
   response: ServerResponse,
   gone: AbortSignal,
 ): Promise<void> {
-  const { entrance } = options;
+  const { entrance, admission } = options;
   mustBeServed(entrance.served, request);
   if (entrance.hashOf !== null && request.method === "GET" && request.url === CHALLENGE_PATH)
-    return sendJson(response, 200, await answerChallenge(entrance.hashOf, request));
+    return void sendJson(response, 200, await answerChallenge(entrance.hashOf, request));
   const requester = await entrance.requesterOf(request);
-  if (!budget.take(requester.actor)) throw new TooManyRequests();
+  entrance.connections?.identify(request.socket, requester);
+  if (!budget.take(requester.actor))
+    throw new TooManyRequests(`asked ${defaults.requestsPerSecond} times a second`);
+  if (gone.aborted) return;
+  const counted = admission.request(requester);
+  response.once("close", () => counted[Symbol.dispose]());
+  // The caller may leave before its turn.
+  await admission.run(requester, () =>
+    gone.aborted ? Promise.resolve() : respond(options, requester, counted, request, response, gone),
+  );
+}
+
+/** Verbs that add records to the store. */
+const STORING: ReadonlySet<Verb> = new Set(["exec", "runAgent", "acpSpawn", "createTask"]);
+
+async function respond(
+  options: AppOptions,
+  requester: Requester,
+  counted: CountedRequest,
+  request: IncomingMessage,
+  response: ServerResponse,
+  gone: AbortSignal,
+): Promise<void> {
+  const { entrance, admission } = options;
   const url = urlOf(request);
-  const asking = { requester, gone, fromPeer: entrance.forPeers };
+  const asking: Asking = {
+    requester,
+    gone,
+    fromPeer: entrance.forPeers,
+    turn: (work) => admission.run(requester, work),
+    stream: () => admission.stream(requester),
+  };
   if (!entrance.forPeers && (await options.special(request, response, url, asking))) return;
   const found = find(request.method ?? "", url.pathname);
   if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
@@ -125,10 +167,11 @@ async function answer(
   const heard = {
     params: named,
     query: parse(route.query, Object.fromEntries(url.searchParams), "the query"),
-    body: parse(route.body, route.method === "POST" ? await readBody(request) : {}, "the body"),
+    body: parse(route.body, route.method === "POST" ? await readBody(request, counted) : {}, "the body"),
   };
+  if (STORING.has(verb)) await options.mustHaveRoom(requester);
   const handler = options.handlers[verb] as (heard: unknown, asking: Asking) => Promise<unknown>;
-  sendJson(response, 200, await handler(heard, asking));
+  counted.give(sendJson(response, 200, await handler(heard, asking)));
 }
 
 /** Records are in the store for all to read, and a stop is handed over by it; anything else of a run is where it runs. */
@@ -178,13 +221,14 @@ export function parse<Shape extends z.ZodType>(shape: Shape, value: unknown, whe
   );
 }
 
-async function readBody(request: IncomingMessage): Promise<unknown> {
+async function readBody(request: IncomingMessage, counted: CountedRequest): Promise<unknown> {
   const parts: Buffer[] = [];
   let size = 0;
   // Not destroyed when it is too large: there would be nobody left to tell.
   for await (const part of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += part.length;
     if (size > defaults.requestBytes) throw new TooLarge(defaults.requestBytes);
+    counted.take(part.length);
     parts.push(part);
   }
   if (size === 0) return {};
@@ -195,13 +239,21 @@ async function readBody(request: IncomingMessage): Promise<unknown> {
   }
 }
 
-export function sendJson(response: ServerResponse, status: number, body: unknown): void {
+/** Returns the size of the answer. */
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Readonly<Record<string, string>> = {},
+): number {
   const text = Buffer.from(JSON.stringify(body));
   response.writeHead(status, {
+    ...headers,
     "content-type": "application/json",
     "content-length": text.length,
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
   });
   response.end(text);
+  return text.length;
 }

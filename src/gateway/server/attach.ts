@@ -16,7 +16,8 @@ import { passUpgrade } from "../peers/pass-on.js";
 import type { Peer } from "../peers/peer.js";
 import { urlOf } from "./app.js";
 import { answerCall, type Call } from "./call.js";
-import { answerFor, statusFor } from "./error-answer.js";
+import type { Admission } from "./admission.js";
+import { answerFor, headersFor, statusFor } from "./error-answer.js";
 import { heard, stopFor } from "./heard.js";
 import type { Entrance } from "./entrance.js";
 import { mustBeServed } from "./loopback.js";
@@ -52,6 +53,7 @@ export interface AttachParts {
   readonly supervisor: Supervisor;
   readonly callers: Callers;
   readonly sights: Sights;
+  readonly admission: Admission;
   readonly bell: Pick<Bell, "hear">;
   /** Throws once the gateway stops. */
   readonly mustBeOpen: () => void;
@@ -80,14 +82,26 @@ export class Attachments implements AsyncDisposable {
     socket.on("error", () => socket.destroy());
     this.#answer(request, socket, head, entrance).catch((error: unknown) => {
       const status = statusFor(error);
-      const answer = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: application/json\r\nconnection: close`;
+      const headers = Object.entries({
+        "content-type": "application/json",
+        ...headersFor(error),
+        connection: "close",
+      }).map(([name, value]) => `${name}: ${value}`);
+      const answer = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, ...headers].join("\r\n");
       // Not only ended: whoever does not hang up in turn would keep the connection, and the gateway from stopping.
       socket.end(`${answer}\r\n\r\n${JSON.stringify(answerFor(error))}`, () => socket.destroy());
     });
   }
 
   async #answer(request: IncomingMessage, socket: Duplex, head: Buffer, entrance: Entrance): Promise<void> {
-    const admitted = await this.#admit(request, entrance);
+    mustBeServed(entrance.served, request);
+    const requester = await entrance.requesterOf(request);
+    entrance.connections?.identify(request.socket, requester);
+    if (socket.closed) return;
+    const { admission } = this.#parts;
+    const counted = admission.stream(requester);
+    socket.once("close", () => counted[Symbol.dispose]());
+    const admitted = await admission.run(requester, () => this.#admit(request, requester, entrance));
     if (admitted.peer !== null) {
       this.#passedOn.add(socket);
       socket.once("close", () => this.#passedOn.delete(socket));
@@ -101,10 +115,12 @@ export class Attachments implements AsyncDisposable {
     });
   }
 
-  async #admit(request: IncomingMessage, entrance: Entrance): Promise<Admitted | PassedOn> {
-    mustBeServed(entrance.served, request);
+  async #admit(
+    request: IncomingMessage,
+    requester: Requester,
+    entrance: Entrance,
+  ): Promise<Admitted | PassedOn> {
     const { supervisor, sights, mustBeOpen } = this.#parts;
-    const requester = await entrance.requesterOf(request);
     const url = urlOf(request);
     const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
     const peer = await entrance.whoHas(requester, runId);

@@ -40,6 +40,7 @@ export interface Doors extends AsyncDisposable {
 export async function openDoors(parts: DoorsParts): Promise<Doors> {
   const { home, instanceId, config, shared, requestMs, app, byToken, forPeers, problem } = parts;
   const open = <Kind extends Listening>(listening: Kind, entrance: Entrance): Kind => {
+    entrance.connections?.watch(listening.server);
     listening.server.on("upgrade", (request, socket, head) =>
       parts.attachments.upgrade(request, socket, head, entrance),
     );

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Peer } from "../peers/peer.js";
 import type { Verb } from "../contract/contract.js";
 import type { HashOf } from "./challenge.js";
+import type { Connections } from "./connections.js";
 import type { Served } from "./loopback.js";
 import type { Requester } from "./requester.js";
 
@@ -9,6 +10,8 @@ import type { Requester } from "./requester.js";
 export interface Entrance {
   /** Names by which it may be asked; null: any (a local socket has none). */
   readonly served: Served | null;
+  /** Null: the listener limits its connections otherwise. */
+  readonly connections: Connections | null;
   /** Rejects with Unauthorized. */
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
   /** Finds the token that a client names before it proves to know it; null: no tokens are used here. */

@@ -1,4 +1,4 @@
-import { HoldfastError } from "../../errors.js";
+import { HoldfastError, TooManyRequests } from "../../errors.js";
 
 /** The body of every answer that is not a success. */
 export interface ErrorAnswer {
@@ -13,6 +13,9 @@ export class GatewayError extends HoldfastError {
     this.fields = fields;
   }
 }
+
+/** The limits are of what is under way now, and a second is what the rate of requests is counted by. */
+const RETRY_AFTER_S = "1";
 
 /** HTTP's word for each code. A code that is not listed is a failure of ours. */
 const STATUS: Readonly<Record<string, number>> = {
@@ -44,6 +47,8 @@ const STATUS: Readonly<Record<string, number>> = {
   SPAWN_FAILED: 422,
   LIMIT_UNAVAILABLE: 422,
   TOO_MANY_REQUESTS: 429,
+  TOO_MANY_STREAMS: 429,
+  SESSION_STORAGE_FULL: 429,
   TOO_MANY_APPROVALS: 429,
   INBOX_FULL: 429,
   NOT_FORGOTTEN: 409,
@@ -61,6 +66,13 @@ const STATUS: Readonly<Record<string, number>> = {
 
 export function statusFor(error: unknown): number {
   return error instanceof HoldfastError ? (STATUS[error.code] ?? 500) : 500;
+}
+
+/** Of every answer with this error. A caller that is over a limit is told when to try again. */
+export function headersFor(error: unknown): Readonly<Record<string, string>> {
+  if (statusFor(error) !== 429) return {};
+  const close = error instanceof TooManyRequests && error.close;
+  return { "retry-after": RETRY_AFTER_S, ...(close ? { connection: "close" } : {}) };
 }
 
 /** The code, the sentence and the error's own fields; never a stack, never a cause. */

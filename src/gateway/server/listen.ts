@@ -110,9 +110,11 @@ function isServed(path: string): Promise<boolean> {
   });
 }
 
-/** Whoever is slow or silent holds up only himself; whoever comes when there are too many is turned away. */
+/** A slow or silent caller holds up only itself. How many there may be: see Connections. */
 export function bounded(app: RequestListener, requestMs: number): Server {
-  return crowded(createServer(bounds(requestMs), app));
+  const server = createServer(bounds(requestMs), app);
+  server.maxRequestsPerSocket = 0;
+  return server;
 }
 
 export function bounds(requestMs: number): ServerOptions {
@@ -123,12 +125,6 @@ export function bounds(requestMs: number): ServerOptions {
     maxHeaderSize: 16 * 1024,
     connectionsCheckingInterval: Math.min(5_000, requestMs / 4),
   };
-}
-
-export function crowded<Kind extends Server>(server: Kind): Kind {
-  server.maxConnections = defaults.connections;
-  server.maxRequestsPerSocket = 0;
-  return server;
 }
 
 export async function close(server: Server): Promise<void> {

@@ -53,6 +53,7 @@ export function serveSpecial(
     }
     const watched = matchPath(contract.acpWatch.path, url.pathname);
     if (watched !== null && ["1", "true"].includes(url.searchParams.get("follow") ?? "")) {
+      using _ = asking.stream();
       await followAcp(acp, watched["id"] ?? "", response, url, asking);
       return true;
     }
@@ -60,6 +61,7 @@ export function serveSpecial(
     if (task !== null && ["1", "true"].includes(url.searchParams.get("follow") ?? "")) {
       const { after } = parse(contract.taskEvents.query, Object.fromEntries(url.searchParams), "the query");
       const { taskId } = await visibleTask(tasks, asking.requester, task["id"] ?? "");
+      using _ = asking.stream();
       await sendLines(sights, response, asking, tasks.tail.follow(taskId, after, asking.gone));
       return true;
     }
@@ -67,6 +69,7 @@ export function serveSpecial(
       url.pathname === contract.events.path &&
       ["1", "true"].includes(url.searchParams.get("follow") ?? "")
     ) {
+      using _ = asking.stream();
       await followEvents(supervisor, events, sights, response, url, asking);
       return true;
     }
@@ -94,7 +97,7 @@ async function followAcp(
   id: string,
   response: ServerResponse,
   url: URL,
-  { requester, gone }: Asking,
+  { requester, gone }: Pick<Asking, "requester" | "gone">,
 ): Promise<void> {
   const { after } = parse(contract.acpWatch.query, Object.fromEntries(url.searchParams), "the query");
   const { sessionId } = await visibleAcp(desk, requester, id);
@@ -114,7 +117,7 @@ async function* shown(updates: AsyncIterable<AcpUpdate>): AsyncGenerator<object,
 async function sendLines(
   sights: Sights,
   response: ServerResponse,
-  { requester, gone }: Asking,
+  { requester, gone }: Pick<Asking, "requester" | "gone">,
   objects: AsyncIterable<object>,
 ): Promise<void> {
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
@@ -134,20 +137,22 @@ async function followEvents(
   sights: Sights,
   response: ServerResponse,
   url: URL,
-  { requester, gone }: Asking,
+  { requester, gone, turn }: Asking,
 ): Promise<void> {
   const { after, run } = parse(contract.events.query, Object.fromEntries(url.searchParams), "the query");
+  const scope = sights.scopeOf(requester);
+  const view = {
+    turn,
+    ...(scope === null ? {} : { scope }),
+    ...(run === undefined ? {} : { runId: await sights.sought(supervisor, requester, run) }),
+  };
   response.writeHead(200, { "content-type": "application/x-ndjson", "cache-control": "no-store" });
   response.flushHeaders();
-  const sees = sights.runsOf(requester);
-  const sought = run === undefined ? undefined : await sights.sought(supervisor, requester, run);
-  for await (const event of events.follow(after, sought, gone)) {
-    if (requester.kind !== "operator" && event.type !== "gap") {
-      const record = await supervisor.getRun(event.runId);
-      if (record === null || !(await sees(record.sessionId)) || !(await sights.acts(requester))) continue;
-    }
-    if (!response.write(`${JSON.stringify(event)}\n`))
-      await once(response, "drain", { signal: gone }).catch(() => undefined);
+  for await (const page of events.follow(after, view, gone)) {
+    if (!(await sights.acts(requester))) break;
+    for (const event of page)
+      if (!response.write(`${JSON.stringify(event)}\n`))
+        await once(response, "drain", { signal: gone }).catch(() => undefined);
   }
   response.end();
 }

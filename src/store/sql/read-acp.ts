@@ -4,6 +4,8 @@ import { toAcpPermission, toAcpSession, toAcpTurn, toAcpUpdate } from "../acp-co
 import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
 import type { AcpPermissionFilter, AcpSessionFilter, AcpTurnFilter, AcpUpdateFilter } from "../acp-store.js";
 import type { Schema } from "../schema.js";
+import type { Words } from "./engine.js";
+import { ofScope } from "./session-scope.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
@@ -22,6 +24,7 @@ export async function getAcpSession(db: Kysely<Schema>, sessionId: string): Prom
 
 export async function listAcpSessions(
   db: Kysely<Schema>,
+  words: Words,
   filter: AcpSessionFilter,
 ): Promise<readonly AcpSession[]> {
   let query = db
@@ -33,6 +36,7 @@ export async function listAcpSessions(
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
   if (filter.gatewayInstanceId !== undefined)
     query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
+  if (filter.seenBy !== undefined) query = query.where(ofScope(words, "session_id", filter.seenBy));
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   return (await query.execute()).map(toAcpSession);
 }
@@ -102,12 +106,14 @@ export async function getAcpPermission(db: Kysely<Schema>, id: string): Promise<
 
 export async function listAcpPermissions(
   db: Kysely<Schema>,
+  words: Words,
   filter: AcpPermissionFilter,
 ): Promise<readonly AcpPermission[]> {
   let query = db.selectFrom("acp_permissions").selectAll().orderBy("asked_at").orderBy("id");
   if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
   if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
   if (filter.answered !== undefined) query = query.where("answered", "=", filter.answered ? 1 : 0);
+  if (filter.seenBy !== undefined) query = query.where(ofScope(words, "session_id", filter.seenBy));
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   return (await query.execute()).map(toAcpPermission);
 }

@@ -1,11 +1,13 @@
 import { sql } from "kysely";
-import type { Kysely } from "kysely";
+import type { Kysely, RawBuilder } from "kysely";
 import { toApproval } from "../approval-columns.js";
 import type { Approval } from "../approval-record.js";
 import type { Schema } from "../schema.js";
 import type { SessionRow } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import { toSessionRow } from "../session-columns.js";
+import type { Words } from "./engine.js";
+import { inScope } from "./session-scope.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
@@ -30,6 +32,7 @@ export async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<
 
 export async function listSessions(
   db: Kysely<Schema>,
+  words: Words,
   filter: SessionFilter,
 ): Promise<readonly SessionRow[]> {
   let query = db.selectFrom("sessions").selectAll().orderBy("created_at", "desc").orderBy("id", "desc");
@@ -39,6 +42,7 @@ export async function listSessions(
   if (filter.agentSessionId !== undefined)
     query = query.where("agent_session_id", "=", filter.agentSessionId);
   if (filter.key !== undefined) query = query.where("key", "=", filter.key);
+  if (filter.seenBy !== undefined) query = query.where(inScope(words, filter.seenBy));
   if (filter.idleSince !== undefined) {
     const { idleSince } = filter;
     query = query
@@ -73,6 +77,24 @@ export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise
     .where(open)
     .executeTakeFirst();
   return row?.hash ?? null;
+}
+
+/** What a row has besides its texts without a bound of their own. */
+const ROW_BYTES = 2_000;
+
+export async function storedBytes(db: Kysely<Schema>, sessionId: string): Promise<number> {
+  const bytes = (columns: readonly string[]): RawBuilder<number> =>
+    sql<number>`cast(coalesce(sum(${sql.join(
+      columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`),
+      sql` + `,
+    )} + ${sql.lit(ROW_BYTES)}), 0) as bigint)`;
+  const runs = db.selectFrom("runs").where("session_id", "=", sessionId);
+  const tasks = db.selectFrom("tasks").where("owner_session_id", "=", sessionId);
+  const [ofRuns, ofTasks] = [
+    await runs.select(bytes(["labels", "command", "cwd", "residue"]).as("bytes")).executeTakeFirstOrThrow(),
+    await tasks.select(bytes(["task_text", "summary", "error"]).as("bytes")).executeTakeFirstOrThrow(),
+  ];
+  return ofRuns.bytes + ofTasks.bytes;
 }
 
 export async function getApproval(db: Kysely<Schema>, id: string): Promise<Approval | null> {

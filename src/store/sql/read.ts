@@ -1,13 +1,15 @@
 import { sql } from "kysely";
 import type { Kysely, RawBuilder } from "kysely";
 import { toRunEvent } from "../event-row.js";
-import type { RunEvent } from "../run-event.js";
+import type { HiddenEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import { toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
+import type { SessionScope } from "../session-store.js";
 import type { EventFilter, Here, RunFilter, StateScope } from "../store.js";
 import { afterPrefix } from "./after-prefix.js";
 import type { Words } from "./engine.js";
+import { inScope, ofScope } from "./session-scope.js";
 
 /** An empty list is no syntax everywhere. */
 const never = sql<boolean>`false`;
@@ -76,8 +78,34 @@ export async function listRuns(
       sql<boolean>`exists (select 1 from ${words.members("labels")} as label where label.key = ${name} and label.value = ${value})`,
     );
   }
+  if (filter.seenBy !== undefined) query = query.where(ofScope(words, "session_id", filter.seenBy));
+  if (filter.after !== undefined) {
+    const { createdAt, runId } = filter.after;
+    query = query.where(sql<boolean>`(created_at, run_id) < (${createdAt}, ${runId})`);
+  }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
+  if (filter.maxBytes !== undefined) {
+    // By their ids afterwards: large records are not sorted, nor read in vain.
+    const sizes = await query
+      .clearSelect()
+      .select(["run_id", recordBytes.as("bytes")])
+      .execute();
+    const ids = sizes.slice(0, countWithin(sizes, filter.maxBytes)).map(({ run_id }) => run_id);
+    if (ids.length === 0) return [];
+    query = db.selectFrom("runs").selectAll().where("run_id", "in", ids);
+    query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
+  }
   return (await query.execute()).map(toRunRecord);
+}
+
+/** The columns of a run without a bound of their own. */
+const recordBytes = sql<number>`octet_length(labels) + octet_length(command) + octet_length(cwd) + octet_length(residue)`;
+
+/** How many fit, at least one. */
+function countWithin(sizes: readonly { readonly bytes: number }[], maxBytes: number): number {
+  let total = 0;
+  const over = sizes.findIndex(({ bytes }) => (total += bytes) > maxBytes);
+  return over === -1 ? Math.max(1, sizes.length) : Math.max(1, over);
 }
 
 export async function listUnattended(
@@ -133,10 +161,37 @@ export async function listEvents(
   settled: number | null,
   filter: EventFilter,
 ): Promise<readonly RunEvent[]> {
-  let query = db
-    .selectFrom("run_events")
-    .selectAll()
-    .orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
+  return (await eventsOf(db, settled, filter).selectAll().execute()).map(toRunEvent);
+}
+
+export async function listScopedEvents(
+  db: Kysely<Schema>,
+  words: Words,
+  settled: number | null,
+  scope: SessionScope,
+  filter: EventFilter,
+): Promise<readonly (RunEvent | HiddenEvent)[]> {
+  const found = await listEvents(db, settled, filter);
+  const runIds = [...new Set(found.map(({ runId }) => runId))];
+  if (runIds.length === 0) return [];
+  // By run, not by event: a run has many events, and its record may be large.
+  const rows = await db
+    .selectFrom("runs")
+    .innerJoin("sessions", "sessions.id", "runs.session_id")
+    .select("runs.run_id")
+    .where("runs.run_id", "in", runIds)
+    .where(inScope(words, scope))
+    .execute();
+  const seen = new Set(rows.map(({ run_id }) => run_id));
+  return found.map((event) => {
+    if (seen.has(event.runId)) return event;
+    const { seq, runId, at } = event;
+    return { type: "hidden", seq, runId, at };
+  });
+}
+
+function eventsOf(db: Kysely<Schema>, settled: number | null, filter: EventFilter) {
+  let query = db.selectFrom("run_events").orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
   if (settled !== null) query = query.where("seq", "<=", settled);
   if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
@@ -150,8 +205,7 @@ export async function listEvents(
         .where((run) => (hostIds.length === 0 ? never : run("host_id", "in", hostIds))),
     );
   }
-  if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toRunEvent);
+  return filter.limit === undefined ? query : query.limit(filter.limit);
 }
 
 function ofState({ stateId, instanceIds }: StateScope): RawBuilder<boolean> {

@@ -69,7 +69,7 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
   }
 
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
-    return read.listAcpSessions(this.#engine.db, filter);
+    return read.listAcpSessions(this.#engine.db, this.#engine.words, filter);
   }
 
   getAcpTurn(turnId: string): Promise<AcpTurn | null> {
@@ -89,7 +89,7 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
   }
 
   listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
-    return read.listAcpPermissions(this.#engine.db, filter);
+    return read.listAcpPermissions(this.#engine.db, this.#engine.words, filter);
   }
 
   async forgetAcpUpdates(endedBefore: number): Promise<number> {

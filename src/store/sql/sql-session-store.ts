@@ -13,7 +13,7 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 const open = sql<boolean>`closed_at is null`;
 const pending = sql<boolean>`verdict is null`;
 
-export class SqlSessionStore implements SessionStore {
+export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
   readonly #engine: Engine;
 
   constructor(engine: Engine) {
@@ -43,7 +43,7 @@ export class SqlSessionStore implements SessionStore {
   }
 
   listSessions(filter: SessionFilter): Promise<readonly SessionRow[]> {
-    return read.listSessions(this.#engine.db, filter);
+    return read.listSessions(this.#engine.db, this.#engine.words, filter);
   }
 
   async setAgentSession(id: string, agentSessionId: string): Promise<boolean> {
@@ -79,6 +79,10 @@ export class SqlSessionStore implements SessionStore {
   async issueToken(sessionId: string, hash: string, at: number): Promise<boolean> {
     const row = { session_id: sessionId, hash, created_at: at };
     return this.#insertFor(sessionId, this.#engine.db.insertInto("session_tokens").values(row));
+  }
+
+  storedBytes(sessionId: string): Promise<number> {
+    return read.storedBytes(this.#engine.db, sessionId);
   }
 
   resolveToken(hash: string): Promise<SessionRow | null> {

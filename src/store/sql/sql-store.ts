@@ -3,8 +3,9 @@ import type { Compilable, RawBuilder } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
 import type { CommandRecord, CommandResult, NewCommand } from "../command-record.js";
 import { columnsOf } from "../run-change.js";
-import type { NewRunEvent, RunEvent } from "../run-event.js";
+import type { HiddenEvent, NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
+import type { SessionScope } from "../session-store.js";
 import { toRunRow, toWholeRow } from "../run-row.js";
 import type {
   EventFilter,
@@ -131,6 +132,14 @@ export class SqlStore extends SqlTaskStore implements Store {
 
   async listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
     return read.listEvents(this.#engine.db, await this.#engine.settledEvents(), filter);
+  }
+
+  async listScopedEvents(
+    scope: SessionScope,
+    filter: EventFilter,
+  ): Promise<readonly (RunEvent | HiddenEvent)[]> {
+    const { db, words } = this.#engine;
+    return read.listScopedEvents(db, words, await this.#engine.settledEvents(), scope, filter);
   }
 
   async appendEvents(events: readonly NewRunEvent[]): Promise<void> {

@@ -84,7 +84,7 @@ class SqliteReader implements ReadStore {
   }
 
   listSessions(filter: SessionFilter): Promise<readonly SessionRow[]> {
-    return this.#read((db) => readSessions.listSessions(db, filter), []);
+    return this.#read((db) => readSessions.listSessions(db, sqliteWords, filter), []);
   }
 
   getApproval(id: string): Promise<Approval | null> {
@@ -125,7 +125,7 @@ class SqliteReader implements ReadStore {
   }
 
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
-    return this.#read((db) => readAcp.listAcpSessions(db, filter), []);
+    return this.#read((db) => readAcp.listAcpSessions(db, sqliteWords, filter), []);
   }
 
   listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
@@ -137,7 +137,7 @@ class SqliteReader implements ReadStore {
   }
 
   listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
-    return this.#read((db) => readAcp.listAcpPermissions(db, filter), []);
+    return this.#read((db) => readAcp.listAcpPermissions(db, sqliteWords, filter), []);
   }
 
   getTask(taskId: string): Promise<TaskRecord | null> {

@@ -1,0 +1,31 @@
+import { defaults } from "../defaults.js";
+import { SessionStorageFull } from "../errors.js";
+import type { SessionStore } from "../store/session-store.js";
+import type { Requester } from "./server/requester.js";
+
+/**
+ * Limits the size of the records that are stored for one session. The size is counted in the store now and then; what is
+ * added in between is estimated.
+ */
+export class SessionStorage {
+  readonly #store: Pick<SessionStore, "storedBytes">;
+  readonly #known = new Map<string, { readonly at: number; bytes: number }>();
+
+  constructor(store: Pick<SessionStore, "storedBytes">) {
+    this.#store = store;
+  }
+
+  /** Rejects with SessionStorageFull. Counts one more record. */
+  async mustHaveRoom(requester: Requester): Promise<void> {
+    if (requester.kind === "operator") return;
+    const { id } = requester.session;
+    const now = performance.now();
+    for (const [each, { at }] of this.#known)
+      if (now - at > defaults.sessionStoredLookMs) this.#known.delete(each);
+    const known = this.#known.get(id) ?? { at: now, bytes: await this.#store.storedBytes(id) };
+    this.#known.set(id, known);
+    if (known.bytes > defaults.sessionStoredBytes)
+      throw new SessionStorageFull(id, defaults.sessionStoredBytes);
+    known.bytes += defaults.labelsBytes;
+  }
+}

@@ -1,0 +1,120 @@
+import { EventEmitter } from "node:events";
+import type { Server } from "node:http";
+import { Duplex } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { Admission } from "../../src/gateway/server/admission.js";
+import { Connections } from "../../src/gateway/server/connections.js";
+import type { Requester } from "../../src/gateway/server/requester.js";
+import { newSession } from "../store/session-samples.js";
+
+const operator: Requester = { kind: "operator", actor: "operator" };
+const session = (id: string): Requester => ({
+  kind: "session",
+  actor: `session:${id}`,
+  session: { ...newSession({ id }), closedAt: null, agentSessionId: null },
+});
+const [one, other] = [session("ses_1"), session("ses_2")];
+
+async function turns(count: number): Promise<void> {
+  for (let at = 0; at < count; at++) await nextTurn();
+}
+
+const never = (): Promise<never> => new Promise<never>(() => undefined);
+
+test("the operator's work starts at once, whatever sessions have queued", async () => {
+  const admission = new Admission({ working: 1, slotMs: 60_000 });
+  void admission.run(one, never);
+  void admission.run(one, never);
+  await turns(3);
+  const started: string[] = [];
+  void admission.run(operator, async () => void started.push("operator"));
+  expect(started).toEqual(["operator"]);
+});
+
+test("sessions take turns, one piece of work in each turn of the event loop", async () => {
+  const admission = new Admission();
+  const started: string[] = [];
+  const work = (what: string) => async (): Promise<void> => void started.push(what);
+  for (let at = 0; at < 3; at++) void admission.run(one, work(`one ${at}`));
+  for (let at = 0; at < 2; at++) void admission.run(other, work(`other ${at}`));
+  await nextTurn();
+  expect(started).toHaveLength(1);
+  await turns(10);
+  expect(started).toEqual(["one 0", "other 0", "one 1", "other 1", "one 2"]);
+});
+
+test("work that takes long makes room for the next", async () => {
+  const admission = new Admission({ working: 1, slotMs: 5 });
+  void admission.run(one, never);
+  expect(await admission.run(one, async () => "done")).toBe("done");
+});
+
+test("requests, streams and bytes of one session are limited; another session and the operator are not affected", () => {
+  const admission = new Admission({ requests: 2, streams: 1, bytes: 100 });
+  const first = admission.request(one);
+  const second = admission.request(one);
+  expect(() => admission.request(one)).toThrow(/2 unanswered requests/);
+  expect(() => second.take(101)).toThrow(/100 bytes/);
+  second.take(60);
+  expect(() => first.take(60)).toThrow(/100 bytes/);
+  second[Symbol.dispose]();
+  second[Symbol.dispose]();
+  first.take(60);
+  admission.request(one);
+  const stream = admission.stream(one);
+  expect(() => admission.stream(one)).toThrow(/1 open/);
+  stream[Symbol.dispose]();
+  admission.stream(one);
+  admission.stream(other);
+  for (let at = 0; at < 10; at++) {
+    admission.request(operator).take(1_000);
+    admission.stream(operator);
+  }
+});
+
+test("a session that does not take its answers gets no more of them until it does", async () => {
+  const admission = new Admission({ bytes: 100 });
+  const request = admission.request(one);
+  request.give(101);
+  let started = false;
+  void admission.run(one, async () => void (started = true));
+  await turns(5);
+  expect(started).toBe(false);
+  expect(await admission.run(other, async () => "other")).toBe("other");
+  request[Symbol.dispose]();
+  await turns(5);
+  expect(started).toBe(true);
+});
+
+class Line extends Duplex {
+  override _read(): void {}
+}
+
+test("connections: the oldest without a request gives way, a session has its limit, and the operator has none", async () => {
+  const connections = new Connections(3, 2);
+  const server = new EventEmitter() as Server;
+  connections.watch(server);
+  const connect = (): Duplex => {
+    const line = new Line();
+    server.emit("connection", line);
+    return line;
+  };
+  const mine = connect();
+  connections.identify(mine, operator);
+  const idle = Array.from({ length: 4 }, connect);
+  expect(idle.map(({ destroyed }) => destroyed)).toEqual([true, false, false, false]);
+  expect(mine.destroyed).toBe(false);
+
+  const [first, second, third] = [connect(), connect(), connect()] as const;
+  connections.identify(first, one);
+  connections.identify(first, one);
+  connections.identify(second, one);
+  expect(() => connections.identify(third, one)).toThrow(/2 connections/);
+  connections.identify(third, other);
+  expect(() => connections.identify(connect(), session("ses_3"))).toThrow(/3 connections of all/);
+  connections.identify(connect(), operator);
+  first.destroy();
+  await nextTurn();
+  connections.identify(connect(), one);
+});

@@ -1,0 +1,125 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { createClient } from "../../src/gateway/client.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import type { NewRunEvent } from "../../src/store/run-event.js";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import { event, exited, LEASE_MS, newRun } from "../store/samples.js";
+import { gateway, place } from "./killed-gateway.js";
+
+const FOLLOWERS = 2_000;
+const REQUESTS = 10_000;
+/** As large as they could be before labels had a limit. */
+const OLD_LABELS = 3_900_000;
+
+/** The promise to the operator. */
+const ANSWER_MS = 1_000;
+/** Of the gateway: about 100 MB without load, 260 MB measured with it. Before, 2 GB and more. */
+const RSS_MB = 600;
+
+async function rssOf(pid: number): Promise<number> {
+  const [, kb = ""] = /VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, "utf8")) ?? [];
+  return Number(kb) / 1024;
+}
+
+/** Ended runs of two sessions, with events. */
+async function fill(home: string, sessionIds: readonly string[]): Promise<void> {
+  await using store = await openSqliteStore({ path: join(home, "store.sqlite") });
+  const now = Date.now();
+  for (let at = 0; at < 30; at++) {
+    const run = newRun({
+      sessionId: sessionIds[at % sessionIds.length] ?? "",
+      labels: at < 6 ? { large: "x".repeat(OLD_LABELS) } : { some: "label" },
+      createdAt: now,
+    });
+    const lease = await store.insertRun(run, LEASE_MS);
+    await store.saveRun(lease, { ...exited, at: now });
+    const output = {
+      ...event(run.runId, now),
+      type: "output",
+      data: { stdout: 1, stderr: 0 },
+    } as const satisfies NewRunEvent;
+    await store.appendEvents(Array.from({ length: 600 }, () => output));
+  }
+}
+
+async function flood(home: string, token: string) {
+  const child = spawn(
+    process.execPath,
+    ["test/gateway/children/flood.mjs", gatewaySocket(home), token, String(FOLLOWERS), String(REQUESTS)],
+    { stdio: ["pipe", "pipe", "inherit"] },
+  );
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    ready: lines.next(),
+    end: async () => {
+      child.stdin.write("end\n");
+      const { value } = await lines.next();
+      await once(child, "exit");
+      return JSON.parse(value as string) as { statuses: Record<string, number> };
+    },
+  };
+}
+
+test(
+  "2,000 followers and 10,000 requests of one session: the operator's list and stop answer within a second",
+  { timeout: 60_000 },
+  async () => {
+    const home = await place();
+    const { client: operator, pid } = await gateway(home);
+    const { session, token } = await operator.openSession({ body: { key: "busy" } });
+    const { session: another } = await operator.openSession({ body: { key: "another" } });
+    await fill(home, [session.id, another.id]);
+    const runs = [];
+    for (let at = 0; at < 8; at++) {
+      const { run } = await operator.exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
+      runs.push(run.runId);
+    }
+
+    const flooding = await flood(home, token);
+    let most = 0;
+    let going = true;
+    const watching = (async () => {
+      while (going) {
+        most = Math.max(most, await rssOf(pid));
+        await delay(20);
+      }
+    })();
+    const slow: string[] = [];
+    const timed = async <T>(what: string, asking: Promise<T>): Promise<T> => {
+      const begun = performance.now();
+      const answer = await asking;
+      const ms = Math.round(performance.now() - begun);
+      if (ms >= ANSWER_MS) slow.push(`${what} took ${ms} ms`);
+      return answer;
+    };
+    for (const runId of runs) {
+      const { runs: listed } = await timed("list", operator.listRuns());
+      expect(listed.map((run) => run.runId)).toContain(runId);
+      const stopped = await timed("stop", operator.kill({ params: { runId } }));
+      expect(stopped.outcome).toBe("gone");
+      await delay(250);
+    }
+    await flooding.ready;
+    // A connection that the operator opens now is answered, too.
+    const { token: other } = await operator.openSession({ body: { key: "third" } });
+    const third = createClient({ socketPath: gatewaySocket(home), token: other });
+    expect(await third.listRuns({ query: { all: "1" } })).toEqual({ runs: [], next: null });
+    const { statuses } = await flooding.end();
+    going = false;
+    await watching;
+
+    expect(slow).toEqual([]);
+    // Streams and connections beyond the limits are refused; how many by now depends on the machine.
+    expect(statuses["429"]).toBeGreaterThan(defaults.sessionStreams);
+    expect(statuses["500"]).toBeUndefined();
+    expect(most).toBeLessThan(RSS_MB);
+  },
+);
