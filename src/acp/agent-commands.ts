@@ -19,7 +19,7 @@ export interface AskedCommand {
 /** How agents are started: as was asked for, and again, as far as that is known. */
 export class AgentCommands {
   readonly #agents: ReadonlyMap<string, AgentEntry>;
-  readonly #sessions: Pick<Sessions, "issueToken">;
+  readonly #sessions: Pick<Sessions, "issueRunToken" | "bindToken">;
   readonly #passEnv: readonly string[];
   /** What callers said to this process, their environment included; by session. */
   readonly #told = new Map<string, AgentCommand>();
@@ -27,7 +27,7 @@ export class AgentCommands {
   /** `passEnv`: variables that the config lets through to runs of sessions. */
   constructor(
     agents: ReadonlyMap<string, AgentEntry>,
-    sessions: Pick<Sessions, "issueToken">,
+    sessions: Pick<Sessions, "issueRunToken" | "bindToken">,
     passEnv: readonly string[],
   ) {
     this.#agents = agents;
@@ -56,8 +56,14 @@ export class AgentCommands {
   async again({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
     const known = this.#told.get(sessionId) ?? this.#known(agent, argv);
     if (known === null) return null;
-    const token = await this.#sessions.issueToken(sessionId);
+    const token = await this.#sessions.issueRunToken(sessionId);
     return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
+  }
+
+  /** The token of `again` ends with this run; null: nothing was started with it. Never rejects: unbound, it ends by its age. */
+  async bindToken(command: AgentCommand | null, runId: string | null): Promise<void> {
+    const token = command?.env?.["HOLDFAST_TOKEN"];
+    if (token !== undefined) await this.#sessions.bindToken(token, runId).catch(() => undefined);
   }
 
   /** The first that is said of a session holds. */

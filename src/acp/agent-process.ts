@@ -56,6 +56,8 @@ export interface AgentParts {
   readonly offer: ClientOffer;
   /** How to start the agent now; null: that is not known any more. */
   readonly command: () => Promise<AgentCommand | null>;
+  /** The token in the command's environment ends with this run; null: nothing was started with it. */
+  readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
   readonly execRules: () => Promise<readonly ExecRule[]>;
 }
 

@@ -95,7 +95,9 @@ export class AgentSeat {
     const agent = new AgentProcess(this.#parts);
     try {
       await agent.start(command);
+      await this.#parts.bindToken?.(command, kept.row.runId);
     } catch (error) {
+      await this.#parts.bindToken?.(command, null);
       const problem = problemOf(error);
       await kept.commit(() => ({ session: { state: this.#state("down"), tmpdir: null, problem } }));
       throw error;

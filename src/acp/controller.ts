@@ -43,7 +43,10 @@ export interface AcpControllerParts {
     Pick<MessageStore, "listMessages"> &
     Pick<GatewayStore, "getGateway"> &
     Pick<ReadStore, "now">;
-  readonly sessions: Pick<Sessions, "open" | "openFor" | "close" | "get" | "getByKey" | "issueToken">;
+  readonly sessions: Pick<
+    Sessions,
+    "open" | "openFor" | "close" | "get" | "getByKey" | "issueRunToken" | "bindToken"
+  >;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   /** Variables that the config lets through to runs of sessions. */
   readonly passEnv?: readonly string[];
@@ -457,6 +460,7 @@ export class AcpController implements AsyncDisposable {
       owner: { sessionKey: row.key, agentId: row.agentId },
       offer,
       command: () => this.commands.again(kept.row),
+      bindToken: (command, runId) => this.commands.bindToken(command, runId),
       execRules: async () => (await sessions.get(sessionId))?.execRules ?? row.execRules,
       onClosed: async (actor) => {
         this.commands.forget(sessionId);

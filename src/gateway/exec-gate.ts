@@ -128,7 +128,7 @@ function askedCommand(
 
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */
 export async function identityOf(sessions: Sessions, session: SessionRow): Promise<ExecIdentity> {
-  const token = await sessions.issueToken(session.id);
+  const token = await sessions.issueRunToken(session.id);
   if (token === null) throw new ExecDenied("its session has been closed");
   return {
     sessionKey: session.key,

@@ -365,6 +365,7 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     retain: async () => {
       await store.forgetCommands(defaults.commandsKeptMs);
       await store.forgetSilent(defaults.gatewaysKeptMs);
+      await store.forgetTokens(Date.now());
       return {
         approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
         messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),

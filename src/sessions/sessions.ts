@@ -6,7 +6,7 @@ import type {
   SessionRow,
   Visibility,
 } from "../store/session-record.js";
-import type { SessionFilter, SessionScope, SessionStore } from "../store/session-store.js";
+import type { SessionFilter, SessionScope, SessionStore, TokenFacts } from "../store/session-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import type { Approvals } from "./approvals.js";
 import { canSeeSessionRow, narrower, visibleSessions, type A2aPolicy, type Sight } from "./can-see.js";
@@ -57,7 +57,7 @@ export class Sessions {
     this.#store = parts.store;
     this.#approvals = parts.approvals;
     this.#clock = parts.clock ?? systemClock;
-    this.#lookups = new SharedLookups((hash) => this.#store.resolveToken(hash));
+    this.#lookups = new SharedLookups((hash) => this.#store.resolveToken(hash, this.#clock.wall()));
     this.#a2aPolicy = parts.a2aPolicy;
     this.#unsaid = {
       gatewayInstanceId: parts.gatewayInstanceId,
@@ -117,10 +117,38 @@ export class Sessions {
     return closed;
   }
 
-  /** Shown once, kept as a hash. Null: the session is not open. */
-  async issueToken(id: string): Promise<string | null> {
+  /** Shown once, kept as a hash; ends after `ttlMs` if that is said. Null: the session is not open. */
+  async issueToken(
+    id: string,
+    { ttlMs }: { readonly ttlMs?: number | undefined } = {},
+  ): Promise<string | null> {
+    const now = this.#clock.wall();
+    return this.#issue(id, { expiresAt: ttlMs === undefined ? null : now + ttlMs });
+  }
+
+  /** For a run that is about to be started; `bindToken` says which. It ends with that run. */
+  async issueRunToken(id: string): Promise<string | null> {
+    return this.#issue(id, { ofRun: true });
+  }
+
+  /** Null: the run was not started, and its token ends. */
+  async bindToken(token: string, runId: string | null): Promise<void> {
+    if (runId === null) await this.#store.revokeToken(hashToken(token));
+    else await this.#store.bindToken(hashToken(token), runId);
+  }
+
+  /** A new token; the session's others end now, or after `graceMs`. Tokens of its runs stay. Null: it is not open. */
+  async rotateToken(
+    id: string,
+    {
+      ttlMs,
+      graceMs = 0,
+    }: { readonly ttlMs?: number | undefined; readonly graceMs?: number | undefined } = {},
+  ): Promise<string | null> {
     const token = newToken();
-    return (await this.#store.issueToken(id, hashToken(token), this.#clock.wall())) ? token : null;
+    const now = this.#clock.wall();
+    const facts = { expiresAt: ttlMs === undefined ? null : now + ttlMs, endAt: now + graceMs };
+    return (await this.#store.rotateTokens(id, hashToken(token), now, facts)) ? token : null;
   }
 
   async revokeToken(token: string): Promise<boolean> {
@@ -169,6 +197,11 @@ export class Sessions {
 
   list(filter: SessionFilter = {}): Promise<readonly SessionRow[]> {
     return this.#store.listSessions(filter);
+  }
+
+  async #issue(id: string, facts: TokenFacts): Promise<string | null> {
+    const token = newToken();
+    return (await this.#store.issueToken(id, hashToken(token), this.#clock.wall(), facts)) ? token : null;
   }
 
   async #open(

@@ -152,6 +152,8 @@ export interface SessionTokenTable {
   hash: string;
   session_id: string;
   created_at: number;
+  run_id: Generated<string | null>;
+  expires_at: Generated<number | null>;
 }
 
 export interface ApprovalTable {

@@ -13,6 +13,12 @@ export interface SessionScope {
   readonly agentIds: readonly string[] | "any";
 }
 
+export interface TokenFacts {
+  /** It is for a run that is being started. */
+  readonly ofRun?: boolean;
+  readonly expiresAt?: number | null;
+}
+
 export interface SessionFilter {
   /** Leave tombstones out, or show nothing else. */
   readonly open?: boolean;
@@ -72,9 +78,23 @@ export interface SessionStore {
   storedBytes(sessionId: string): Promise<number>;
 
   /** Only the hash of a token is ever known here. False when the session is not open. */
-  issueToken(sessionId: string, hash: string, at: number): Promise<boolean>;
-  /** The open session that the token acts for. */
-  resolveToken(hash: string): Promise<SessionRow | null>;
+  issueToken(sessionId: string, hash: string, at: number, facts?: TokenFacts): Promise<boolean>;
+  /** The token is of this run from here on, and ends with it. False when there is no such token. */
+  bindToken(hash: string, runId: string): Promise<boolean>;
+  /**
+   * In one transaction: a new token of the session, and the end of its others, at once or at `endAt`. Tokens of its runs
+   * stay. False when the session is not open.
+   */
+  rotateTokens(
+    sessionId: string,
+    hash: string,
+    at: number,
+    facts: { readonly expiresAt: number | null; readonly endAt: number },
+  ): Promise<boolean>;
+  /** The open session that the token acts for. Null also when the token has expired, or its run has ended. */
+  resolveToken(hash: string, now: number): Promise<SessionRow | null>;
+  /** Remove tokens that have expired, whose run has ended, or whose run was never started. Returns how many. */
+  forgetTokens(now: number): Promise<number>;
   /** The hash of a token of an open session, by its first hexadecimal digits. */
   findTokenHash(prefix: string): Promise<string | null>;
   /** False when there was none. */

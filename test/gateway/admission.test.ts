@@ -4,6 +4,7 @@ import { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { Admission } from "../../src/gateway/server/admission.js";
+import { Budget } from "../../src/gateway/server/budget.js";
 import { Connections } from "../../src/gateway/server/connections.js";
 import type { Requester } from "../../src/gateway/server/requester.js";
 import { newSession } from "../store/session-samples.js";
@@ -85,6 +86,15 @@ test("a session that does not take its answers gets no more of them until it doe
   request[Symbol.dispose]();
   await turns(5);
   expect(started).toBe(true);
+});
+
+test("so many requests a second, after a burst, of each caller", () => {
+  const budget = new Budget(10, 20);
+  const taken = (who: string, now: number, count: number): number =>
+    Array.from({ length: count }, () => budget.take(who, now)).filter(Boolean).length;
+  expect(taken("one", 0, 100)).toBe(20);
+  expect(taken("other", 0, 1)).toBe(1);
+  expect(taken("one", 1_000, 100)).toBe(10);
 });
 
 class Line extends Duplex {

@@ -74,13 +74,20 @@ test("a run does not find the secrets of channels in its environment, unless its
 test("a run's own child finds the token of its session, and no other, in its environment", async () => {
   const { client, token } = await session("child");
   const answer = await client.exec({
-    body: { ...sh('printf "%s" "$HOLDFAST_TOKEN"'), sessionKey: "operator", env: { HOLDFAST_TOKEN: "mine" } },
+    body: {
+      ...sh('printf "%s" "$HOLDFAST_TOKEN"; sleep 60'),
+      sessionKey: "operator",
+      env: { HOLDFAST_TOKEN: "mine" },
+      yieldMs: 1_000,
+      graceMs: 0,
+    },
   });
   const given = textOf(answer);
   expect(answer.run.sessionKey).toBe("child");
   expect([token, "mine", stage.token]).not.toContain(given);
   const { runs } = await stage.as(given).listRuns({ query: { all: "1" } });
   expect(runs.map(({ runId }) => runId)).toEqual([answer.run.runId]);
+  await stage.client.kill({ params: answer.run });
 });
 
 const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown>][] = [

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { canSeeSessionRow, visibleSessions } from "../../src/sessions/can-see.js";
 import { VISIBILITIES } from "../../src/store/session-record.js";
 import type { RunFilter, Store } from "../../src/store/store.js";
-import { LEASE_MS, event, newRun } from "./samples.js";
+import { LEASE_MS, event, exited, newRun } from "./samples.js";
 import { newTask } from "./task-samples.js";
 import { AT, newApproval, newSession } from "./session-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
@@ -105,6 +105,63 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
           expect(shown.map(({ runId }) => runId)).toEqual(runs);
         }),
       );
+    });
+
+    test("a run's token ends when the end of its run is recorded, by whichever supervisor", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      const run = newRun({ sessionId: session.id });
+      await store.issueToken(session.id, "of-run", AT, { ofRun: true });
+      expect((await other.resolveToken("of-run", AT))?.id).toBe(session.id);
+      const lease = await store.insertRun(run, LEASE_MS);
+      expect(await store.bindToken("of-run", run.runId)).toBe(true);
+      expect((await other.resolveToken("of-run", AT))?.id).toBe(session.id);
+      await store.saveRun(lease, exited);
+      expect(await other.resolveToken("of-run", AT)).toBeNull();
+      expect(await other.forgetTokens(AT)).toBe(1);
+      expect(await other.forgetTokens(AT)).toBe(0);
+    });
+
+    test("tokens of ended runs do not pile up, and one whose run was never started is forgotten", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      for (let at = 0; at < 50; at++) {
+        await store.issueToken(session.id, `hash-${at}`, AT, { ofRun: true });
+        const run = newRun({ sessionId: session.id });
+        const lease = await store.insertRun(run, LEASE_MS);
+        await store.bindToken(`hash-${at}`, run.runId);
+        await store.saveRun(lease, exited);
+      }
+      await store.issueToken(session.id, "unused", AT, { ofRun: true });
+      // Each new token removed those before it.
+      expect(await store.forgetTokens(AT)).toBe(0);
+      expect((await store.resolveToken("unused", AT))?.id).toBe(session.id);
+      expect(await store.forgetTokens(AT + 2 * 3_600_000)).toBe(1);
+      expect(await store.resolveToken("unused", AT)).toBeNull();
+    });
+
+    test("a token with an end is dead from then on; a rotation ends the others, at once or later, but not of runs", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      await store.issueToken(session.id, "short", AT, { expiresAt: AT + 10 });
+      expect((await other.resolveToken("short", AT + 9))?.id).toBe(session.id);
+      expect(await other.resolveToken("short", AT + 10)).toBeNull();
+      await store.issueToken(session.id, "old", AT);
+      await store.issueToken(session.id, "of-run", AT, { ofRun: true });
+      expect(await store.rotateTokens(session.id, "new", AT, { expiresAt: null, endAt: AT + 5 })).toBe(true);
+      const alive = async (hash: string, now: number): Promise<boolean> =>
+        (await other.resolveToken(hash, now)) !== null;
+      expect([await alive("old", AT + 4), await alive("old", AT + 5)]).toEqual([true, false]);
+      expect(await store.rotateTokens(session.id, "newest", AT, { expiresAt: AT + 9, endAt: AT })).toBe(true);
+      expect([await alive("new", AT), await alive("short", AT), await alive("of-run", AT)]).toEqual([
+        false,
+        false,
+        true,
+      ]);
+      expect([await alive("newest", AT + 8), await alive("newest", AT + 9)]).toEqual([true, false]);
+      expect(await store.forgetTokens(AT + 9)).toBe(1);
+      await store.closeSession(session.id, "cli:ada", AT);
+      expect(await store.rotateTokens(session.id, "late", AT, { expiresAt: null, endAt: AT })).toBe(false);
     });
 
     test("a page of runs ends before it exceeds its size, and the next one goes on after it", async () => {
@@ -212,16 +269,16 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       await store.createSession(session);
       expect(await store.issueToken(session.id, "hash-1", AT)).toBe(true);
       expect(await store.issueToken(session.id, "hash-2", AT)).toBe(true);
-      expect(await other.resolveToken("hash-1")).toEqual({
+      expect(await other.resolveToken("hash-1", AT)).toEqual({
         ...session,
         closedAt: null,
         agentSessionId: null,
       });
       expect(await other.revokeToken("hash-1")).toBe(true);
       expect(await other.revokeToken("hash-1")).toBe(false);
-      expect(await store.resolveToken("hash-1")).toBeNull();
-      expect((await store.resolveToken("hash-2"))?.id).toBe(session.id);
-      expect(await store.resolveToken("hash-3")).toBeNull();
+      expect(await store.resolveToken("hash-1", AT)).toBeNull();
+      expect((await store.resolveToken("hash-2", AT))?.id).toBe(session.id);
+      expect(await store.resolveToken("hash-3", AT)).toBeNull();
     });
 
     test("tokens die with their session, and a later session of the same key does not revive them", async () => {
@@ -230,7 +287,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       await store.issueToken(session.id, "hash", AT);
       await other.closeSession(session.id, "a", AT + 1);
       await store.createSession(newSession({ key: "main" }));
-      expect(await store.resolveToken("hash")).toBeNull();
+      expect(await store.resolveToken("hash", AT)).toBeNull();
       expect(await store.issueToken(session.id, "another", AT)).toBe(false);
       expect(await store.issueToken("ses_none", "another", AT)).toBe(false);
       expect(await store.revokeToken("hash")).toBe(false);

@@ -45,6 +45,8 @@ export interface WishParts {
   readonly owner: { readonly sessionKey: string; readonly agentId: string | null };
   readonly command: () => Promise<AgentCommand | null>;
   readonly execRules: () => Promise<readonly ExecRule[]>;
+  /** The token in the command's environment ends with this run. */
+  readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
 }
 
 const text = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
@@ -86,6 +88,7 @@ export const wishes = {
     const { row } = parts.kept;
     const argv = [command, ...args];
     const own = await parts.command();
+    await parts.bindToken?.(own, row.runId);
     const said = Object.fromEntries(env.map(({ name, value }) => [name, value]));
     if (Object.keys(said).some((name) => name.startsWith("HOLDFAST_")))
       throw new Refusal(INVALID_PARAMS, "env must not have variables of Holdfast's own");

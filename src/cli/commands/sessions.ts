@@ -2,6 +2,7 @@ import { Option, type Command } from "commander";
 import { DELIVERIES } from "../../store/message-record.js";
 import { VISIBILITIES, type ExecEffect, type ExecRule, type Visibility } from "../../store/session-record.js";
 import { defaults } from "../../defaults.js";
+import { parseDuration } from "../duration.js";
 import { atMost, collectWords, optionValue, wholeNumber } from "../option-value.js";
 import type { Finish } from "../program.js";
 import { parseExecRule } from "../sessions/exec-rule.js";
@@ -51,6 +52,7 @@ interface CreateFlags {
   readonly parent?: string;
   readonly visibility?: Visibility;
   readonly sandboxed?: true;
+  readonly tokenTtl?: number;
   readonly json?: true;
 }
 
@@ -86,9 +88,10 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .option("--allow <rule>", "it may execute this (repeatable)", rule("allow"))
     .option("--ask <rule>", "a person is asked each time (repeatable)", rule("ask"))
     .option("--deny <rule>", "it may not (repeatable)", rule("deny"))
+    .option("--token-ttl <duration>", "the token ends after this long: 8h, 30d", optionValue(parseDuration))
     .option("--json", "session and token as JSON")
     .addHelpText("after", createExamples)
-    .action(async ({ key, agent, parent, visibility, sandboxed, json }: CreateFlags) => {
+    .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, json }: CreateFlags) => {
       const { createSession } = await import("../sessions/sessions.js");
       const body = {
         key,
@@ -96,6 +99,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
         ...(parent === undefined ? {} : { parentSessionKey: parent }),
         ...(visibility === undefined ? {} : { visibility }),
         ...(sandboxed === undefined ? {} : { sandboxed }),
+        ...(tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl }),
         ...(rules.length === 0
           ? {}
           : {
@@ -106,6 +110,39 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
       };
       finish(await createSession(body, json === true));
     });
+  sessions
+    .command("rotate-token")
+    .summary("a new token; the session's others end")
+    .description(
+      "Print a new token of a session, once. Its other tokens end at once, or after --grace. Tokens of its runs end with their runs.",
+    )
+    .argument("<session>", "its id, or the key of an open one")
+    .option(
+      "--grace <duration>",
+      "for this long the other tokens are still good",
+      optionValue(parseDuration),
+      0,
+    )
+    .option(
+      "--token-ttl <duration>",
+      "the new token ends after this long: 8h, 30d",
+      optionValue(parseDuration),
+    )
+    .option("--json", "session and token as JSON")
+    .action(
+      async (
+        wanted: string,
+        {
+          grace,
+          tokenTtl,
+          json,
+        }: { readonly grace: number; readonly tokenTtl?: number; readonly json?: true },
+      ) => {
+        const { rotateToken } = await import("../sessions/sessions.js");
+        const ttl = tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl };
+        finish(await rotateToken(wanted, { graceMs: grace, ...ttl }, json === true));
+      },
+    );
   sessions
     .command("list")
     .summary("those that are open, newest first")

@@ -65,6 +65,22 @@ function sessionLines(sessions: readonly SessionRow[], now: number, width: numbe
   return [paletteFor(1).bold(first ?? ""), ...lines];
 }
 
+/** A new token; the session's others end. */
+export async function rotateToken(
+  wanted: string,
+  body: AskedOf<"rotateToken">["body"],
+  json: boolean,
+): Promise<number> {
+  mustBeOperator("rotate a token");
+  const { client } = await needGateway();
+  const answer = await client.rotateToken({ params: { id: wanted }, body });
+  printOnce(
+    json ? toJson(answer) : `${answer.token}\n`,
+    `the tokens of ${answer.session.id} were rotated, but the new one could not be written; the same command gives another`,
+  );
+  return 0;
+}
+
 /** By id, or by the key that an open session has. Its tokens are dead from here on; its runs go on. */
 export async function endSession(wanted: string, json: boolean): Promise<number> {
   mustBeOperator("end a session");

@@ -29,6 +29,7 @@ export const addresses = {
   sessionInbox: { method: "GET", path: "/v1/sessions/{id}/inbox" },
   acknowledgeInbox: { method: "POST", path: "/v1/sessions/{id}/inbox" },
   sendMessage: { method: "POST", path: "/v1/sessions/{id}/messages" },
+  rotateToken: { method: "POST", path: "/v1/sessions/{id}/token" },
   closeSession: { method: "DELETE", path: "/v1/sessions/{id}" },
   listAgents: { method: "GET", path: "/v1/agents" },
   checkAgent: { method: "POST", path: "/v1/agents/{id}/check" },

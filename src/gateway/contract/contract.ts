@@ -35,6 +35,7 @@ import { adoptProcess, adoptRun, ready } from "./services.js";
 import {
   acknowledgeInbox,
   closeSession,
+  rotateToken,
   decideApproval,
   showApproval,
   listApprovals,
@@ -92,6 +93,7 @@ export const contract = {
   acknowledgeInbox,
   sendMessage,
   closeSession,
+  rotateToken,
   listAgents,
   checkAgent,
   runAgent,

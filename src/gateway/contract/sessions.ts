@@ -56,6 +56,13 @@ const approvalShape = z
   .custom<ShownApproval>()
   .meta({ type: "object", description: "a question to the operator" });
 
+/** After so long the token is dead; left out: when the session is closed, or the token rotated. */
+const tokenTtlMs = z
+  .int()
+  .min(1_000)
+  .max(366 * 86_400_000)
+  .optional();
+
 export const openSession = route({
   ...addresses.openSession,
   summary: "Open a session, or find the open one of that key; with a token that acts for it",
@@ -72,8 +79,23 @@ export const openSession = route({
     sandboxed: z.boolean().optional(),
     visibility,
     execRules: execRulesSchema.optional(),
+    tokenTtlMs,
   }),
   answer: z.object({ session: sessionShape, created: z.boolean(), token: z.string() }),
+});
+
+export const rotateToken = route({
+  ...addresses.rotateToken,
+  summary: "A new token of a session; its others end, tokens of its runs excepted",
+  audience: "operator",
+  params: z.object({ id: z.string().max(200) }),
+  query: nothing,
+  body: z.strictObject({
+    tokenTtlMs,
+    /** For so long the others are still good. */
+    graceMs: z.int().min(0).max(86_400_000).default(0),
+  }),
+  answer: z.object({ session: sessionShape, token: z.string() }),
 });
 
 export const listSessions = route({

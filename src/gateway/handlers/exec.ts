@@ -28,13 +28,24 @@ const UNTOLD: Going = {
 
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
 export async function execFor(
-  { supervisor, callers, defaults: unsaid }: Pick<Desk, "supervisor" | "callers" | "defaults">,
+  { supervisor, callers, gate, defaults: unsaid }: Pick<Desk, "supervisor" | "callers" | "gate" | "defaults">,
   body: ExecBody,
   asking: Asking,
   identity: ExecIdentity,
   going: Going = UNTOLD,
 ): Promise<AnswerOf<"exec">> {
-  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid, going);
+  const bind = async (runId: string | null): Promise<void> => {
+    const token = identity.env?.["HOLDFAST_TOKEN"];
+    // Unbound, it ends by its age.
+    if (token !== undefined) await gate.sessions.bindToken(token, runId).catch(() => undefined);
+  };
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid, going).catch(
+    async (error: unknown) => {
+      await bind(null);
+      throw error;
+    },
+  );
+  await bind(run?.runId ?? null);
   if (run === null) {
     // To whoever is at a terminal it is an error, with the step that failed.
     if (body.foreground !== undefined) throw failed;

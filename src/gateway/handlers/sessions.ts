@@ -9,6 +9,7 @@ import { historyOf, statusOf } from "./session-told.js";
 type SessionVerb = Extract<
   Verb,
   | "openSession"
+  | "rotateToken"
   | "listSessions"
   | "sessionStatus"
   | "sessionHistory"
@@ -32,11 +33,18 @@ export function sessionHandlers({
   "supervisor" | "sights" | "history" | "records" | "agentRuns" | "onRead" | "closeAgent" | "gate"
 >): Pick<Handlers, SessionVerb> {
   return {
-    openSession: async ({ body: { key, ...options } }) => {
+    openSession: async ({ body: { key, tokenTtlMs, ...options } }) => {
       const { session, created } = await sessions.open(key, defined(options));
-      const token = await sessions.issueToken(session.id);
+      const token = await sessions.issueToken(session.id, { ttlMs: tokenTtlMs });
       if (token === null) throw new NotFound(`open session ${key}`);
       return { session, created, token };
+    },
+
+    rotateToken: async ({ params, body: { tokenTtlMs, graceMs } }, { requester }) => {
+      const session = await sights.session(requester, params.id);
+      const token = await sessions.rotateToken(session.id, { ttlMs: tokenTtlMs, graceMs });
+      if (token === null) throw new SessionClosed(session.id);
+      return { session, token };
     },
 
     listSessions: async ({ query: { all, limit, visibility } }, { requester }) => {

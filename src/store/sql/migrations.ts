@@ -13,6 +13,7 @@ import * as sessionMessages from "./migrations/0011-session-messages.js";
 import * as acp from "./migrations/0012-acp.js";
 import * as tasks from "./migrations/0013-tasks.js";
 import * as timeNamespace from "./migrations/0014-time-namespace.js";
+import * as sessionTokens from "./migrations/0015-session-tokens.js";
 import * as compatibility from "./migrations/0016-compatibility.js";
 
 export interface Migration {
@@ -43,6 +44,7 @@ export const migrations: readonly Migration[] = [
   { id: 12, name: "acp", sql: acp.sql },
   { id: 13, name: "tasks", sql: tasks.sql },
   { id: 14, name: "time-namespace", sql: timeNamespace.sql },
+  { id: 15, name: "session-tokens", sql: sessionTokens.sql },
   { id: 16, name: "compatibility", sql: compatibility.sql },
 ];
 

@@ -55,12 +55,23 @@ export async function listSessions(
   return (await query.execute()).map(toSessionRow);
 }
 
-export async function resolveToken(db: Kysely<Schema>, hash: string): Promise<SessionRow | null> {
+/** Of a token: derived from the run's record, so that it holds whoever recorded the end, and whenever. */
+export const runIsOpen = sql<boolean>`exists (
+  select 1 from runs where runs.run_id = session_tokens.run_id and runs.state <> 'exited'
+)`;
+
+export async function resolveToken(
+  db: Kysely<Schema>,
+  hash: string,
+  now: number,
+): Promise<SessionRow | null> {
   const row = await db
     .selectFrom("session_tokens")
     .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
     .selectAll("sessions")
     .where("session_tokens.hash", "=", hash)
+    .where(sql<boolean>`(session_tokens.expires_at is null or session_tokens.expires_at > ${now})`)
+    .where(sql<boolean>`(session_tokens.run_id is null or session_tokens.run_id = '' or ${runIsOpen})`)
     .where(open)
     .executeTakeFirst();
   return row === undefined ? null : toSessionRow(row);

@@ -3,7 +3,7 @@ import type { Compilable } from "kysely";
 import { toApprovalColumns } from "../approval-columns.js";
 import type { Approval, ApprovalDecision, NewApproval } from "../approval-record.js";
 import type { NewSession, SessionRow } from "../session-record.js";
-import type { ApprovalFilter, SessionFilter, SessionStore } from "../session-store.js";
+import type { ApprovalFilter, SessionFilter, SessionStore, TokenFacts } from "../session-store.js";
 import { toSessionColumns, toSessionRow } from "../session-columns.js";
 import type { Engine } from "./engine.js";
 import * as read from "./read-sessions.js";
@@ -12,6 +12,14 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
 const pending = sql<boolean>`verdict is null`;
+
+/** In `run_id`: the run is being started. */
+const UNBOUND = "";
+
+/** A run is started within seconds, or when a person has approved of it. */
+const UNBOUND_KEPT_MS = 3_600_000;
+
+const runEnded = sql<boolean>`(run_id is not null and run_id <> '' and not ${read.runIsOpen})`;
 
 export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
   readonly #engine: Engine;
@@ -76,17 +84,68 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     return this.#count({ compile: () => forget.compile(this.#engine.db) });
   }
 
-  async issueToken(sessionId: string, hash: string, at: number): Promise<boolean> {
-    const row = { session_id: sessionId, hash, created_at: at };
-    return this.#insertFor(sessionId, this.#engine.db.insertInto("session_tokens").values(row));
+  async issueToken(
+    sessionId: string,
+    hash: string,
+    at: number,
+    { ofRun = false, expiresAt = null }: TokenFacts = {},
+  ): Promise<boolean> {
+    const { db } = this.#engine;
+    const row = {
+      session_id: sessionId,
+      hash,
+      created_at: at,
+      run_id: ofRun ? UNBOUND : null,
+      expires_at: expiresAt,
+    };
+    // So that they do not pile up between two rounds of retention.
+    const ended = db.deleteFrom("session_tokens").where("session_id", "=", sessionId).where(runEnded);
+    return this.#insertFor(sessionId, db.insertInto("session_tokens").values(row), ofRun ? [ended] : []);
+  }
+
+  async bindToken(hash: string, runId: string): Promise<boolean> {
+    const set = this.#engine.db.updateTable("session_tokens").set({ run_id: runId });
+    return (await this.#count(set.where("hash", "=", hash).where("run_id", "=", UNBOUND))) > 0;
+  }
+
+  async rotateTokens(
+    sessionId: string,
+    hash: string,
+    at: number,
+    { expiresAt, endAt }: { readonly expiresAt: number | null; readonly endAt: number },
+  ): Promise<boolean> {
+    const { db } = this.#engine;
+    const row = { session_id: sessionId, hash, created_at: at, run_id: null, expires_at: expiresAt };
+    const theirs = sql<boolean>`session_id = ${sessionId} and run_id is null`;
+    const others =
+      endAt <= at
+        ? db.deleteFrom("session_tokens").where(theirs)
+        : db
+            .updateTable("session_tokens")
+            .set({ expires_at: endAt })
+            .where(theirs)
+            .where(sql<boolean>`(expires_at is null or expires_at > ${endAt})`);
+    const rotated = await this.#insertFor(sessionId, db.insertInto("session_tokens").values(row), [others]);
+    // A token that was dead must not be alive again after power loss.
+    await this.#engine.flush();
+    return rotated;
+  }
+
+  async forgetTokens(now: number): Promise<number> {
+    const { db } = this.#engine;
+    const expired = sql<boolean>`(expires_at is not null and expires_at <= ${now})`;
+    const unused = sql<boolean>`(run_id = ${UNBOUND} and created_at < ${now - UNBOUND_KEPT_MS})`;
+    return this.#count(
+      db.deleteFrom("session_tokens").where(sql<boolean>`(${expired} or ${unused} or ${runEnded})`),
+    );
   }
 
   storedBytes(sessionId: string): Promise<number> {
     return read.storedBytes(this.#engine.db, sessionId);
   }
 
-  resolveToken(hash: string): Promise<SessionRow | null> {
-    return read.resolveToken(this.#engine.db, hash);
+  resolveToken(hash: string, now: number): Promise<SessionRow | null> {
+    return read.resolveToken(this.#engine.db, hash, now);
   }
 
   findTokenHash(prefix: string): Promise<string | null> {
@@ -161,7 +220,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
   }
 
   /** Only while the session is open; it is not closed meanwhile. */
-  #insertFor(sessionId: string, insert: Compilable): Promise<boolean> {
+  #insertFor(sessionId: string, insert: Compilable, before: readonly Compilable[] = []): Promise<boolean> {
     const { db, words } = this.#engine;
     const session = db
       .selectFrom("sessions")
@@ -171,6 +230,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
       .modifyEnd(words.hold);
     return this.#engine.transact(function* () {
       if ((yield* rowsOf(session)).length === 0) return false;
+      for (const each of before) yield* countOf(each);
       return (yield* countOf(insert)) > 0;
     });
   }

@@ -72,6 +72,6 @@ export async function allOf(store: Store): Promise<unknown> {
     taskEvents: await store.listTaskEvents("task_1"),
     outbox: (await store.listOutbox({})).map((entry) => ({ ...entry, dueAt: null })),
     approvals: await store.listApprovals({}),
-    acts: (await store.resolveToken("hash"))?.id,
+    acts: (await store.resolveToken("hash", 1))?.id,
   };
 }

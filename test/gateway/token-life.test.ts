@@ -1,0 +1,95 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { createClient } from "../../src/gateway/client.js";
+import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import { gone, oneGateway, refusal, sh, until } from "./real-gateway.js";
+import { gateway, kill, left, place } from "./killed-gateway.js";
+
+const stage = oneGateway();
+const allowed = { execRules: [{ effect: "allow" as const }] };
+
+async function codeOf(token: string): Promise<string> {
+  return stage
+    .as(token)
+    .status()
+    .then(
+      () => "OK",
+      (error: unknown) => (error as { code: string }).code,
+    );
+}
+
+test("a run's token is good while the run lives, and dead when its end is recorded", async () => {
+  const { session, token } = await stage.client.openSession({ body: { key: "runs", ...allowed } });
+  const path = join(stage.home, "token");
+  const { run } = await stage.as(token).exec({
+    body: { ...sh(`printf %s "$HOLDFAST_TOKEN" > ${path}; sleep 60`), background: true, graceMs: 0 },
+  });
+  await until("it has written its token", async () => (await readFile(path, "utf8").catch(() => "")) !== "");
+  const ofRun = await readFile(path, "utf8");
+  expect(ofRun).not.toBe(token);
+  expect(await codeOf(ofRun)).toBe("OK");
+  await stage.client.kill({ params: run });
+  await gone(stage.client, run.runId);
+  expect(await codeOf(ofRun)).toBe("UNAUTHORIZED");
+  expect(await codeOf(token)).toBe("OK");
+  await stage.client.closeSession({ params: { id: session.id } });
+});
+
+test("tokens of many short runs do not pile up", async () => {
+  const { session, token } = await stage.client.openSession({ body: { key: "many", ...allowed } });
+  const client = stage.as(token);
+  for (let at = 0; at < 10; at++)
+    await Promise.all(Array.from({ length: 10 }, () => client.exec({ body: { argv: ["true"] } })));
+  await client.exec({ body: { argv: ["true"] } });
+  await using store = await openSqliteStore({ path: join(stage.home, "store.sqlite") });
+  // All but the session's own, and those of the last runs.
+  expect(await store.forgetTokens(Date.now())).toBeLessThan(15);
+  await stage.client.closeSession({ params: { id: session.id } });
+});
+
+test("a token ends after its time, and a rotation ends the session's other tokens", async () => {
+  const { session, token: short } = await stage.client.openSession({
+    body: { key: "rotated", tokenTtlMs: 1_000 },
+  });
+  expect(await codeOf(short)).toBe("OK");
+  const { token: first } = await stage.client.openSession({ body: { key: "rotated" } });
+  const params = { id: session.id };
+  const { token: second } = await stage.client.rotateToken({ params, body: { graceMs: 60_000 } });
+  expect([await codeOf(first), await codeOf(second)]).toEqual(["OK", "OK"]);
+  const { token: third } = await stage.client.rotateToken({ params: { id: "rotated" }, body: {} });
+  expect([await codeOf(first), await codeOf(second), await codeOf(third)]).toEqual([
+    "UNAUTHORIZED",
+    "UNAUTHORIZED",
+    "OK",
+  ]);
+  await until("its time is over", async () => (await codeOf(short)) === "UNAUTHORIZED");
+  await stage.client.closeSession({ params });
+  expect(await refusal(stage.client.rotateToken({ params, body: {} }))).toMatchObject({
+    code: "SESSION_CLOSED",
+  });
+});
+
+test("the token of a run that ended while no gateway was there is dead in the next one", async () => {
+  const home = await place();
+  const before = await gateway(home);
+  const { token } = await before.client.openSession({ body: { key: "s", ...allowed } });
+  const path = join(home, "token");
+  const client = createClient({ socketPath: gatewaySocket(home), token });
+  const { run } = await client.exec({
+    body: { ...sh(`printf %s "$HOLDFAST_TOKEN" > ${path}; read _`), stdin: "pipe", background: true },
+  });
+  await until("it has written its token", async () => (await readFile(path, "utf8").catch(() => "")) !== "");
+  const ofRun = createClient({ socketPath: gatewaySocket(home), token: await readFile(path, "utf8") });
+  expect((await ofRun.getRun({ params: run })).runId).toBe(run.runId);
+  const { root } = await before.client.getRun({ params: run });
+  kill(before.pid);
+  await left(home);
+  kill(root?.pid ?? expect.fail("it has no process"));
+  await delay(200);
+  const after = await gateway(home);
+  await gone(after.client, run.runId);
+  expect(await refusal(ofRun.getRun({ params: run }))).toMatchObject({ code: "UNAUTHORIZED" });
+});
