@@ -124,7 +124,11 @@ function pathJudge(uid: number): Judge {
       return {
         path,
         problem: `belongs to uid ${found.uid} (mode ${mode}), and this is uid ${uid}: that user can replace what lies there`,
-        remedy: `Run \`chown ${found.isSymbolicLink() ? "-h " : ""}${uid} '${path}'\` if it is yours, or use another path`,
+        // Not for root: it is usually the home of the user who became root, and must stay that user's.
+        remedy:
+          uid === ROOT
+            ? "Run as that user, or use another path"
+            : `Have root run \`chown ${found.isSymbolicLink() ? "-h " : ""}${uid} '${path}'\` if it is yours, or use another path`,
       };
     // The mode of a link means nothing, and that of a socket or device is not about what it holds.
     if (!found.isDirectory() && !found.isFile()) return null;
@@ -134,7 +138,10 @@ function pathJudge(uid: number): Judge {
     return {
       path,
       problem: `can be written by others (mode ${mode}, owner uid ${found.uid})`,
-      remedy: `Run \`chmod go-w '${path}'\``,
+      remedy:
+        found.uid === uid || uid === ROOT
+          ? `Run \`chmod go-w '${path}'\``
+          : `Have its owner run \`chmod go-w '${path}'\`, or use another path`,
     };
   };
 }

@@ -72,9 +72,21 @@ describe.skipIf(whyNoOtherUser !== null)("each level of a path", () => {
         expect(fault?.path).toBe(at);
         expect(fault?.problem).toContain(`${owner}`);
         expect(fault?.problem).toContain(`mode ${mode.toString(8).padStart(4, "0")}`);
-        expect(fault?.remedy).toMatch(new RegExp(`chown ${uid} '${at}'|chmod go-w '${at}'`));
+        expect(fault?.remedy).toMatch(
+          new RegExp(`chown ${OURS} '${at}'|chmod go-w '${at}'|^Run as that user`),
+        );
       }
     }
+  });
+
+  test("root is not told to take the directory from its owner, nor a user to change root's", async () => {
+    await chown(path("a"), OTHER, OTHER);
+    expect(findPathFault(path("a"))?.remedy).toBe("Run as that user, or use another path");
+    await chown(path("a"), 0, 0);
+    await chmod(path("a"), 0o777);
+    const remedy = `chmod go-w '${path("a")}'`;
+    expect(findPathFault(path("a"))?.remedy).toBe(`Run \`${remedy}\``);
+    expect(faultFor(OURS, path("a"))?.remedy).toBe(`Have its owner run \`${remedy}\`, or use another path`);
   });
 
   test("a file at the end needs the same owner and mode; what does not exist is not judged", async () => {
