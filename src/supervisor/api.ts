@@ -59,6 +59,8 @@ export interface SpawnOptions {
   readonly limits?: AskedLimits;
   readonly merge?: boolean;
   readonly stdin?: "pipe" | "null";
+  /** All of its input. Nothing can be written before or after it. */
+  readonly input?: string;
   readonly size?: TerminalSize;
   readonly stdout?: Partial<SpoolSpec>;
   readonly stderr?: Partial<SpoolSpec>;

@@ -23,6 +23,8 @@ export interface SpawnPlan {
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
   readonly service: ServiceFacts | null;
+  /** All of its input; null: others give it some, or nobody. */
+  readonly input: string | null;
   record(runId: string, leaseId: string): NewRun;
   start(runId: string, leaseId: string): StartSpec;
 }
@@ -39,7 +41,10 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
   const mask = umask(options.umask);
   const stdout = spool("stdout", options.stdout);
   const stderr = spool("stderr", options.stderr);
-  const stdin = oneOf("stdin", options.stdin ?? "pipe", ["pipe", "null"]);
+  const { input: allInput = null } = options;
+  if (allInput !== null && typeof allInput !== "string")
+    throw new BadInput("input", `the input must be text, not ${JSON.stringify(allInput)}`);
+  const stdin = oneOf("stdin", allInput === null ? (options.stdin ?? "pipe") : "pipe", ["pipe", "null"]);
   const policy: RunPolicy = {
     graceMs: whole("graceMs", options.graceMs ?? defaults.graceMs),
     settleMs: defaults.settleMs,
@@ -64,6 +69,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     policy,
     deadlines,
     service,
+    input: allInput,
     record: (runId, leaseId) => ({
       runId,
       leaseId,

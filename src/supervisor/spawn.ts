@@ -74,6 +74,7 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
       const lease = await context.store.insertRun(fresh, defaults.leaseMs);
       const live = supervise(context, factsOf(context, plan, spec, leaseId), lease, newRecord(fresh, 0));
       if (spec.io === "pty") live.size = spec.size;
+      if (plan.input !== null) giveAll(live, plan.input);
       return { live, spec };
     } catch (error) {
       // Sixty random bits were taken: once is chance, and the next draw is as good.
@@ -83,6 +84,15 @@ async function record(context: Context, plan: SpawnPlan): Promise<{ live: LiveRu
       context.beginning.delete(runId);
     }
   }
+}
+
+/**
+ * At once, before anybody else can write. Not waited for: a program may read it late or never, and one that ends without
+ * reading it needs none of it.
+ */
+function giveAll({ stdin }: LiveRun, input: string): void {
+  stdin.write(input).catch(() => undefined);
+  stdin.close().catch(() => undefined);
 }
 
 function factsOf({ instanceId }: Context, plan: SpawnPlan, spec: StartSpec, leaseId: string): RunFacts {

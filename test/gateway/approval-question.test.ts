@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import type { AnswerOf } from "../../src/gateway/contract/contract.js";
 import { questionLines } from "../../src/sessions/question.js";
+import { newRunId } from "../../src/supervisor/ids.js";
 import { oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
 
 const stage = oneGateway();
@@ -31,7 +32,8 @@ async function asked(sessionId: string): Promise<Asked> {
 }
 
 async function allow(id: string): Promise<string> {
-  const { parts, digest } = await stage.client.showApproval({ params: { id } });
+  const { pages } = await stage.client.showApproval({ params: { id } });
+  const { parts, digest } = await stage.client.showApproval({ params: { id }, query: { page: pages } });
   await stage.client.decideApproval({ params: { id }, body: { verdict: "allow", digest: digest ?? "" } });
   return questionLines(parts).join("\n");
 }
@@ -138,4 +140,35 @@ test("only the operator reads a question", async () => {
   );
   await stage.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
   await answer;
+});
+
+test("nothing is added to input that was shown as all of it", async () => {
+  const { client, id } = await session("more-input");
+  // More than a pipe and the anchor hold: it waits here while the shell sleeps.
+  const input = `sleep 1\n# ${"x".repeat(1_000_000)}\n`;
+  const runId = newRunId();
+  const answer = client.exec({ body: { argv: ["sh"], input, runId } });
+  await allow((await asked(id)).id);
+  await until("it runs", async () => (await stage.client.listRuns()).runs.some((run) => run.runId === runId));
+  const more = { params: { runId }, body: { text: "echo not shown\n" } };
+  expect(await refusal(client.write(more))).toMatchObject({ code: "STDIN_CLOSED" });
+  expect(textOf(await answer)).toBe("");
+});
+
+test("nothing is put before input that was shown as all of it", async () => {
+  const { client, id } = await session("earlier-input");
+  const runId = newRunId();
+  const answer = client.exec({ body: { argv: ["sh"], input: "echo shown\n", runId } });
+  await allow((await asked(id)).id);
+  const stop = new AbortController();
+  const writing = (async () => {
+    const more = { params: { runId }, body: { text: "echo not shown\n" } };
+    while (!stop.signal.aborted) await client.write(more).catch(() => undefined);
+  })();
+  try {
+    expect(textOf(await answer)).toBe("shown\n");
+  } finally {
+    stop.abort();
+    await writing;
+  }
 });

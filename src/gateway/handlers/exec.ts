@@ -55,7 +55,6 @@ export async function execFor(
     return { run: record, recordPending, failure, ...nothingRan };
   }
   going.begun();
-  if (body.input !== undefined) feed(run, body.input);
   if (body.foreground !== undefined) {
     callers.expect(run.runId, asking.gone);
     const begun = await mustHave(supervisor, run.runId);
@@ -170,7 +169,8 @@ function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaul
     merge: body.merge,
     ...(body.runId === undefined ? {} : { runId: body.runId }),
     ...(body.foreground === undefined ? {} : calledFor(body.foreground.bufferBytes)),
-    stdin: body.input === undefined ? body.stdin : "pipe",
+    stdin: body.stdin,
+    ...(body.input === undefined ? {} : { input: body.input }),
     ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
     ...(sessionKey === undefined ? {} : { sessionKey }),
     ...(agentId === undefined ? {} : { agentId }),
@@ -189,15 +189,6 @@ function calledFor(boundBytes: number): SpawnOptions {
     stdout: spool,
     stderr: spool,
   };
-}
-
-/** Not waited for: a program may read it late or never. It is all of it: one that reads to the end must see an end. */
-function feed(run: Run, input: string): void {
-  // Whoever ends without reading it needs none of it.
-  void run
-    .write(input)
-    .then(() => run.closeStdin())
-    .catch(() => undefined);
 }
 
 /** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
