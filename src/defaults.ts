@@ -140,7 +140,7 @@ export const defaults = {
   ledgerEndsKept: 1_000,
   /** The same for tasks that are over and deliveries that were made: a record is one or two kilobytes, and held in memory. */
   ledgerTasksKept: 5_000,
-  /** After a server was replaced, messages that other gateways may have delivered wait this long: each of them compares within a round of 10 s. */
+  /** After a server was replaced, messages that other gateways may have delivered wait this long: each of them compares within a round of 10 s, and again when the task was put back by then. */
   outboxDoubtMs: 20_000,
   /** Of a task's history, besides how it began and ended: what a person looks at. */
   ledgerTaskEventsKept: 20,

@@ -1,7 +1,7 @@
 import { OPEN_STATES } from "../store/run-record.js";
 import { secretVariables } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
-import { InstanceLocked, type InstanceTaken, StateUnusable, type StoreAway } from "../errors.js";
+import { InstanceLocked, type InstanceTaken, StateUnusable, StoreAway } from "../errors.js";
 import { keptId } from "../store/kept-id.js";
 import { ledgerIn } from "../store/ledger/file-ledger.js";
 import { rememberingTasks } from "../store/ledger/remembering-tasks.js";
@@ -163,9 +163,15 @@ export async function openGateway({
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
+  /** That the store is away is said by the round itself. */
+  const notCompared = (cause: unknown): number => {
+    if (!(cause instanceof StoreAway))
+      problem({ runId: null, message: "tasks could not be compared with their copies; trying again", cause });
+    return 0;
+  };
   const reconcile = async (): Promise<void> => {
     // Before anything is concluded from what the store does not have.
-    const restored = (await copies?.restorer.look().catch(() => 0)) ?? 0;
+    const restored = (await copies?.restorer.look().catch(notCompared)) ?? 0;
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
     office.takeOver(runs);

@@ -23,6 +23,8 @@ export interface RestoredTask {
   readonly entries: readonly OutboxEntry[];
   /** How long an attempt that is under way may take. */
   readonly leaseMs: number;
+  /** Messages that are put back are not sent before: another gateway may have delivered them, and says so first. */
+  readonly waitMs: number;
 }
 
 /** `key-taken`: another task has its key by now, and nothing was written. `absent`: neither side has the task. */
@@ -98,6 +100,8 @@ interface Failure {
 
 /** Background work, and who is to be told of it. */
 export interface TaskStore {
+  /** When another server, database or set of tables was last met, in wall-clock milliseconds; -Infinity: it is still the one that was opened. */
+  readonly eraChangedAt: number;
   /** The task that has this key, or this one, with its events. */
   insertTask(
     task: NewTask,

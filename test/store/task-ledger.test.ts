@@ -1,6 +1,6 @@
-import { appendFile, readFile, stat, writeFile } from "node:fs/promises";
+import { appendFile, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { rememberingTasks } from "../../src/store/ledger/remembering-tasks.js";
 import { TaskLedger } from "../../src/store/ledger/task-ledger.js";
@@ -9,7 +9,9 @@ import type { Store } from "../../src/store/store.js";
 import { Tasks } from "../../src/tasks/tasks.js";
 import type { Finish } from "../../src/tasks/transition.js";
 import { TaskRestorer } from "../../src/gateway/work/restore-tasks.js";
-import { CHAT } from "./task-samples.js";
+import { outboxKey } from "../../src/store/task-record.js";
+import { mountSmallDisk, whyNoMounts } from "./mounts.js";
+import { CHAT, notice } from "./task-samples.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
 let home: string;
@@ -41,6 +43,8 @@ const work = async (store: Store, ends: boolean): Promise<string> => {
   if (ends) await tasks.tell(task.taskId, finish(Date.now()));
   return task.taskId;
 };
+const restorerOf = (store: Store, ledger: TaskLedger): TaskRestorer =>
+  new TaskRestorer({ store, ledger, directory: home, instanceId: "in_one", problem: () => {} });
 const claim = { owner: "gateway", leaseMs: 60_000, limit: 100 };
 
 test("what is noted is there for the next process, also after half a line", async () => {
@@ -92,7 +96,142 @@ test("the file does not grow with the number of steps", async () => {
   expect(after - size).toBeLessThan(50 * 1_000);
 });
 
+test("a record whose first line is damaged is left out, and the others are still put back", async () => {
+  await using store = await openSqliteStore({ path });
+  const ledger = await openLedger();
+  const copy = noted(store, ledger);
+  const damaged = await work(copy, true);
+  const whole = await work(copy, true);
+  for (const entry of await copy.claimOutbox(claim))
+    await copy.settleOutbox(entry, { status: "delivered", receipt: null, at: Date.now() });
+  await ledger[Symbol.asyncDispose]();
+  const log = join(home, "ledger", "tasks.log");
+  const lines = (await readFile(log, "utf8")).split("\n");
+  const isWhole = (line: string): boolean => /"(createdAt|notification)":/.test(line);
+  const kept = lines.map((line) => (line.includes(damaged) && isWhole(line) ? line.slice(0, 40) : line));
+  await writeFile(log, kept.join("\n"));
+  await using next = await openLedger();
+  expect(next.taskIds()).toEqual([whole]);
+  await using empty = await openSqliteStore({ path: join(home, "empty.sqlite") });
+  expect(await restorerOf(empty, next).look()).toBe(1);
+  expect(await empty.getTask(whole)).toMatchObject({ status: "succeeded" });
+});
+
+test.skipIf(whyNoMounts !== null)(
+  "what could not be written on a full disk is there after the next write that succeeds",
+  async () => {
+    await using disk = mountSmallDisk("1m");
+    await using store = await openSqliteStore({ path });
+    const directory = join(disk.path, "ledger");
+    const ledger = await TaskLedger.open(directory);
+    const failures: string[] = [];
+    const copy = rememberingTasks(store, ledger, (message) => failures.push(message));
+    const before = await work(copy, true);
+    const filler = join(disk.path, "filler");
+    // Room is left for a part of a line.
+    await writeFile(filler, Buffer.alloc(1024 * 1024)).catch(() => undefined);
+    const tasks = new Tasks({ store: copy });
+    for (let at = 0; at < 20; at += 1)
+      await tasks.create({ runtime: "external", key: null, text: "x".repeat(1_000), targets: [CHAT] });
+    const during = await work(copy, true);
+    expect(failures).not.toEqual([]);
+    await rm(filler);
+    const after = await work(copy, true);
+    const told = [before, during, after].map((taskId) => ledger.get(taskId));
+    await ledger[Symbol.asyncDispose]();
+    await using next = await TaskLedger.open(directory);
+    expect([before, during, after].map((taskId) => next.get(taskId))).toEqual(told);
+  },
+);
+
+test("messages about changes that are settled do not pile up", async () => {
+  await using store = await openSqliteStore({ path });
+  await using ledger = await openLedger();
+  const copy = noted(store, ledger);
+  const tasks = new Tasks({ store: copy });
+  const input = { runtime: "external", key: null, text: "work", targets: [CHAT] } as const;
+  const { task } = await tasks.create(input);
+  const { taskId } = task;
+  for (let at = 0; at < 100; at += 1) {
+    const { notification } = notice(taskId, "state", { seq: at });
+    const entry = { key: outboxKey(notification.id, CHAT), target: CHAT, createdAt: at, notification };
+    await ledger.note({ taskId, entries: [{ ...entry, taskId, status: "delivered" }] }, false);
+  }
+  const kept = ledger.get(taskId)?.entries ?? [];
+  expect(kept.length).toBeLessThanOrEqual(2 * defaults.ledgerTaskEventsKept);
+  expect(kept.at(-1)?.createdAt).toBe(99);
+});
+
+describe("what another gateway does is noted", () => {
+  const inAMinute = (): void => {
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + defaults.taskSweepMs });
+    onTestFinished(() => void vi.useRealTimers());
+  };
+
+  test("an end, and a delivery; and neither is put back when the task is forgotten for its age", async () => {
+    await using store = await openSqliteStore({ path });
+    await using first = await openLedger("first");
+    await using second = await openLedger("second");
+    const [here, there] = [noted(store, first), noted(store, second)];
+    const restorer = restorerOf(store, first);
+    const ended = await work(here, false);
+    const told = await work(here, true);
+    await new Tasks({ store: there }).tell(ended, finish(Date.now()));
+    for (const entry of await there.claimOutbox(claim))
+      await there.settleOutbox(entry, { status: "delivered", receipt: null, at: Date.now() });
+    expect(await restorer.look()).toBe(0);
+    inAMinute();
+    expect(await restorer.look()).toBe(0);
+    for (const taskId of [ended, told])
+      expect(first.get(taskId)).toMatchObject({
+        task: { status: "succeeded" },
+        entries: [{ status: "delivered" }],
+      });
+    expect(first.get(ended)?.events.map(({ type }) => type)).toEqual(["created", "started", "ended"]);
+    expect(first.unfinished()).toEqual([]);
+  });
+
+  test("a task that another gateway has forgotten is not put back, nor its message sent again", async () => {
+    await using store = await openSqliteStore({ path });
+    await using first = await openLedger("first");
+    await using second = await openLedger("second");
+    const [here, there] = [noted(store, first), noted(store, second)];
+    const restorer = restorerOf(store, first);
+    expect(await restorer.look()).toBe(0);
+    const old = await work(here, true);
+    const newer = await work(here, false);
+    for (const entry of await there.claimOutbox(claim))
+      await there.settleOutbox(entry, { status: "delivered", receipt: null, at: Date.now() });
+    expect(await there.deleteTasks([old])).toBe(1);
+    inAMinute();
+    expect(await restorer.look()).toBe(0);
+    expect(first.taskIds()).toEqual([newer]);
+    // As after a restart of this gateway, or of the server.
+    expect(await restorerOf(store, first).look()).toBe(0);
+    expect(await store.getTask(old)).toBeNull();
+  });
+});
+
 describe("a store that was put back", () => {
+  test("does not send a message of this gateway that another has delivered", async () => {
+    await using store = await openSqliteStore({ path });
+    await using first = await openLedger("first");
+    await using second = await openLedger("second");
+    const taskId = await work(noted(store, first), true);
+    const there = noted(store, second);
+    for (const entry of await there.claimOutbox(claim))
+      await there.settleOutbox(entry, { status: "delivered", receipt: "r", at: Date.now() });
+    await using empty = await openSqliteStore({ path: join(home, "empty.sqlite") });
+    const [one, other] = [restorerOf(empty, first), restorerOf(empty, second)];
+    // In this order: the gateway that delivered it does not know the task.
+    expect(await other.look()).toBe(0);
+    expect(await one.look()).toBe(1);
+    expect(await noted(empty, first).claimOutbox(claim)).toEqual([]);
+    expect(await other.look()).toBe(1);
+    expect(await empty.listOutbox({ taskId })).toMatchObject([{ status: "delivered", receipt: "r" }]);
+    expect(await empty.getTask(taskId)).toMatchObject({ status: "succeeded", delivery: "delivered" });
+  });
+
   test("does not hand out a message again that was delivered, by whichever gateway", async () => {
     await using store = await openSqliteStore({ path });
     await using first = await openLedger("first");

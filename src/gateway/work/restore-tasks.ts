@@ -30,6 +30,11 @@ export class TaskRestorer {
   readonly #parts: RestoreParts;
   /** The store's era when everything was last compared; null: it has not been by this process. */
   #comparedEra: number | null = null;
+  /** When the first comparison of this era began. */
+  #comparingSince = 0;
+  #comparingEra: number | null = null;
+  /** When what other gateways did was last noted. */
+  #learnedAt = Date.now();
 
   constructor(parts: RestoreParts) {
     this.#parts = parts;
@@ -39,15 +44,35 @@ export class TaskRestorer {
   async look(): Promise<number> {
     const { store, ledger } = this.#parts;
     const { eras } = store;
-    if (eras === this.#comparedEra && !(await this.#hasForgotten())) return 0;
+    if (eras === this.#comparedEra && !(await this.#hasForgotten())) {
+      await this.#learn(eras);
+      return 0;
+    }
+    if (eras !== this.#comparingEra) [this.#comparingEra, this.#comparingSince] = [eras, Date.now()];
+    ledger.prune();
     const round = new Round(this.#parts);
     // Tasks refer to sessions.
     for (const session of ledger.sessions()) await round.session(session);
     const taskIds = ledger.taskIds();
     for (let at = 0; at < taskIds.length; at += PAGE) await round.tasks(taskIds.slice(at, at + PAGE));
     const restored = await round.end();
-    this.#comparedEra = eras;
+    // Messages of a task that its gateway has yet to put back are told in a later round.
+    if (!round.isEarly || Date.now() - this.#comparingSince >= defaults.outboxDoubtMs)
+      this.#comparedEra = eras;
     return restored;
+  }
+
+  /**
+   * Other gateways end tasks of this one, deliver its messages, and forget both when they are old. Noted here, so that
+   * nothing is put back, or sent, that was over. `eras`: the store has not gone back.
+   */
+  async #learn(eras: number): Promise<void> {
+    if (Date.now() - this.#learnedAt < defaults.taskSweepMs) return;
+    this.#learnedAt = Date.now();
+    this.#parts.ledger.prune();
+    const taskIds = this.#parts.ledger.unfinished();
+    for (let at = 0; at < taskIds.length; at += PAGE)
+      await learnPage(this.#parts, taskIds.slice(at, at + PAGE), eras);
   }
 
   /** One question, for tables that were put back under our hands. */
@@ -58,21 +83,64 @@ export class TaskRestorer {
   }
 }
 
+async function learnPage(
+  { store, ledger }: RestoreParts,
+  taskIds: readonly string[],
+  eras: number,
+): Promise<void> {
+  const before = new Map(taskIds.map((taskId) => [taskId, ledger.get(taskId)]));
+  const tasks = new Map(
+    (await store.listTasks({ taskIds, limit: taskIds.length })).map((task) => [task.taskId, task]),
+  );
+  const messages = await store.listOutbox({ taskIds });
+  for (const taskId of taskIds) {
+    const known = tasks.get(taskId);
+    const version = ledger.get(taskId)?.task?.version ?? Infinity;
+    const events = known !== undefined && known.version > version ? await store.listTaskEvents(taskId) : [];
+    const told = ledger.get(taskId);
+    // Written here meanwhile, or by a server that was replaced: the next round knows more.
+    if (store.eras !== eras) return;
+    if (told === null) continue;
+    if (known === undefined) {
+      await ledger.forget([taskId]);
+      continue;
+    }
+    const theirs = messages.filter((entry) => entry.taskId === taskId);
+    const isNewer = told.task !== null && known.version > told.task.version;
+    const entries = theirs.filter((entry) => {
+      const mine = told.entries.find(({ key }) => key === entry.key);
+      return mine === undefined ? isNewer : outboxRank(entry.status) > outboxRank(mine.status);
+    });
+    const gone = (before.get(taskId)?.entries ?? []).filter(
+      ({ key }) => !theirs.some((entry) => entry.key === key),
+    );
+    if (!isNewer && entries.length === 0 && gone.length === 0) continue;
+    const last = told.events.at(-1)?.seq ?? 0;
+    const step = isNewer
+      ? { task: known, events: events.filter(({ seq }) => seq > last && seq <= known.seq) }
+      : {};
+    await ledger.note({ taskId, ...step, entries, dropped: gone.map(({ key }) => key) }, false);
+  }
+}
+
 class Round {
   readonly #parts: RestoreParts;
   readonly #events: NewRunEvent[] = [];
   readonly #notRestored: NotRestored[] = [];
   #restored = 0;
+  /** Something is known of a task of another gateway, and the store does not have the task. */
+  isEarly = false;
 
   constructor(parts: RestoreParts) {
     this.#parts = parts;
   }
 
   async session(session: SessionRow): Promise<void> {
-    const { store, instanceId } = this.#parts;
+    const { store, ledger, instanceId } = this.#parts;
     const { id, key, closedAt } = session;
     const known = await store.getSession(id);
     if (known !== null) {
+      if (known.closedAt !== null && closedAt === null) await ledger.noteSession(known);
       // One that was closed since must not be open again, nor its token good.
       if (known.closedAt === null && closedAt !== null)
         await store.closeSession(id, `gateway:${instanceId}`, closedAt);
@@ -94,7 +162,11 @@ class Round {
     for (const taskId of taskIds) {
       const told = ledger.get(taskId);
       const known = tasks.get(taskId) ?? null;
-      if (told === null || (told.task === null && known === null)) continue;
+      if (told === null) continue;
+      if (told.task === null && known === null) {
+        this.isEarly = true;
+        continue;
+      }
       const behind = told.task !== null && isBehind(told.task, known);
       if (behind || told.entries.some((entry) => isForgotten(entry, messages.get(entry.key), known)))
         await this.#task(taskId, told);
@@ -114,8 +186,8 @@ class Round {
   async #task(taskId: string, told: ToldTask): Promise<void> {
     const { store, instanceId } = this.#parts;
     const event = { type: "restored", at: Date.now(), data: { why: WHY, by: instanceId } } as const;
-    const leaseMs = defaults.deliveryLeaseMs;
-    const done = await store.restoreTask({ taskId, ...told, leaseMs }, event).catch((cause: unknown) => {
+    const times = { leaseMs: defaults.deliveryLeaseMs, waitMs: defaults.outboxDoubtMs };
+    const done = await store.restoreTask({ taskId, ...told, ...times }, event).catch((cause: unknown) => {
       // A store that is away is asked again; what it refuses for another reason it refuses for good.
       if (isAway(cause)) throw cause;
       return cause instanceof Error ? cause : new Error(String(cause));

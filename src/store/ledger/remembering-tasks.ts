@@ -34,13 +34,9 @@ export function rememberingTasks(
     (ledger.get(taskId)?.entries ?? []).filter(
       ({ status }) => status === "failed" || status === "parent_missing",
     );
-  let era = store.eras;
-  let changedAt = -Infinity;
   /** After a change of the server, another gateway may know of a message that it was delivered, and says so first. */
-  const isDoubtful = ({ createdAt }: OutboxEntry): boolean => {
-    if (store.eras !== era) [era, changedAt] = [store.eras, Date.now()];
-    return createdAt <= changedAt && Date.now() - changedAt < defaults.outboxDoubtMs;
-  };
+  const isDoubtful = ({ createdAt }: OutboxEntry): boolean =>
+    createdAt <= store.eraChangedAt && Date.now() - store.eraChangedAt < defaults.outboxDoubtMs;
   const writes = {
     insertTask: async (task, events) => {
       const answer = await store.insertTask(task, events);
@@ -80,7 +76,7 @@ export function rememberingTasks(
       for (const entry of claimed) {
         const known = ledger.entry(entry.taskId, entry.key);
         // Known to be settled: the store was put back to before that, or could not be told.
-        const result = known === null ? doubtful(entry, isDoubtful(entry)) : settledBefore(known);
+        const result = (known === null ? null : settledBefore(known)) ?? doubtful(entry, isDoubtful(entry));
         if (result === null) fresh.push(known === null ? entry : withAttempts(entry, known));
         else await store.settleOutbox(entry, result);
       }

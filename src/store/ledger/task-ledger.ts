@@ -69,6 +69,8 @@ export class TaskLedger implements AsyncDisposable {
   #ends = 0;
   #queue: Waiting[] = [];
   #writing: Promise<void> | null = null;
+  /** A write failed: the file may end in half a line, and lacks what memory has. */
+  #torn = false;
   /** The task that was last noted with a step of its own: a store that knows it knows all that came before. */
   newest: string | null = null;
 
@@ -92,7 +94,8 @@ export class TaskLedger implements AsyncDisposable {
       } catch {
         // The last line of a process that was killed while it wrote.
       }
-    ledger.#prune();
+    ledger.#dropPartial();
+    ledger.prune();
     // Written anew, so that nothing is appended to half a line.
     await ledger.#compact();
     return ledger;
@@ -109,6 +112,11 @@ export class TaskLedger implements AsyncDisposable {
 
   taskIds(): readonly string[] {
     return [...this.#tasks.keys()];
+  }
+
+  /** Tasks that go on, or of which somebody is still to be told. */
+  unfinished(): readonly string[] {
+    return [...this.#tasks].flatMap(([taskId, kept]) => (overSince(kept) === null ? [taskId] : []));
   }
 
   session(id: string): SessionRow | null {
@@ -133,7 +141,7 @@ export class TaskLedger implements AsyncDisposable {
     const line: Line = { about: "task", taskId, ...set, news: rest };
     this.#apply(line);
     if (task !== undefined) this.newest = taskId;
-    if (task !== undefined && isEnded(task.status) && this.#ends++ % PRUNE_EVERY === 0) this.#prune();
+    if (task !== undefined && isEnded(task.status) && this.#ends++ % PRUNE_EVERY === 0) this.prune();
     await this.#append(line, durable);
   }
 
@@ -184,10 +192,25 @@ export class TaskLedger implements AsyncDisposable {
     for (const key of dropped) kept.entries.delete(key);
     for (const entry of entries)
       kept.entries.set(entry.key, { ...kept.entries.get(entry.key), ...entry } as OutboxEntry);
+    if (kept.entries.size > 2 * defaults.ledgerTaskEventsKept) dropOldStates(kept.entries);
+  }
+
+  /** Of a record whose first line is damaged, later lines have only a part. */
+  #dropPartial(): void {
+    for (const [taskId, kept] of this.#tasks) {
+      for (const [key, { notification, target, taskId: of }] of kept.entries as Map<
+        string,
+        Partial<OutboxEntry>
+      >)
+        if (notification === undefined || target === undefined || of !== taskId) kept.entries.delete(key);
+      const { createdAt, targets } = (kept.task ?? {}) as Partial<TaskRecord>;
+      if (createdAt === undefined || targets === undefined) kept.task = null;
+      if (kept.task === null && kept.entries.size === 0) this.#tasks.delete(taskId);
+    }
   }
 
   /** What is over, of which nobody is to be told any more, and that is too old or too much. */
-  #prune(): void {
+  prune(): void {
     const since = Date.now() - defaults.ledgerEndsKeptMs;
     const over = [...this.#tasks].flatMap(([taskId, kept]) => {
       const at = overSince(kept);
@@ -203,9 +226,7 @@ export class TaskLedger implements AsyncDisposable {
   #append(line: Line, durable: boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ text: `${JSON.stringify(line)}\n`, durable, resolve, reject });
-      this.#writing ??= this.#write().finally(() => {
-        this.#writing = null;
-      });
+      this.#writing ??= this.#write();
     });
   }
 
@@ -214,21 +235,30 @@ export class TaskLedger implements AsyncDisposable {
     while (this.#queue.length > 0) {
       const batch = this.#queue.splice(0);
       try {
-        const text = batch.map((each) => each.text).join("");
-        await this.#file.appendFile(text);
-        this.#bytes += Buffer.byteLength(text);
-        for (const { durable, resolve } of batch) if (!durable) resolve();
-        if (batch.some(({ durable }) => durable)) await this.#file.datasync();
-        for (const { durable, resolve } of batch) if (durable) resolve();
+        // Written anew from memory, which has this batch, too.
+        if (this.#torn) await this.#compact();
+        else await this.#appendBatch(batch);
+        for (const { resolve } of batch) resolve();
         if (this.#bytes > Math.max(COMPACT_BYTES, 2 * this.#wholeBytes)) await this.#compact();
       } catch (error) {
+        this.#torn = true;
         for (const { reject } of batch) reject(error);
       }
     }
+    // In the same step as the last look at the queue: what is appended next begins anew.
+    this.#writing = null;
+  }
+
+  async #appendBatch(batch: readonly Waiting[]): Promise<void> {
+    const text = batch.map((each) => each.text).join("");
+    await this.#file.appendFile(text);
+    this.#bytes += Buffer.byteLength(text);
+    for (const { durable, resolve } of batch) if (!durable) resolve();
+    if (batch.some(({ durable }) => durable)) await this.#file.datasync();
   }
 
   async #compact(): Promise<void> {
-    this.#prune();
+    this.prune();
     const lines: Line[] = [
       ...[...this.#sessions.values()].map((session): Line => ({ about: "session", session })),
       ...[...this.#tasks].map(([taskId, { task, events, entries }]): Line => {
@@ -243,16 +273,18 @@ export class TaskLedger implements AsyncDisposable {
       await file.writeFile(text);
       await file.sync();
       await rename(draft, this.#path);
-      await syncDirectory(dirname(this.#path));
     } catch (error) {
       await file.close();
       throw error;
     }
-    await this.#file.close();
+    const former = this.#file;
     // Appended to where the whole ends: its position is there already.
     this.#file = file;
     this.#bytes = Buffer.byteLength(text);
     this.#wholeBytes = this.#bytes;
+    await former.close();
+    await syncDirectory(dirname(this.#path));
+    this.#torn = false;
   }
 }
 
@@ -272,6 +304,15 @@ function overSince({ task, entries }: Kept): number | null {
   if (all.some(({ status }) => status === "pending" || status === "session_queued")) return null;
   if (task !== null && !isEnded(task.status)) return null;
   return Math.max(task?.endedAt ?? 0, ...all.map(({ settledAt }) => settledAt ?? 0));
+}
+
+/** A task that goes on for long has a message for each change: of those that are settled, the newest are kept. */
+function dropOldStates(entries: Map<string, OutboxEntry>): void {
+  const settled = [...entries.values()].filter(
+    ({ notification, status }) => notification?.kind === "state" && status !== "pending",
+  );
+  const newestFirst = settled.toSorted((one, other) => other.createdAt - one.createdAt);
+  for (const { key } of newestFirst.slice(defaults.ledgerTaskEventsKept)) entries.delete(key);
 }
 
 /** Of a record of which most stays the same from one step to the next. */

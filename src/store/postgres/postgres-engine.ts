@@ -26,9 +26,12 @@ const COMMIT = CompiledQuery.raw("commit");
 export class Meetings {
   #last = "";
   eras = 0;
+  changedAt = -Infinity;
 
   readonly note = (what: string): void => {
-    if (what !== this.#last) this.eras += 1;
+    if (what === this.#last) return;
+    this.eras += 1;
+    if (this.eras > 1) this.changedAt = Date.now();
     this.#last = what;
   };
 }
@@ -84,6 +87,10 @@ export class PostgresEngine implements Engine {
 
   get eras(): number {
     return this.#met.eras;
+  }
+
+  get eraChangedAt(): number {
+    return this.#met.changedAt;
   }
 
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {

@@ -25,6 +25,8 @@ export interface Engine extends AsyncDisposable {
   readonly words: Words;
   /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
   readonly eras: number;
+  /** When the newest of them was met; -Infinity: it is the one that was opened. */
+  readonly eraChangedAt: number;
   /** Each statement is a transaction by itself. */
   perform<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** All steps or none. They may be begun anew from the first when others were in the way. */

@@ -1,4 +1,3 @@
-import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import type { Schema } from "../schema.js";
 import { toTaskColumns } from "../task-columns.js";
@@ -49,7 +48,7 @@ export function* restoreTask(
   }
   let messages = 0;
   for (const entry of told.entries)
-    if (yield* restoreEntry(db, words, entry, told.leaseMs, behind || known === undefined)) messages += 1;
+    if (yield* restoreEntry(db, words, entry, told, behind || known === undefined)) messages += 1;
   if (!behind && messages === 0) return "same";
   const [changed] = yield* rowsOf(
     db
@@ -78,7 +77,7 @@ function* restoreEntry(
   db: Kysely<Schema>,
   words: Words,
   entry: OutboxEntry,
-  leaseMs: number,
+  { leaseMs, waitMs }: Pick<RestoredTask, "leaseMs" | "waitMs">,
   whole: boolean,
 ): Steps<boolean> {
   const [known] = yield* rowsOf(
@@ -107,7 +106,7 @@ function* restoreEntry(
     unheard: Math.min(entry.unheard, entry.attempts),
     spent_ms: Math.ceil(entry.spentMs),
     created_at: entry.createdAt,
-    due_at: sql<number>`${words.now()}`,
+    due_at: later(words, waitMs),
     lease_owner: sending ? entry.leaseOwner : null,
     lease_until: sending ? later(words, leaseMs) : null,
     error: entry.error,

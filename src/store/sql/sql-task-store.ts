@@ -46,6 +46,10 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     this.#engine = engine;
   }
 
+  get eraChangedAt(): number {
+    return this.#engine.eraChangedAt;
+  }
+
   async insertTask(
     task: NewTask,
     events: readonly NewTaskEvent[],

@@ -20,6 +20,7 @@ export function composer(connection: SqliteConnection): Kysely<Schema> {
 /** Each call is executed within one turn of the event loop: nothing can come between its statements in this process. */
 export class SqliteEngine implements Engine {
   readonly eras = 1;
+  readonly eraChangedAt = -Infinity;
   readonly words = sqliteWords;
   readonly db: Kysely<Schema>;
   readonly #connection: SqliteConnection;

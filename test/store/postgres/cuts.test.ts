@@ -215,6 +215,7 @@ const scenes: Readonly<Record<string, Scene>> = {
       events: [],
       entries: [{ ...entry, status: "delivered", settledAt: AT } as const],
       leaseMs: 1_000,
+      waitMs: 0,
     };
     const halves = async () => [
       (await direct.getTask(taskId))?.delivery === "delivered",
