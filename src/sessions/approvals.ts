@@ -6,7 +6,7 @@ import type { SessionStore } from "../store/session-store.js";
 import { systemClock, type Clock, type Timer } from "../supervisor/clock.js";
 import { deferred, type Deferred } from "../supervisor/deferred.js";
 import { checkExecSize } from "../supervisor/command.js";
-import { showWord } from "../supervisor/mask.js";
+import { PLAIN, showWord } from "../supervisor/mask.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
 import { newApprovalId } from "./ids.js";
 import {
@@ -280,7 +280,11 @@ function questionOf(request: ApprovalRequest): Pick<Waiting, "question" | "shown
   const { executable, cwd } = request;
   return {
     question,
-    shown: { executable: showWord(executable).text, command: question.summary, cwd: showWord(cwd).text },
+    shown: {
+      executable: showWord(executable, PLAIN).text,
+      command: question.summary,
+      cwd: showWord(cwd, PLAIN).text,
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { fingerprint, showArguments, showWord, type ShownWord } from "../supervisor/mask.js";
+import { fingerprint, PLAIN, showArguments, showWord, type ShownWord } from "../supervisor/mask.js";
 import { isSecretName } from "../supervisor/secret-name.js";
 
 /**
@@ -102,10 +102,10 @@ export function commandQuestion(command: AskedCommand): Question {
     chars: argv.reduce((sum, word) => sum + word.length, 0),
     ...summarized(argv, plain),
     *parts(options) {
-      yield* piecesOf("program", showWord(executable, options));
+      yield* piecesOf("program", showWord(executable, PLAIN));
       let at = 0;
       for (const word of showArguments(argv, options)) yield* piecesOf(`argv[${at++}]`, word);
-      yield* piecesOf("cwd", showWord(cwd, options));
+      yield* piecesOf("cwd", showWord(cwd, PLAIN));
       const unlisted = new Set(env.unlisted);
       for (const [name, value] of Object.entries(env.set)) {
         const note = unlisted.has(name) ? "not in the session's list of allowed variables" : null;
@@ -127,7 +127,7 @@ export type LabelledText = readonly [label: string, text: string];
 /** What is asked about something that is no command: its title, and all that is known of it besides. */
 export function textQuestion(title: LabelledText, others: readonly LabelledText[]): Question {
   const texts = [title, ...others];
-  const { summary, whole } = summarized([title[1]], others.length === 0);
+  const { summary, whole } = summarized([title[1]], others.length === 0, ([text = ""]) => [showWord(text)]);
   return {
     digest: digestOf(texts),
     chars: texts.reduce((sum, [label, text]) => sum + label.length + text.length, 0),
@@ -164,11 +164,15 @@ function showVariable(name: string, value: string, options: { readonly reveal?: 
 }
 
 /** Looks at no more of a word than can be in the line: it is made for every question, however long. */
-function summarized(words: readonly string[], complete: boolean): Pick<Question, "summary" | "whole"> {
+function summarized(
+  words: readonly string[],
+  complete: boolean,
+  show: (words: readonly string[]) => Iterable<ShownWord> = showArguments,
+): Pick<Question, "summary" | "whole"> {
   const most = defaults.displayCommandChars;
   const some = words.slice(0, most).map((word) => cutAt(word, 2 * most));
   let line = "";
-  for (const { text } of showArguments(some)) {
+  for (const { text } of show(some)) {
     line += (line === "" ? "" : " ") + text;
     if (line.length > most) break;
   }

@@ -31,14 +31,16 @@ function secretSpans(text: string, secretFrom: number | null): Span[] {
     if (span !== undefined && isOpaque(text.slice(...span))) found.push(span);
   };
   if (text.length >= TOKEN_CHARS)
-    for (const { 0: token, index } of text.matchAll(tokenShapes)) found.push([index, index + token.length]);
+    for (const { 0: token, index } of text.matchAll(tokenShapes))
+      if (!endsInPath.test(text.slice(Math.max(0, index - PATH_CHARS), index)))
+        found.push([index, index + token.length]);
   // A command may have a hundred thousand short words: without a name in it, a word is no value of one.
   if (!/[\s=:]/.test(text)) {
     if (secretFrom !== null && isOneWord.test(text.slice(secretFrom))) opaque([secretFrom, text.length]);
     return merged(found);
   }
   for (const { 0: all, 1: name = "", index } of text.matchAll(urlSignature))
-    found.push([index + name.length, index + all.length]);
+    opaque([index + name.length, index + all.length]);
   for (const { indices } of text.matchAll(urlPassword))
     if (indices?.[1] !== undefined) found.push(indices[1]);
   for (const pattern of [assignment, pair, optionPair])
@@ -59,8 +61,14 @@ const OPAQUE_CHARS = 6;
 /** A value with characters of paths and addresses must be as long and as mixed as a random one. */
 const RANDOM_CHARS = 20;
 
+/** How far back the beginning of a path is looked for: a megabyte may be full of what looks like tokens. */
+const PATH_CHARS = 1_024;
+/** What follows is part of a file's path, whatever it looks like. The path of a URL is none. */
+const endsInPath = /(?:^|[^\w.+/@%,~:-])(?:~[\w.-]*|\.{1,2})?\/(?!\/)[\w.+/@%,~-]*$/;
+
 /** Lower-case letters alone may name a program or an option, and a value with a slash or a dot a file. */
 function isOpaque(value: string): boolean {
+  if (/^[-./~]/.test(value)) return false;
   if (value.length < OPAQUE_CHARS || !/[0-9A-Z]/.test(value)) return false;
   if (!/[./:@,~]/.test(value)) return true;
   return value.length >= RANDOM_CHARS && /[0-9]/.test(value) && /[a-z]/.test(value) && /[A-Z]/.test(value);
@@ -92,6 +100,12 @@ function maskOf(secret: string): string {
 /** Alphabets with letters that look like Latin ones. Beside Latin letters in one word they are shown as escapes. */
 const LOOK_ALIKE =
   /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Coptic}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Lisu}\u{1d400}-\u{1d7ff}]/gu;
+
+/** What looks like a character of shell syntax or of a path and is none. */
+const LOOKS_LIKE_SYNTAX =
+  /[\u01c0\u01c3\u02b9\u02bb-\u02bd\u02d7\u037e\u1fef\u2010\u2011\u2024\u2044\u2212\u2215-\u2217\u2223\u2236\u29f5\u29f8\ua789\ua78a\ufe50-\ufe6b\uff01-\uff5e]/gu;
+/** Marks that change how an ASCII character looks, or the quotation mark before the text. */
+const MARKED = /(?<=^|[ -~])\p{M}+/gu;
 
 export interface ShownWord {
   /** Quoted for a shell, on one line; every invisible character as an escape. Different texts are never shown alike. */
@@ -136,17 +150,28 @@ export interface ShowOptions {
 const HIDDEN = new RegExp(`${unprintable.source}|[«»]`, "gu");
 
 function escapeHidden(literal: string): string {
-  const visible = literal.replaceAll(HIDDEN, escapeCharacter);
+  const visible = literal
+    .replaceAll(HIDDEN, escapeCharacter)
+    .replaceAll(LOOKS_LIKE_SYNTAX, escapeCharacter)
+    .replaceAll(MARKED, (marks) => Array.from(marks, escapeCharacter).join(""));
   if (visible.search(LOOK_ALIKE) < 0) return visible;
   return visible.replaceAll(/[\p{L}\p{M}\p{N}_-]+/gu, (letters) =>
     /[A-Za-z]/.test(letters) ? letters.replaceAll(LOOK_ALIKE, escapeCharacter) : letters,
   );
 }
 
+/** For what names a file: the program or a directory. It is shown as it is, also where it looks like a secret. */
+export const PLAIN: ShowOptions = { reveal: true };
+
 /** The words of a command, each on its own. */
 export function* showArguments(argv: readonly string[], options: ShowOptions = {}): Generator<ShownWord> {
   const scanner = new SecretOptionScanner();
   for (const [at, word] of argv.entries()) {
+    if (at === 0) {
+      scanner.next(word);
+      yield showWord(word, PLAIN);
+      continue;
+    }
     const secretFrom = scanner.next(word) ?? (isNamedValue(argv[at - 1], word) ? 0 : null);
     yield showWord(word, { ...options, secretFrom });
   }

@@ -223,6 +223,29 @@ describe("a question", () => {
     expect(textOf({ argv: other })).not.toBe(text);
   });
 
+  test("masks no path, whatever it looks like", () => {
+    const path = `/tmp/${fake("sk-")}`;
+    const shown = textOf({
+      executable: path,
+      argv: [path, "-c", `. ${path}; . ~/${fake("ghp_")}`],
+      cwd: path,
+    });
+    expect(shown).not.toContain("«");
+    for (const script of [
+      "sig=/tmp/x/y/z/program/to/run; $sig",
+      "TOKEN=/tmp/A1/some/long/path/of/a/program; $TOKEN",
+      "PASSWORD=~/Run1/aaaaaaaaaaaaaaaa; $PASSWORD",
+    ])
+      expect(textOf({ argv: ["sh", "-c", script] })).toContain(script);
+    const url = `https://host/v1/${fake("ghp_")}?sv=1&sig=${fake("")}`;
+    expect(textOf({ argv: ["curl", url] })).not.toContain("aB3");
+  });
+
+  test("shows as escapes what looks like syntax, and marks on ASCII characters", () => {
+    const shown = textOf({ argv: ["sh", "-c", "a\u037e b\u2215c \u2010d e\u0301 \u00e9 \uff06"] });
+    expect(shown).toContain(String.raw`$'a\u037e b\u2215c \u2010d e\u0301 é \uff06'`);
+  });
+
   test("masks the value of a variable by its name", () => {
     const env = { set: { API_TOKEN: "hunter2", PATH: "/evil/bin:/bin" }, unset: [], unlisted: [] };
     expect(textOf({ env })).toContain("env API_TOKEN: '«secret: 7 characters");
