@@ -1,4 +1,4 @@
-import { isAbsolute } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { cleanEnvironment } from "../../sessions/exec-environment.js";
@@ -95,7 +95,8 @@ export const wishes = {
     const inherit = own?.inherit ?? cleanEnvironment();
     const agents: Readonly<Record<string, string>> = own?.env ?? {};
     const base = { ...inherit, ...agents };
-    const place = cwd ?? row.cwd;
+    // As it is executed: what stands before a `..` may be a link, and is not followed.
+    const place = resolve(cwd ?? row.cwd);
     const rules = await parts.execRules();
     const exec =
       rules.length === 0

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { Controlled } from "../controlled.js";
@@ -111,6 +111,29 @@ test("where exec rules allow everything, a question names the program that the a
   await house.acp.answerPermission(question.id, "deny", "ada");
   await house.ended(turn);
   expect(existsSync(canary)).toBe(false);
+  await house.acp.closeSession(session, { actor: "test" });
+  await house.gone(session);
+});
+
+test("a question names the directory in which the command is executed", async () => {
+  const { house, planted, repository } = await prepared();
+  await symlink(repository, join(planted, "link"));
+  const execRules = [{ effect: "ask" }] as const;
+  const session = await user(house, { terminals: true }, { session: { execRules } });
+  const steps: Step[] = [
+    [CREATE, { command: "pwd", cwd: `${planted}/link/..` }],
+    ["terminal/wait_for_exit", last],
+    ["terminal/output", last],
+  ];
+  const turn = await house.ask(session, JSON.stringify(steps));
+  const question = await house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+  const parts = [...((await house.acp.questionOf(question))?.parts() ?? [])];
+  expect(parts).toMatchObject([{}, {}, { label: "cwd", text: planted }]);
+  expect(await house.allow(question.id, "ada")).toBe(true);
+  expect((await house.ended(turn)).text).toContain(`${planted}\\n`);
   await house.acp.closeSession(session, { actor: "test" });
   await house.gone(session);
 });
