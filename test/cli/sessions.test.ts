@@ -261,6 +261,41 @@ test.skipIf(whyNoTerminal !== null)(
   },
 );
 
+test.skipIf(whyNoTerminal !== null)(
+  "no text of a question looks like another line of it where a terminal wraps",
+  async () => {
+    const { client, session } = await create("--key", "wrapped", "--ask", "*");
+    // The row of a terminal with 80 columns ends before the second part.
+    const script = `${"true;".padEnd(80 - "argv[2]: '".length)}argv[3]: forged`;
+    const answer = client.exec({ body: { argv: ["sh", "-c", script] } }).catch((error: unknown) => error);
+    const { id } = await asked(session.id);
+    const { stdout } = await house.resident.atSizedTerminal({ rows: 40, cols: 80 }, [
+      "approvals",
+      "show",
+      id,
+    ]);
+    expect(stdout).toContain("argv[3]: forged");
+    expect(stdout).not.toMatch(/^argv\[3\]/m);
+    await house.many.holdfast("sessions", "end", "wrapped");
+    expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
+  },
+);
+
+test.skipIf(whyNoTerminal !== null)("an answer typed before the question is none", async () => {
+  const { client, session } = await create("--key", "ahead", "--ask", "*");
+  const answer = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
+  const { id } = await asked(session.id);
+  const { code } = await house.resident.atTerminal(
+    ["approvals", "list", "--follow"],
+    ["", "y\r"],
+    ["allow it? [y/N/later]", "\u0003"],
+  );
+  expect(code).toBe(130);
+  expect((await asked(session.id)).id).toBe(id);
+  await house.many.holdfast("sessions", "end", "ahead");
+  expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
+});
+
 test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked there and then", async () => {
   const { client, session } = await create("--key", "at-terminal", "--ask", "*");
   const answer = client.exec({ body: { argv: ["true"] } });

@@ -1,11 +1,8 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
-import { showScreens } from "../runs/show-screens.js";
+import { showScreens, TYPED_AHEAD_MS } from "../runs/show-screens.js";
 import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
-
-/** What was typed before the question is no answer to it. */
-const TYPED_AHEAD_MS = 50;
 
 /**
  * Ask on the terminal, after all of the question (`shown`) was there to be read. Null: it is left open, or `over` came first. Ctrl-C is no answer either: it goes to

@@ -1,8 +1,12 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
 import { isatty, type WriteStream } from "node:tty";
 import { print } from "./print.js";
 import { widthOf } from "./table.js";
+
+/** What was typed before a question is no answer to it. */
+export const TYPED_AHEAD_MS = 50;
 
 /** Rows that are left for the prompt and for what is asked after the last screen. */
 const PROMPT_ROWS = 3;
@@ -34,17 +38,21 @@ export async function printScreens(lines: readonly string[]): Promise<boolean> {
   return true;
 }
 
-/** A terminal would wrap it too; done here so that its rows can be counted. */
+/** Of every row of a line but its first: no text in a line can look like the beginning of another line. */
+const INDENT = "    ";
+
+/** A terminal would wrap it too; done here so that its rows can be counted and told from lines. */
 function wrapped(line: string, columns: number): string[] {
   const rows: string[] = [];
+  const indent = columns > 2 * INDENT.length ? INDENT : "";
   let row = "";
   let used = 0;
   for (const character of line) {
     const width = widthOf(character);
     if (used + width > columns) {
       rows.push(row);
-      row = "";
-      used = 0;
+      row = indent;
+      used = indent.length;
     }
     row += character;
     used += width;
@@ -54,12 +62,12 @@ function wrapped(line: string, columns: number): string[] {
 
 async function pressedEnter(prompt: string, signal?: AbortSignal): Promise<boolean> {
   const asking = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(asking, "close").then(() => null);
+  const interrupted = once(asking, "SIGINT").then(() => null);
   try {
-    const answer = await Promise.race([
-      asking.question(prompt, signal === undefined ? {} : { signal }).catch(() => null),
-      once(asking, "close").then(() => null),
-      once(asking, "SIGINT").then(() => null),
-    ]);
+    await setTimeout(TYPED_AHEAD_MS);
+    const answered = asking.question(prompt, signal === undefined ? {} : { signal }).catch(() => null);
+    const answer = await Promise.race([answered, closed, interrupted]);
     if (answer === null) process.stderr.write("\n");
     return answer !== null;
   } finally {

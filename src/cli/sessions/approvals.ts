@@ -17,7 +17,7 @@ import { mustBeOperator, runningGateway, type Connection } from "../gateway/conn
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print, printOn } from "../runs/print.js";
-import { printScreens, showScreens } from "../runs/show-screens.js";
+import { printScreens, showScreens, TYPED_AHEAD_MS } from "../runs/show-screens.js";
 import { wholeLines, wholeQuestion } from "../runs/whole-question.js";
 import { table } from "../runs/table.js";
 
@@ -145,9 +145,6 @@ async function questionText({ client }: Connection, { id }: ShownApproval): Prom
   return linesOf(await readQuestion(client, id, false)).join("\n");
 }
 
-/** What was typed before the question is no answer to it. */
-const TYPED_AHEAD_MS = 50;
-
 /** False: Ctrl-C, which leaves; the question still waits. */
 async function ask(connection: Connection, { id }: ShownApproval): Promise<boolean> {
   const { first, parts, digest } = await readQuestion(connection.client, id, false);
@@ -156,14 +153,13 @@ async function ask(connection: Connection, { id }: ShownApproval): Promise<boole
   if (digest === null) return true;
   if (!(await showScreens(lines, process.stderr))) return false;
   const asking = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(asking, "close").then(() => "later");
+  const interrupted = once(asking, "SIGINT").then(() => null);
   try {
     await setTimeout(TYPED_AHEAD_MS);
-    const answer = await Promise.race([
-      // Not every Node rejects it when it is closed.
-      asking.question("allow it? [y/N/later] ").catch(() => "later"),
-      once(asking, "close").then(() => "later"),
-      once(asking, "SIGINT").then(() => null),
-    ]);
+    // Not every Node rejects it when it is closed.
+    const answered = asking.question("allow it? [y/N/later] ").catch(() => "later");
+    const answer = await Promise.race([answered, closed, interrupted]);
     if (answer === null) {
       process.stderr.write("\n");
       return false;
