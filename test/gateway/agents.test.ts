@@ -270,11 +270,11 @@ describe("for a session", () => {
     const { token } = await stage.client.openSession({ body: { key: "bound", execRules } });
     const count = async (): Promise<number> => (await stage.client.listSessions()).sessions.length;
     const before = await count();
-    for (const asked of [
-      run("codex", "hello", {}, stage.as(token)),
-      stage.as(token).checkAgent({ params: { id: "codex" } }),
+    for (const ask of [
+      () => run("codex", "hello", {}, stage.as(token)),
+      () => stage.as(token).checkAgent({ params: { id: "codex" } }),
     ])
-      expect(await refusal(asked)).toMatchObject({ code: "EXEC_DENIED" });
+      expect(await refusal(ask())).toMatchObject({ code: "EXEC_DENIED" });
     expect(await count()).toBe(before);
   });
 
