@@ -111,13 +111,13 @@ export class StoreAway extends StateUnusable {
   override readonly code = "STORE_AWAY";
 }
 
-/** A record was looked for, and the store could not be read: whether there is one is not known. */
+/** A record was looked for, and the store could not be read: whether there is one is not known. The cause says what was recorded. */
 export class StoreUnreadable extends HoldfastError {
   constructor(what: string, cause: unknown) {
     const why = cause instanceof Error ? cause.message : String(cause);
     super(
       "STORE_UNREADABLE",
-      `${what}: the store cannot be read, so whether it exists is not known, and nothing was done: ${why}`,
+      `${what}: the store cannot be read, so whether it exists is not known: ${why}`,
       { cause },
     );
   }

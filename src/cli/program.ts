@@ -60,6 +60,7 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
 /** Commands that look a record up: to them, a store that cannot be read is no absence. */
 const LOOK_UP: ReadonlySet<string> = new Set([
   ...["runs", "process", "logs", "screen", "events", "who", "attach", "tasks", "sessions", "acp"],
+  ...["approvals", "gateways"],
 ]);
 
 /** Of those groups, what starts something: its exit code says what became of that. */

@@ -169,7 +169,12 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
       try {
         for (const gateway of [true, false]) {
           if (!gateway) await here.kill();
-          for (const args of lookups) {
+          const ofGateways = [
+            ["gateways", "list"],
+            ["approvals", "show", "apr_000000000000"],
+            ["approvals", "deny", "apr_000000000000"],
+          ];
+          for (const args of gateway ? [...lookups, ...ofGateways] : lookups) {
             const { code, stderr } = await cli(here.home, ...args);
             expect({ args, code, stderr }).toEqual({
               args,

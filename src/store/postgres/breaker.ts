@@ -3,18 +3,20 @@ import { defaults } from "../../defaults.js";
 
 /**
  * Circuit breaker for a server that hangs. A statement that fails only after `storeHangMs` opens it; while it is open,
- * statements fail at once with the same error, and one probe after the other waits for the server. A failure that comes
+ * statements fail at once, and one probe after the other waits for the server. A failure that comes
  * quickly (refused, terminated) does not open it: the next statement finds out as quickly.
  */
 export class Breaker {
   readonly #probe: () => Promise<void>;
+  readonly #refuse: (reason: unknown) => Error;
   #error: unknown = null;
   #closed: Promise<void> | null = null;
   #disposed = false;
 
-  /** `probe` resolves when the server answers. */
-  constructor(probe: () => Promise<void>) {
+  /** `probe` resolves when the server answers; `refuse` makes the error of a statement that is not sent. */
+  constructor(probe: () => Promise<void>, refuse: (reason: unknown) => Error) {
     this.#probe = probe;
+    this.#refuse = refuse;
   }
 
   /** Rejects while the server is known to hang. */
@@ -22,7 +24,7 @@ export class Breaker {
     const closed = this.#closed;
     if (closed === null) return;
     await Promise.race([closed, delay(defaults.storeReopenMs, undefined, { ref: false })]);
-    if (this.#closed !== null) throw this.#error;
+    if (this.#closed !== null) throw this.#refuse(this.#error);
   }
 
   failed(reason: unknown, tookMs: number): void {

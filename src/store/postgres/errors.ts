@@ -80,6 +80,15 @@ export function notSessionPooling({ label }: PostgresTarget): StateUnusable {
   );
 }
 
+/** A statement that was not sent, because the server has left one unanswered and not answered since. */
+export function isHanging({ label }: PostgresTarget, cause: unknown): StoreAway {
+  return new StoreAway(
+    label,
+    `the ${label} does not answer, and was not asked again. ${consequence} Try again.`,
+    { cause },
+  );
+}
+
 /** A second connection got no answer while the first one did. */
 export function poolIsFull({ label }: PostgresTarget, cause: unknown): StoreAway {
   return new StoreAway(

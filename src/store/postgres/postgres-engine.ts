@@ -7,8 +7,9 @@ import { StoreAway } from "../../errors.js";
 import type { Schema } from "../schema.js";
 import { refuseToStream, StatementDialect } from "../sql/dialect.js";
 import type { Engine } from "../sql/engine.js";
+import { tables } from "../sql/migrations.js";
 import type { Steps } from "../sql/steps.js";
-import { isConflict, lacksSchema, translatePostgresError } from "./errors.js";
+import { isConflict, isHanging, lacksSchema, translatePostgresError } from "./errors.js";
 import { Announcer } from "./announcer.js";
 import { Breaker } from "./breaker.js";
 import { StatementNames } from "./statement-names.js";
@@ -62,7 +63,7 @@ export class PostgresEngine implements Engine {
     this.#met = options.met ?? new Meetings();
     this.#bringUpToDate = options.bringUpToDate;
     this.#announcer = new Announcer(pool, target.schema);
-    this.#breaker = new Breaker(async () => {
+    const probe = async (): Promise<void> => {
       const client = await pool.connect();
       try {
         await client.query("select 1");
@@ -71,7 +72,8 @@ export class PostgresEngine implements Engine {
         client.release(true);
         throw error;
       }
-    });
+    };
+    this.#breaker = new Breaker(probe, (reason) => isHanging(target, reason));
     const connection: DatabaseConnection = {
       executeQuery: <Row>(query: CompiledQuery) => this.#alone((ask) => ask(query as CompiledQuery<Row>)),
       streamQuery: refuseToStream,
@@ -130,7 +132,7 @@ export class PostgresEngine implements Engine {
   async refusedTables(): Promise<readonly string[]> {
     const { rows } = await sql<{ name: string }>`select relname as name
       from pg_class join pg_namespace on pg_namespace.oid = relnamespace
-      where nspname = ${this.#target.schema} and relkind = 'r' and relname <> 'holdfast_migrations'
+      where nspname = ${this.#target.schema} and relkind = 'r' and relname = any(${tables})
         and not (has_table_privilege(pg_class.oid, 'insert') and has_table_privilege(pg_class.oid, 'update')
           and has_table_privilege(pg_class.oid, 'delete'))
       order by relname`.execute(this.db);

@@ -88,7 +88,9 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
   // Hosts are parameters of each address: a URL has room for one.
   const written = `${scheme}://${userinfo}localhost${path}${query}`;
   const url = scheme !== "" && URL.canParse(written) ? new URL(written) : null;
-  if (url === null || query.includes("@"))
+  // The rest of a password with "/" in it, which would be shown as the name of the database.
+  const misread = userEnd === 0 && path.includes("@");
+  if (url === null || misread || query.includes("@"))
     throw new BadAddress(
       `must look like ${ADDRESS}${query.includes("@") ? '; "@" in a parameter is %40' : ""}`,
     );

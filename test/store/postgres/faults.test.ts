@@ -57,6 +57,26 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL server", () => {
     },
   );
 
+  test("that hangs is not asked again until it answers, and what was not sent was not recorded", async () => {
+    await using impatient = await database.open({ busyMs: 1_000 });
+    await impatient.insertRun(newRun({ runId: "before" }), LEASE_MS);
+    server.pause();
+    try {
+      const first = await refusal(impatient.insertRun(newRun({ runId: "sent" }), LEASE_MS));
+      expect(first).toMatchObject({ message: expect.stringContaining("is not known") as string });
+      const began = performance.now();
+      const second = await refusal(impatient.insertRun(newRun({ runId: "unsent" }), LEASE_MS));
+      expect(performance.now() - began).toBeLessThan(900);
+      expect(second).toMatchObject({
+        code: "STORE_AWAY",
+        message: expect.stringContaining("Nothing was recorded") as string,
+      });
+    } finally {
+      server.resume();
+    }
+    await expect.poll(() => impatient.getRun("unsent").catch(() => "away"), { timeout: 10_000 }).toBeNull();
+  });
+
   test("that answers before it has written is made to write first", async () => {
     await database.query(`alter database ${database.name} set synchronous_commit = off`);
     await using careful = await database.open();
