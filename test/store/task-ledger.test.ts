@@ -213,6 +213,27 @@ describe("what another gateway does is noted", () => {
 });
 
 describe("a store that was put back", () => {
+  test("has the end again that another gateway wrote, whichever of the two tells it first", async () => {
+    await using store = await openSqliteStore({ path });
+    await using first = await openLedger("first");
+    await using second = await openLedger("second");
+    const taskId = await work(noted(store, first), false);
+    await new Tasks({ store: noted(store, second) }).tell(taskId, finish(Date.now()));
+    for (const [name, order] of Object.entries({
+      "one.sqlite": [first, second],
+      "two.sqlite": [second, first],
+    })) {
+      await using empty = await openSqliteStore({ path: join(home, name) });
+      for (const ledger of order) await restorerOf(empty, ledger).look();
+      expect(await empty.getTask(taskId), name).toMatchObject({ status: "succeeded", delivery: "pending" });
+      expect(
+        (await empty.listTaskEvents(taskId)).map(({ type }) => type),
+        name,
+      ).toContain("ended");
+      expect(await empty.listOutbox({ taskId }), name).toMatchObject([{ status: "pending" }]);
+    }
+  });
+
   test("does not send a message of this gateway that another has delivered", async () => {
     await using store = await openSqliteStore({ path });
     await using first = await openLedger("first");

@@ -237,7 +237,9 @@ class Round {
 
 /** The store knows less of a task than it was told. An end is never taken back. */
 function isBehind(told: TaskRecord, known: TaskRecord | null): boolean {
-  return known === null || (known.endedAt === null && known.version < told.version);
+  return (
+    known === null || (known.endedAt === null && (told.endedAt !== null || known.version < told.version))
+  );
 }
 
 /** One about a change that the store does not have was replaced, or is too old to be kept. */

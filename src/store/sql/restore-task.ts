@@ -30,21 +30,27 @@ export function* restoreTask(
       .modifyEnd(words.hold),
   );
   if (known === undefined && task === null) return "absent";
+  // An end is never taken back. Versions alone do not tell: putting a task back counts as a change.
   const behind =
-    task !== null && (known === undefined || (known.ended_at === null && known.version < task.version));
+    task !== null &&
+    (known === undefined ||
+      (known.ended_at === null && (task.endedAt !== null || known.version < task.version)));
   if (behind && task.key !== null) {
     const other = db.selectFrom("tasks").select("task_id").where("key", "=", task.key);
     if ((yield* rowsOf(other.where("task_id", "<>", taskId))).length > 0) return "key-taken";
   }
   if (behind) {
-    const row = toTaskColumns({ ...task, version: Math.max(task.version, known?.version ?? 0) });
+    const seq = Math.max(task.seq, known?.last_seq ?? 0);
+    const row = toTaskColumns({ ...task, seq, version: Math.max(task.version, known?.version ?? 0) });
     yield* countOf(
       db
         .insertInto("tasks")
         .values(row)
         .onConflict((conflict) => conflict.column("task_id").doUpdateSet(row)),
     );
-    yield* restoreEvents(db, taskId, told.events);
+    const last = yield* restoreEvents(db, taskId, told.events);
+    const renumber = db.updateTable("tasks").set({ last_seq: last }).where("task_id", "=", taskId);
+    yield* countOf(renumber.where("last_seq", "<", last));
   }
   let messages = 0;
   for (const entry of told.entries)
@@ -62,15 +68,25 @@ export function* restoreTask(
   return "restored";
 }
 
-/** What was written under the same number since stays. */
-function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly TaskEvent[]): Steps<void> {
-  for (const { seq, at, type, data } of events)
+/** What was written under the same number since stays; then the next free number is taken. Returns the highest. */
+function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly TaskEvent[]): Steps<number> {
+  const known = yield* rowsOf(
+    db.selectFrom("task_events").select(["seq", "at", "type"]).where("task_id", "=", taskId),
+  );
+  const taken = new Set(known.map(({ seq }) => seq));
+  let last = Math.max(0, ...taken, ...events.map(({ seq }) => seq));
+  for (const { seq, at, type, data } of events) {
+    if (known.some((event) => event.type === type && event.at === at)) continue;
+    const free = taken.has(seq) ? (last += 1) : seq;
+    taken.add(free);
     yield* countOf(
       db
         .insertInto("task_events")
-        .values({ task_id: taskId, seq, at, type, data: JSON.stringify(data) })
+        .values({ task_id: taskId, seq: free, at, type, data: JSON.stringify(data) })
         .onConflict((conflict) => conflict.columns(["task_id", "seq"]).doNothing()),
     );
+  }
+  return last;
 }
 
 function* restoreEntry(
