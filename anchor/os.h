@@ -51,7 +51,7 @@ extern struct weaken weaken;
 /* Reads the switch, forgets what a parent process knew. Call first, and after a fork. False when /proc shows another
    world than the one we live in: its numbers would mean strangers here. */
 bool os_init(void);
-/* Whether the process at the other end of a local socket has our effective uid, or is root, which could trace us anyway. */
+/* Whether the process at the other end of a local socket has our effective uid or is root; root could trace us anyway. */
 bool os_peer_trusted(int fd);
 /* Closes every descriptor above this one. */
 void os_close_above(int fd);

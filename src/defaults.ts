@@ -81,7 +81,7 @@ export const defaults = {
   cols: 80,
   /** Wait for a busy store this long: above any transaction of ours, below the lease. */
   storeBusyMs: 5_000,
-  /** Of several database hosts each may take this long to connect, or its share of the time above if that is more: a host that is there answers in milliseconds, and the next one is to be tried before the lease is in danger. */
+  /** Time to connect to each of several database hosts, or its share of the time above if that is more. A reachable host answers in milliseconds, and the next host must be tried before the lease is in danger. */
   storeHostConnectMs: 1_000,
   /** A SQLite file that another process has locked is tried again after this, doubling: a transaction takes well under a millisecond, and 20 attempts a second cost nothing while a lock stays. */
   storeLockRetryMs: 1,
@@ -123,26 +123,26 @@ export const defaults = {
   storeAwayRetryMaxMs: 10_000,
   /** How a store answers that can: a gateway that is asked how it is waits no longer for one that may not. */
   storeAnswerMs: 1_000,
-  /** A store that has not answered by then is not waited for where this host knows the answer: three waits and the work stay below a second. */
+  /** How long to wait for the store if this host knows the answer, too: three such waits and the work stay below a second. */
   localAnswerMs: 250,
-  /** The same for lists, which a busy server takes longer to give: what other hosts run is missing from what is known here. */
+  /** The same for lists. It is longer, because a busy server takes longer to list, and the local list lacks the runs of other hosts. */
   localListMs: 500,
-  /** A store that did not answer is asked again after this; until then, what this host knows is answered at once. */
+  /** Pause before a store that did not answer is asked again; until then answers come from this host at once. */
   localRetryMs: 2_000,
-  /** A statement that failed after this long found a server that hangs: the next ones fail at once until it answers again. */
+  /** A statement that fails after this time or later shows that the server hangs: further statements fail at once until it answers again. */
   storeHangMs: 1_000,
   /** Between two attempts to reach a server that hangs. */
   storeProbeMs: 250,
-  /** A server that answers again does so within this: a statement waits so long for it before it fails. */
+  /** How long a statement waits for a probe of a server that hung: a server that works again answers within this time. */
   storeReopenMs: 150,
   /** Ends kept beside a shared store, in case it is put back to before them: a nightly backup, and far more than a host ends in an hour. */
   ledgerEndsKeptMs: 24 * 3_600_000,
   ledgerEndsKept: 1_000,
-  /** The same for tasks that are over and deliveries that were made: a record is one or two kilobytes, and held in memory. */
+  /** The same for ended tasks and made deliveries: a record takes one or two kilobytes of memory. */
   ledgerTasksKept: 5_000,
-  /** After a server was replaced, messages that other gateways may have delivered wait this long: each of them compares within a round of 10 s, and again when the task was put back by then. */
+  /** After a server was replaced, messages that other gateways may have delivered wait this long: each gateway compares its records every 10 s, and again if the task was put back by then. */
   outboxDoubtMs: 20_000,
-  /** Of a task's history, besides how it began and ended: what a person looks at. */
+  /** Events of a task's history that are kept besides its beginning and end: as many as a person reads. */
   ledgerTaskEventsKept: 20,
   /** When the leader is gone, the end usually follows within a millisecond; only a longer wait is worth recording as `exiting`. */
   exitingNoteMs: 20,
@@ -171,31 +171,31 @@ export const defaults = {
   /** From one caller: far above what a person or an agent does, far below what holds the others up. */
   requestsPerSecond: 500,
   requestBurst: 2_000,
-  /** Connections of all sessions, and connections before their first request: a thousand followers, and then some. */
+  /** Limit of the connections of all sessions, and of connections before their first request: twice a thousand followers. */
   connections: 2_048,
-  /** Connections of one session: its requests at a time. */
+  /** Connections of one session: as many as its unanswered requests. */
   sessionConnections: 512,
-  /** Unanswered requests of one session, those that wait for a command included: more than the parallel tools of many agents. */
+  /** Unanswered requests of one session, including those that wait for a command: more than many agents need for parallel tools. */
   sessionRequests: 512,
   /** Open streams of one session (events, updates, attached terminals): each costs work with every event. */
   sessionStreams: 64,
-  /** Bytes of one session's requests, and of its answers that were not taken yet: sixteen of the largest requests. */
+  /** Bytes of one session's requests, and of answers that it has not read yet: sixteen of the largest requests. */
   sessionBytesHeld: 64 * 1024 * 1024,
-  /** Requests of all sessions that are worked on at the same time: more than the database has connections, so they are busy. */
+  /** Requests of all sessions that are handled at the same time: more than the connections to the database, so that all connections are in use. */
   sessionsWorking: 16,
-  /** A request that takes longer waits for something else, and makes room for the next one. */
+  /** A request that takes longer is assumed to wait for something else, and no longer occupies a slot. */
   sessionSlotMs: 50,
-  /** For so long sessions' work makes way for a request of the operator: most are answered by then, and long polls wait. */
+  /** How long a request of the operator delays the work of sessions: most requests are answered by then; the rest are long polls. */
   operatorFirstMs: 500,
-  /** Between two looks for events by a session's follower: hardly noticed by a reader, and few looks in a flood. */
+  /** Pause between two reads of new events for a session's stream: hardly noticeable, and few reads during a flood of events. */
   followPauseMs: 25,
-  /** Records of one session (runs with their labels, tasks): 10,000 runs with usual labels are 20 MB. */
+  /** Records of one session (runs with their labels, tasks): 10,000 runs with typical labels take 20 MB. */
   sessionStoredBytes: 128 * 1024 * 1024,
   /** How old the size of a session's records may be: it is counted in the store, which takes milliseconds. */
   sessionStoredLookMs: 60_000,
-  /** One page of a list: a thousand usual records have 1.5 MB. */
+  /** Largest page of a list: a thousand typical records take 1.5 MB. */
   listBytes: 2 * 1024 * 1024,
-  /** Labels of a run: what tools set is a handful of short ones. Size of all keys and values: a list of 1,000 runs stays readable. */
+  /** Labels of a run: tools set a handful of short ones. The limit on the size of all keys and values keeps a list of 1,000 runs readable. */
   labels: 64,
   labelKeyChars: 128,
   labelValueChars: 1_024,
@@ -207,7 +207,7 @@ export const defaults = {
   /** Whoever works on another gateway's request says so this often; three times unheard, the connection is given up. */
   peerLifeMs: 5_000,
   peerSilentMs: 15_000,
-  /** Connections to the peer port without a completed handshake: a burst of many busy peers, and little memory. Beyond it the oldest is closed. */
+  /** Connections to the peer port without a completed handshake: enough for a burst of many peers, at little memory. Beyond it, the oldest one of the address with the most is closed. */
   peerStrangers: 256,
   /** Between two looks at what others have handed over, when no word of it has come. */
   commandLookMs: 5_000,
@@ -240,7 +240,7 @@ export const defaults = {
   logFiles: 5,
   /** Of a command line, kept for display: enough to recognise any of them, little enough for a table and a record. */
   displayCommandChars: 500,
-  /** Of a question to the operator, in one answer of the API: some screens full. And of one text in it, before it goes on in a further piece. */
+  /** Characters of a question to the operator in one answer of the API: a few screens. Below: characters of one text, before it continues in another piece. */
   questionPageChars: 64 * 1024,
   questionPieceChars: 16 * 1024,
   /** Lines above a screen that are kept for who attaches: what people scroll back to. 80 columns of them are 1 MB. */
@@ -278,11 +278,11 @@ export const defaults = {
   agentSpoolBytes: 32 * 1024 * 1024,
   /** An agent's command that has not printed its version by then waits for something else. Node agents take one to three seconds. */
   agentVersionMs: 20_000,
-  /** A PATH that a caller gave is looked at for so long: a local one takes milliseconds, and a CLI waits for the answer. */
+  /** Time to search a PATH that a caller gave: local directories take milliseconds, and a CLI waits for the answer. */
   agentPathMs: 2_000,
-  /** Of such a PATH: the longest seen, of a Nix shell, had about 150. */
+  /** Directories of such a PATH: the longest one seen, in a Nix shell, had about 150. */
   agentPathDirectories: 512,
-  /** Requests with a PATH that wait for one another; more come only when a directory does not answer. */
+  /** Queued requests with a PATH: there are more only if a directory does not answer. */
   agentPathWaiting: 16,
   /** Of what an agent's command wrote to stderr, kept with why it failed. */
   agentComplaintChars: 2_000,
@@ -347,7 +347,7 @@ export const defaults = {
   /** Of what an agent asks leave for, judged by its rules and kept to be shown: longer than anybody reads before a yes. And of its answers. */
   acpAskedChars: 16 * 1024,
   acpAskedOptions: 32,
-  /** Of what agents of one session say of the tools they ask about, held while the questions wait: one whole frame. */
+  /** Characters of the details that agents of one session give about tool calls, kept in memory while the questions wait: one whole frame. */
   acpDetailChars: 32 * 1024 * 1024,
   /** In one turn, of us and of people: a day's work asks for thousands of tools; an agent that asks on and on ends here. */
   acpQuestions: 10_000,

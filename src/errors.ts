@@ -82,7 +82,7 @@ export class StateUnusable extends HoldfastError {
   }
 }
 
-/** Another user could replace a file or listen on a socket of ours. Nothing was sent or started. */
+/** Another user could replace a file of this user's Holdfast or listen on its sockets. Nothing was sent or started. */
 export class UnsafePath extends StateUnusable {
   override readonly code = "UNSAFE_PATH";
 }
@@ -111,13 +111,13 @@ export class StoreAway extends StateUnusable {
   override readonly code = "STORE_AWAY";
 }
 
-/** A record was looked for, and the store could not be read: whether there is one is not known. The cause says what was recorded. */
+/** The store could not be read while looking up a record, so it is not known whether the record exists. The cause says what was recorded. */
 export class StoreUnreadable extends HoldfastError {
   constructor(what: string, cause: unknown) {
     const why = cause instanceof Error ? cause.message : String(cause);
     super(
       "STORE_UNREADABLE",
-      `${what}: the store cannot be read, so whether it exists is not known: ${why}`,
+      `${what}: the store cannot be read, so it is not known whether this exists: ${why}`,
       { cause },
     );
   }
@@ -264,9 +264,9 @@ export class TooLarge extends HoldfastError {
   }
 }
 
-/** Beyond a limit of what one caller may ask at the same time, or in a second. */
+/** The caller has reached a limit: requests per second, or requests, connections or bytes at the same time. */
 export class TooManyRequests extends HoldfastError {
-  /** Whether the connection is one too many, too, and is closed. */
+  /** Whether the connection itself exceeds a limit and is closed after the answer. */
   readonly close: boolean;
   constructor(limit: string, { close = false }: { readonly close?: boolean } = {}) {
     super(
@@ -277,7 +277,7 @@ export class TooManyRequests extends HoldfastError {
   }
 }
 
-/** A session already follows as much as it may. */
+/** The session has reached its limit of open streams. */
 export class TooManyStreams extends HoldfastError {
   constructor(limit: number) {
     super(
@@ -287,13 +287,13 @@ export class TooManyStreams extends HoldfastError {
   }
 }
 
-/** What is stored for a session has reached its limit. */
+/** The stored records of a session have reached their size limit. */
 export class SessionStorageFull extends HoldfastError {
   readonly sessionId: string;
   constructor(sessionId: string, limit: number) {
     super(
       "SESSION_STORAGE_FULL",
-      `the records of session ${sessionId} have reached ${limit} bytes; nothing was started. Records of ended runs and tasks are removed by age`,
+      `the records of session ${sessionId} have reached the limit of ${limit} bytes; nothing was started. Try again when old records of ended runs and tasks have been removed, or use another session`,
     );
     this.sessionId = sessionId;
   }
@@ -306,13 +306,13 @@ export class GatewayUnreachable extends HoldfastError {
   }
 }
 
-/** The process that listens on the gateway's socket did not prove that it knows the token. Nothing was sent to it. */
+/** The process that listens on the gateway's socket did not prove that it knows the token. Only the token's id and a nonce were sent to it. */
 export class GatewayNotProven extends HoldfastError {
   readonly socketPath: string;
   constructor(socketPath: string, why: string) {
     super(
       "GATEWAY_NOT_PROVEN",
-      `the process that listens on ${socketPath} did not prove that it knows the token (${why}); nothing was sent to it. A gateway that was started by an earlier version cannot: holdfast gateway restart`,
+      `the process that listens on ${socketPath} did not prove that it knows the token (${why}); nothing but the token's id and a nonce was sent to it. If the gateway was started by an earlier version, run holdfast gateway restart`,
     );
     this.socketPath = socketPath;
   }

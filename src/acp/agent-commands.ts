@@ -12,7 +12,7 @@ export interface AskedCommand {
   readonly argv?: readonly string[] | undefined;
   /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
   readonly environment?: Readonly<Record<string, string>> | undefined;
-  /** The absolute path of its program, which was judged; left out: as its command line says. */
+  /** The absolute path of the program that was judged. Default: the first word of the command line. */
   readonly executable?: string | undefined;
 }
 
@@ -60,7 +60,7 @@ export class AgentCommands {
     return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
   }
 
-  /** The token of `again` ends with this run; null: nothing was started with it. Never rejects: unbound, it ends by its age. */
+  /** Binds the token of `again` to this run; null: no run was started with it. Never rejects: a token without a run ends by its age. */
   async bindToken(command: AgentCommand | null, runId: string | null): Promise<void> {
     const token = command?.env?.["HOLDFAST_TOKEN"];
     if (token !== undefined) await this.#sessions.bindToken(token, runId).catch(() => undefined);

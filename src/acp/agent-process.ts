@@ -28,12 +28,12 @@ export const ACP_BACKEND = "acp";
 /** What an agent is started with. None of it is stored. */
 export interface AgentCommand {
   readonly argv: readonly string[];
-  /** The path to execute in place of the first word: it was judged. Left out: the first word. */
+  /** The judged path to execute in place of the first word. Default: the first word. */
   readonly executable?: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Given by the operator, or judged when the agent was started: nothing of it is the agent's own word. */
+  /** Given by the operator, or judged when the agent was started; the agent itself has set none of it. */
   readonly inherit: Readonly<Record<string, string>>;
-  /** Variables that the agent may set for commands that it has run. */
+  /** Variables that the agent may set for the commands in its terminals. */
   readonly passEnv: readonly string[];
 }
 
@@ -56,7 +56,7 @@ export interface AgentParts {
   readonly offer: ClientOffer;
   /** How to start the agent now; null: that is not known any more. */
   readonly command: () => Promise<AgentCommand | null>;
-  /** The token in the command's environment ends with this run; null: nothing was started with it. */
+  /** Binds the token in the command's environment to this run; null: no run was started with it. */
   readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
   readonly execRules: () => Promise<readonly ExecRule[]>;
 }

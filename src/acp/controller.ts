@@ -48,7 +48,7 @@ export interface AcpControllerParts {
     "open" | "openFor" | "close" | "get" | "getByKey" | "issueRunToken" | "bindToken"
   >;
   readonly agents: ReadonlyMap<string, AgentEntry>;
-  /** Variables that the config lets through to runs of sessions. */
+  /** Variables that the config passes to runs of sessions. */
   readonly passEnv?: readonly string[];
   readonly limits?: Partial<AcpLimits>;
   readonly onProblem: (message: string, cause: unknown) => void;
@@ -333,12 +333,12 @@ export class AcpController implements AsyncDisposable {
       );
   }
 
-  /** All of a question that waits. Null: it does not wait at this gateway. */
+  /** The whole of a waiting question. Null: it does not wait at this gateway. */
   async questionOf(permission: AcpPermission): Promise<Question | null> {
     return (await this.#held.get(permission.sessionId)?.questionOf(permission)) ?? null;
   }
 
-  /** Null: no such question. Not decided: it was before, or nobody waits for it any more. `digest`: of what was shown. */
+  /** Null: no such question. Not decided: it was answered before, or its agent no longer waits. `digest`: of the question that was shown. */
   async answerPermission(
     id: string,
     verdict: "allow" | "deny",

@@ -36,10 +36,10 @@ export interface CloseRequest {
   readonly discardPersistentState?: boolean;
 }
 
-/** What an agent asks for is not stored: it may hold secrets. */
+/** Note in place of the details, which are not stored because they may contain secrets. */
 const ASKED_BEFORE_RESTART: LabelledText = [
   "note",
-  "asked before the gateway was restarted: only this title was kept, at most 16384 characters of it",
+  "asked before the gateway was restarted: only the first 16384 characters of the title were kept",
 ];
 /** A store that could not be read is asked again. */
 const AGAIN_MS = 1_000;
@@ -80,7 +80,7 @@ export class HeldSession {
     return this.#seat.agent?.questions ?? null;
   }
 
-  /** All of a question that waits. Null: it does not wait here. */
+  /** The whole of a waiting question. Null: it does not wait at this gateway. */
   async questionOf(permission: AcpPermission): Promise<Question | null> {
     const { agent } = this.#seat;
     if (agent === null || permission.decision !== null) return null;

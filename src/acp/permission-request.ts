@@ -11,7 +11,7 @@ export interface PermissionQuestion extends AskedTool {
   readonly sessionId: string;
   readonly toolCallId: string;
   readonly options: readonly PermissionOption[];
-  /** What the agent says of the call besides its title: input, content and places. */
+  /** Details of the tool call besides its title, as given by the agent: input, content and locations. */
   readonly details: readonly LabelledText[];
 }
 

@@ -59,7 +59,7 @@ export class Questions {
   /** Not answered yet. */
   readonly #open = new Map<RpcId, AcpPermission>();
   readonly #timers = new Map<string, Timer>();
-  /** In full, by the permission's id. In memory only: there may be secrets in them. */
+  /** Whole questions by the permission's id. In memory only, because they may contain secrets. */
   readonly #whole = new Map<string, WholeQuestion>();
 
   #count: { readonly turnId: string | null; readonly asked: number } = { turnId: null, asked: 0 };
@@ -68,12 +68,12 @@ export class Questions {
     this.#parts = parts;
   }
 
-  /** Null: it was asked before this process started, or it is answered. */
+  /** Null: the question was asked before this process started, or is answered. */
   questionOf(id: string): WholeQuestion | null {
     return this.#whole.get(id) ?? null;
   }
 
-  /** One that an earlier process was asked, as it is known now. */
+  /** Adds a question that an earlier process received, as it is known now. */
   setQuestion(id: string, question: WholeQuestion): void {
     if (this.unanswered.some((each) => each.id === id)) this.#whole.set(id, question);
   }
@@ -142,7 +142,7 @@ export class Questions {
     else await this.#answer(open, open.decision);
   }
 
-  /** Details of a question; a note instead when those of all that wait would be too much to hold. */
+  /** Details of a question, or a note if the details of all waiting questions would take too much memory. */
   #bounded(details: readonly LabelledText[]): readonly LabelledText[] {
     const chars = details.reduce((sum, [label, text]) => sum + label.length + text.length, 0);
     const held = [...this.#whole.values()].reduce((sum, question) => sum + question.chars, 0);
@@ -150,7 +150,7 @@ export class Questions {
     return [
       [
         "note",
-        `${chars} characters of details are not held: too much waits. Deny it, or answer others first`,
+        `${chars} characters of details were dropped, because too many details are waiting in memory. Deny this question, or answer others first`,
       ],
     ];
   }

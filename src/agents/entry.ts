@@ -77,7 +77,7 @@ const fields = {
   cli: cli.optional(),
   /** Beside the caller's. */
   env: z.record(variable, word).default({}),
-  /** Variables that a session may set for it, and that it has from the gateway's environment: API keys, proxies, … */
+  /** Variables that a session may set for the agent, and that the agent gets from the gateway's environment: API keys, proxies, … */
   passEnv: z.array(variable).max(64).default([]),
   /** Makes either command print its version and end. */
   versionArgs: z.array(word).max(16).default(["--version"]),

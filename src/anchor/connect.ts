@@ -8,7 +8,7 @@ import { errorCode } from "./error-code.js";
 const LONGEST_PATH = 107;
 
 /**
- * Connect to a socket file of this user: one that another user could have made fails with UnsafePath. A state directory can lie deeper than a socket address is long; then the
+ * Connect to a socket file of this user. Rejects with UnsafePath if another user could have created the socket. A state directory can lie deeper than a socket address is long; then the
  * way leads through a descriptor of the directory, whose name is always short.
  * The connect itself happens within this call, so the descriptor need not outlive it.
  */

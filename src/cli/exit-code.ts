@@ -18,7 +18,7 @@ export const exitCodes = {
   incomplete: 3,
   /** It was handed over to another host, which has not said yet that it is done. It will be, when that host is there. */
   handedOver: 4,
-  /** A record was looked for, and the store cannot be read: whether there is one is not known. */
+  /** The store could not be read while looking up a record, so it is not known whether the record exists. */
   unreadable: 5,
   /** The command succeeded but left processes behind that had detached themselves, under `--on-escape fail`. */
   escape: 120,

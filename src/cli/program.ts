@@ -57,13 +57,13 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** Commands that look a record up: to them, a store that cannot be read is no absence. */
+/** Commands that look up a record: if the store cannot be read, they fail with STORE_UNREADABLE. */
 const LOOK_UP: ReadonlySet<string> = new Set([
   ...["runs", "process", "logs", "screen", "events", "who", "attach", "tasks", "sessions", "acp"],
   ...["approvals", "gateways"],
 ]);
 
-/** Of those groups, what starts something: its exit code says what became of that. */
+/** Commands of those groups that start something: they keep their own exit codes. */
 const STARTS: ReadonlySet<string> = new Set(["acp spawn", "acp prompt", "sessions create"]);
 
 function looksUp(path: readonly string[]): boolean {
@@ -137,7 +137,7 @@ export function buildProgram(finish: Finish): Command {
     })
     .addHelpText(
       "after",
-      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.\nA command that looks up a record and cannot read the store exits with 5, one that finds none with 1.`,
+      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.\nA command that looks up a record exits with 5 if the store cannot be read, and with 1 if there is no such record.`,
     );
   for (const [heading, ...adders] of GROUPS) {
     program.commandsGroup(heading);
@@ -145,7 +145,7 @@ export function buildProgram(finish: Finish): Command {
   }
   program.hook("preAction", async (_, command) => {
     const path = pathOf(command);
-    // These two report it themselves.
+    // These two commands report readable secrets themselves.
     if (path[0] !== "doctor" && path.join(" ") !== "gateway run")
       reportReadableSecrets((message) => say(message, "yellow"));
     if (!WORKS_IN_A_COPY.has(path[0] ?? "")) await refuseForeignState();
@@ -163,10 +163,10 @@ function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-/** Checked here for all commands: none may use the records and sockets in a copy, or in a directory of another user. */
+/** Checked here for all commands: no command may use a copy of a state directory, or a directory that another user controls. */
 async function refuseForeignState(): Promise<void> {
   const home = resolveHome();
-  // Before anything of it is read. Other errors of the directory are reported by the command that uses it.
+  // Checked before anything in the directory is read. Other errors of the directory are reported by the command that uses it.
   if (isAbsolute(home)) requireSafeHome(home);
   const { kind, recorded } = await mustBeOriginal(home);
   if (kind === "moved")

@@ -30,7 +30,7 @@ export type GatewayClient = {
 };
 
 /**
- * Everything a gateway can be asked, as functions. The token is never sent: client and gateway prove to each other that
+ * Client with one function for each route of the gateway. The token is never sent: client and gateway prove to each other that
  * they know it, once per connection.
  */
 export function createClient(options: ClientOptions): GatewayClient {

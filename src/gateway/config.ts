@@ -39,7 +39,7 @@ const foreign = z.strictObject({
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
 });
 
-/** What sessions may set for commands that rules judge, and what their runs have of the gateway's own environment. */
+/** Variables that sessions may set for commands that rules judge, and that their runs get from the gateway's environment. */
 const environment = z.strictObject({
   pass: z
     .array(variable.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
@@ -90,7 +90,7 @@ const database = z.strictObject({
     })
     .optional(),
   "url-file": z.string().refine(isAbsolute, "must be an absolute path").optional(),
-  /** Whether a gateway brings the tables of a PostgreSQL up to date, or leaves that to `holdfast store migrate`. */
+  /** Whether a gateway migrates the tables of a PostgreSQL database, or only `holdfast store migrate` does. */
   migrate: z.enum(["auto", "manual"]).default("auto"),
 });
 

@@ -8,7 +8,7 @@ import type { Store } from "../store/store.js";
 
 const PAGE = 200;
 
-/** Pages that followers may share: more than there are busy views, and each has a few hundred kilobytes at most. */
+/** Pages that followers may share: more than there are active filters, and each has at most a few hundred kilobytes. */
 const SHARED = 32;
 
 /** Which events a follower gets. */
@@ -17,7 +17,7 @@ export interface EventView {
   readonly runId?: string;
   /** Only of runs of these sessions. */
   readonly scope?: SessionScope;
-  /** Each page is read in its reader's turn. */
+  /** Reads each page when it is the reader's turn. */
   readonly turn?: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
 
@@ -42,8 +42,8 @@ export class EventTail {
   }
 
   /**
-   * Pages from a sequence number on, also when the store is away for a while, or goes back. Ends when `gone` aborts. A
-   * page may be empty: so its reader can check whether it may go on.
+   * Pages from a sequence number on. Continues when the store was unreachable for a while or lost its newest events. Ends
+   * when `gone` aborts. A page may be empty, so that its reader can check whether it may still read.
    */
   async *follow(
     after: number,
@@ -58,7 +58,7 @@ export class EventTail {
       const shown = events.filter((event) => event.type !== "hidden");
       yield gap === null ? shown : [gap, ...shown];
       if (full) continue;
-      // Followers of a session look at most this often, however many events there are.
+      // Streams of sessions read at most this often, however many events there are.
       if (scope !== undefined)
         await setTimeout(defaults.followPauseMs, undefined, { signal: gone }).catch(() => undefined);
       if (this.#wakes === wakes) await this.#woken(gone);
@@ -76,13 +76,13 @@ export class EventTail {
     };
   }
 
-  /** Followers of the same view at the same place share one read, until there may be more. */
+  /** Followers with the same filter at the same position share one read until new events may exist. */
   #share(page: string, read: () => Promise<readonly AnyEvent[]>): Promise<readonly AnyEvent[]> {
     const known = this.#shared.get(page);
     if (known !== undefined) return known;
     const wakes = this.#wakes;
     const reading = read();
-    // There was more while the read began.
+    // New events arrived while the read began.
     if (this.#wakes !== wakes) return reading;
     this.#shared.set(page, reading);
     reading.catch(() => {

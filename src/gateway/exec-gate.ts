@@ -17,7 +17,7 @@ import type { Asking } from "./server/app.js";
 export interface ExecGate {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
-  /** Variables that the config lets sessions set, and lets through to their runs. */
+  /** Variables that the config lets sessions set and passes to their runs. */
   readonly passEnv: readonly string[];
 }
 
@@ -32,11 +32,11 @@ export interface AllowedCommand {
   readonly argv: readonly string[];
   /** The whole environment; undefined: the gateway's own. */
   readonly environment: Readonly<Record<string, string>> | undefined;
-  /** To be set on top of it. */
+  /** Variables to set in addition. */
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Rejects with ExecDenied when a rule, or the person who was asked, says no. */
+/** Rejects with ExecDenied if a rule or the operator denies the command. */
 export async function mayExec(
   gate: ExecGate,
   asking: Asking,
@@ -59,8 +59,8 @@ export async function mayExec(
 }
 
 /**
- * What is executed for a session, be it the requester's own or another that is started for it: as it was asked for, by an
- * operator; as it was judged, by a session. Rejects with ExecDenied.
+ * Returns the command to execute for a session, the requester's own or a new one that it starts. An operator's command
+ * is executed as requested, a session's command as it was judged. Rejects with ExecDenied.
  */
 export async function allowedCommand(
   gate: ExecGate,
@@ -79,7 +79,7 @@ export async function allowedCommand(
     cwd,
     path: entrys["PATH"] ?? process.env["PATH"],
     base: { ...clean, ...entrys },
-    // What the entry sets takes the place of the caller's.
+    // Variables of the agent's entry replace those of the caller.
     inherited: Object.fromEntries(
       Object.entries(environment ?? {}).filter(([name]) => !Object.hasOwn(entrys, name)),
     ),
@@ -90,7 +90,7 @@ export async function allowedCommand(
   return command === null ? asked : { ...command, env: {} };
 }
 
-/** What a rule allows, or the person it has asked. */
+/** Returns the judgement if a rule or the operator allows the command; otherwise rejects with ExecDenied. */
 async function judged(
   approvals: Approvals,
   session: SessionRow,
@@ -101,15 +101,15 @@ async function judged(
   const { effect, rule } = judgement;
   if (effect === "allow") return judgement;
   const asked = effect === "deny" ? null : askedCommand(judgement, wish, stdin);
-  if (asked === null) throw new ExecDenied(`rule ${(rule ?? 0) + 1} of its session forbids it`);
+  if (asked === null) throw new ExecDenied(`rule ${(rule ?? 0) + 1} of the session forbids the command`);
   const { verdict, actor } = await approvals.ask(session, { ...asked, rule }, { signal: gone });
   if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : actor);
-  // Links may lead elsewhere than when the operator was asked.
+  // Symbolic links may have changed since the operator was asked.
   const now = await judgeExec(session.execRules, wish);
   const executed = askedCommand(now, wish, stdin);
   if (executed === null || commandQuestion(executed).digest !== commandQuestion(asked).digest)
     throw new ExecDenied(
-      `${asked.executable} was allowed, and ${now.request.file} would be executed now; nothing was started`,
+      `${asked.executable} was allowed, but ${now.request.file} would be executed now; nothing was started`,
     );
   return now;
 }

@@ -163,14 +163,18 @@ export async function openGateway({
 
   const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
-  /** That the store is away is said by the round itself. */
+  /** The round itself reports a store that is unreachable. */
   const notCompared = (cause: unknown): number => {
     if (!(cause instanceof StoreAway))
-      problem({ runId: null, message: "tasks could not be compared with their copies; trying again", cause });
+      problem({
+        runId: null,
+        message: "tasks could not be compared with their local copies; retrying",
+        cause,
+      });
     return 0;
   };
   const reconcile = async (): Promise<void> => {
-    // Before anything is concluded from what the store does not have.
+    // First, so that no later step acts on records that the store has lost.
     const restored = (await copies?.restorer.look().catch(notCompared)) ?? 0;
     const { decisions, runs } = await supervisor.reconcile();
     for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
@@ -249,13 +253,13 @@ async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Pr
 }
 
 interface TaskCopies {
-  /** Notes what it is told of tasks, messages and sessions. */
+  /** Records tasks, messages and sessions that are written to the store. */
   readonly store: Store;
   readonly ledger: TaskLedger;
   readonly restorer: TaskRestorer;
 }
 
-/** Null: no copy can be kept here, which is reported; the gateway works without one. */
+/** Null: no copy can be kept on this host. This is reported, and the gateway works without a copy. */
 async function openTaskCopies(
   home: string,
   store: Store,
@@ -272,7 +276,8 @@ async function openTaskCopies(
       restorer: new TaskRestorer({ store, ledger, directory, instanceId, problem }),
     };
   } catch (cause) {
-    const message = "no copy of tasks can be kept here: a restored backup would lose what it does not have";
+    const message =
+      "no copy of tasks can be kept on this host; after the restore of an older backup, newer tasks could not be put back";
     problem({ runId: null, message, cause });
     return null;
   }

@@ -13,7 +13,7 @@ export interface UnreachableGateway {
   readonly process: ProcessIdentity | null;
   /** False: its socket is missing, or no process listens on it. */
   readonly listens: boolean;
-  /** False: what listens there did not prove that it knows the token, as gateways of earlier versions cannot. */
+  /** False: the process that listens there did not prove that it knows the token; gateways of earlier versions cannot. */
   readonly proven: boolean;
 }
 
@@ -57,7 +57,7 @@ export function unreachableText(
 ): string {
   const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
   if (!proven)
-    return `${who} runs, but what listens on ${gatewaySocket(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing was sent to it`;
+    return `${who} runs, but the process that listens on ${gatewaySocket(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing but the token's id and a nonce was sent to it`;
   return listens
     ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs go on under their anchors" : ""}`
     : `${who} runs, but cannot be reached: no process listens on ${gatewaySocket(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;

@@ -68,7 +68,7 @@ export class Metrics implements AsyncDisposable {
     ofStore("write_backlog", "writes of runs that wait to be repeated", (now) => now.backlog);
     ofStore(
       "renewal_age_seconds",
-      "since the leases of this gateway were last renewed",
+      "time since the leases of this gateway were last renewed",
       (now) => now.renewalMs / 1000,
     );
     const live = new Gauge({
@@ -125,7 +125,7 @@ export class Metrics implements AsyncDisposable {
       const { events, full } = await this.#cursor.next(PAGE);
       for (const event of events) await this.#note(event);
       more = full;
-      // SQLite reads without leaving the event loop.
+      // SQLite reads block the event loop.
       if (more) await nextTurn();
     }
   }

@@ -25,23 +25,23 @@ export interface GatewayAddress {
   readonly token: string;
 }
 
-/** More than any answer to a challenge. */
+/** Largest answer to a challenge that is read: valid answers are much smaller. */
 const ANSWER_BYTES = 16 * 1024;
 
 /** The Authorization header of each connection whose gateway has proven itself. */
 const authorizations = new WeakMap<Duplex, string>();
 
-/** As node:http wants it; with an error the stream is of no use. */
+/** Callback with the signature of node:http; with an error, the stream must not be used. */
 export type Connected = (error: Error | null, stream: Duplex) => void;
 
-/** Options of a request whose connection is given up with it. */
+/** Options of a request; aborting the request also aborts its connection. */
 export interface ProvenRequestOptions extends ClientRequestArgs {
   readonly proofSignal?: AbortSignal;
 }
 
 /**
- * Opens a connection on which the gateway has proven that it knows the token. Before that, it is sent the token's id
- * and a nonce, and nothing else. Fails with UnsafePath, GatewayNotProven, or what the gateway refused with.
+ * Opens a connection on which the gateway has proven that it knows the token. Before that, only the token's
+ * id and a nonce are sent. Fails with UnsafePath, GatewayNotProven, or the error that the gateway answered with.
  */
 export function connectProven(
   address: GatewayAddress,
@@ -67,10 +67,15 @@ export function connectProven(
     done(error, socket);
   };
   const fail = (code: string, message: string): void => settle(Object.assign(new Error(message), { code }));
-  const aborted = (): void => fail("ABORT_ERR", "it was given up");
-  const closed = (): void => fail("ECONNRESET", "it hung up before it had proven itself");
+  const aborted = (): void => fail("ABORT_ERR", "the request was aborted");
+  const closed = (): void =>
+    fail("ECONNRESET", "the gateway closed the connection before it proved that it knows the token");
   const late = setTimeout(
-    () => fail("ETIMEDOUT", `it did not prove itself within ${defaults.requestMs / 1_000} s`),
+    () =>
+      fail(
+        "ETIMEDOUT",
+        `the gateway did not prove that it knows the token within ${defaults.requestMs / 1_000} s`,
+      ),
     defaults.requestMs,
   );
   const heard = (part: Buffer): void => {
@@ -79,7 +84,7 @@ export function connectProven(
       const said = parseAnswer(answer, address);
       if (said === null) return;
       const gateway = said["nonce"];
-      if (!isNonce(gateway)) throw new GatewayNotProven(socketPath, "it answers with something else");
+      if (!isNonce(gateway)) throw new GatewayNotProven(socketPath, "its answer has no nonce");
       const nonces = { client, gateway };
       if (!isGatewayProof(said["proof"], hash, nonces))
         throw new GatewayNotProven(socketPath, "its proof is wrong");
@@ -98,8 +103,8 @@ export function connectProven(
 }
 
 /**
- * The body of the answer to a challenge; null: it is not complete yet. Read by hand: node:http gives a connection that
- * has served one request to nobody else.
+ * The body of the answer to a challenge; null: it is not complete yet. The answer is parsed here, because node:http
+ * cannot hand over a connection after its first request.
  */
 function parseAnswer(
   bytes: Buffer,
@@ -107,7 +112,7 @@ function parseAnswer(
 ): Readonly<Record<string, unknown>> | null {
   const end = bytes.indexOf("\r\n\r\n");
   const wrong = (): GatewayNotProven =>
-    new GatewayNotProven(socketPath, "it does not answer as a gateway does");
+    new GatewayNotProven(socketPath, "its answer is not that of a gateway");
   if (bytes.length > ANSWER_BYTES) throw wrong();
   if (end < 0) return null;
   const head = bytes.toString("latin1", 0, end);
@@ -126,7 +131,7 @@ function parseAnswer(
   if (status === 200) return said as Readonly<Record<string, unknown>>;
   const { error } = said as Partial<ErrorAnswer>;
   if (typeof error?.code !== "string" || typeof error.message !== "string") throw wrong();
-  // A gateway always knows the operator's token; of another token it may have forgotten.
+  // A gateway always knows the operator's token; a session's token may have ended.
   if (error.code === "UNAUTHORIZED" && isOperatorToken(token))
     throw new GatewayNotProven(socketPath, "it does not know the operator's token");
   throw new GatewayError(error);
@@ -147,11 +152,11 @@ export class ProvenAgent extends Agent {
   }
 }
 
-/** Ends a request that has not been sent yet, on its proven connection. */
+/** Sends a request on its proven connection. */
 export function sendProven(request: ClientRequest, body?: string): void {
   request.once("socket", (socket) => {
     const authorization = authorizations.get(socket);
-    // Only a connection of connectProven has one; without it, nothing is sent.
+    // Only connections of connectProven have this header; on any other connection nothing is sent.
     if (authorization === undefined)
       return void request.destroy(new HoldfastError("INTERNAL", "the connection is not proven"));
     request.setHeader("authorization", authorization);

@@ -4,8 +4,8 @@ import type { SessionStore } from "../store/session-store.js";
 import type { Requester } from "./server/requester.js";
 
 /**
- * Limits the size of the records that are stored for one session. The size is counted in the store now and then; what is
- * added in between is estimated.
+ * Limits the size of the records that are stored for one session. The size is measured in the store from time to time;
+ * records added in between are estimated.
  */
 export class SessionStorage {
   readonly #store: Pick<SessionStore, "storedBytes">;

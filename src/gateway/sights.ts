@@ -68,7 +68,7 @@ export class Sights {
     return this.#sessions.list({ ...filter, limit, ...(scope === null ? {} : { seenBy: scope }) });
   }
 
-  /** The sessions that may be seen, as a filter for the store. Null: all of them. */
+  /** The sessions that the requester may see, as a filter for the store. Null: all sessions. */
   scopeOf(requester: Requester, asked?: Visibility): SessionScope | null {
     return requester.kind === "operator" ? null : this.#sessions.scopeOf(requester.session, asked);
   }
@@ -123,7 +123,7 @@ export class Sights {
     return [];
   }
 
-  /** Whether it may act still: of one that goes on following when its session is closed. Streams share the look. */
+  /** Whether the requester may still act: its session may be closed while a stream is open. Streams share the lookup. */
   async acts(requester: Requester): Promise<boolean> {
     if (requester.kind === "operator") return true;
     return (await this.#acting.find(requester.session.id))?.closedAt === null;

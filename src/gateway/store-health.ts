@@ -2,16 +2,16 @@ import type { NewRunEvent } from "../store/run-event.js";
 import type { Store } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
 
-/** Whether the store takes writes, as of the last one that was tried. */
+/** Whether the store can be written, as of the last attempt. */
 export interface WriteHealth {
   readonly writable: boolean;
-  /** Why the last write was refused; null: it was not. */
+  /** Why the last write was refused; null: it was accepted. */
   readonly refusal: string | null;
   /** Since when, in wall-clock milliseconds. */
   readonly since: number | null;
   /** Writes of runs that wait to be repeated. */
   readonly backlog: number;
-  /** Since the leases of this gateway's runs were last renewed. */
+  /** Time since the leases of this gateway's runs were last renewed. */
   readonly renewalMs: number;
 }
 
@@ -23,14 +23,14 @@ export interface StoreHealthParts {
 }
 
 /**
- * Knows whether the store can be written. A store that can be read and not written looks well to every command that
- * reads; so this is said by the status, the metrics and `doctor`, at once in the log, and by an event when it is over.
+ * Tracks whether the store can be written. A store that can be read but not written looks healthy to every command that
+ * reads. So the status, the metrics, `doctor` and the log report it at once, and an event records it when it is over.
  */
 export class StoreHealth {
   readonly #parts: StoreHealthParts;
   #refusal: unknown = null;
   #since: number | null = null;
-  /** The newest refusal of a time that is over and is not on record yet. */
+  /** The event of the last period without writes, until it is recorded. */
   #over: NewRunEvent | null = null;
 
   constructor(parts: StoreHealthParts) {
@@ -49,7 +49,7 @@ export class StoreHealth {
     };
   }
 
-  /** One round: `beat` writes to the store. Rejects as it does. */
+  /** One round. `beat` writes to the store; its rejection is passed on. */
   async look(beat: () => Promise<void>): Promise<void> {
     try {
       await beat();
@@ -66,17 +66,17 @@ export class StoreHealth {
     this.#over = null;
   }
 
-  /** A right that is missing for one table only is met by the next run, and not by a heartbeat. */
+  /** A heartbeat does not notice a missing right on another table; the next run would. */
   async #mayWriteAll(): Promise<void> {
     const refused = await this.#parts.store.refusedTables();
-    if (refused.length > 0) throw new Error(`this user may not write to ${refused.join(", ")}`);
+    if (refused.length > 0) throw new Error(`the database user may not write to ${refused.join(", ")}`);
   }
 
   #note(): void {
     const { writable, refusal, backlog } = this.get();
     if (!writable && this.#since === null) {
       this.#since = Date.now();
-      const message = `the store cannot be written; nothing new is started, what runs goes on and can be stopped, and ${backlog} writes wait: ${refusal}`;
+      const message = `the store cannot be written; nothing new is started, runs continue and can be stopped, and ${backlog} writes are waiting: ${refusal}`;
       this.#parts.problem(message, this.#refusal);
     }
     if (!writable) this.#over = this.#event(refusal ?? "");

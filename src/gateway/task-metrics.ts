@@ -54,7 +54,7 @@ export class TaskMetrics {
       registers: [this.registry],
       collect: async () => {
         const counts = await count().catch(() => null);
-        // A store that cannot be read is no reason to say nothing of the rest.
+        // A store that cannot be read must not keep the other metrics from being reported.
         if (counts === null) return gauge.reset();
         for (const status of statuses) gauge.set({ status }, counts.get(status) ?? 0);
       },

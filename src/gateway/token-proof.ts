@@ -8,8 +8,8 @@ import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto"
  *   gateway → client   the gateway's nonce, HMAC(hash, gateway label, both nonces)
  *   client → gateway   with each request: the token XOR HKDF(hash, client label, both nonces)
  *
- * As in SCRAM (RFC 5802) the client's proof needs the token itself, not only its hash: whoever reads hashes in the store
- * cannot act for a session. A process without the hash learns nothing of the token.
+ * As in SCRAM (RFC 5802) the client's proof needs the token itself, not only its hash: a process that reads hashes in the
+ * store cannot act for a session. A process without the hash learns nothing of the token.
  */
 
 export const CHALLENGE_PATH = "/v1/challenge";
@@ -39,7 +39,7 @@ export function isNonce(text: unknown): text is string {
   return typeof text === "string" && NONCE.test(text);
 }
 
-/** Names a token without telling it. */
+/** Names a token without revealing it. */
 export function tokenIdOf(hash: string): string {
   return hash.slice(0, TOKEN_ID_LENGTH);
 }
@@ -61,12 +61,12 @@ export function isGatewayProof(proof: unknown, hash: string, nonces: Nonces): bo
   return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
-/** What the client sends in place of its token. Only for a gateway that has proven itself: one with the hash can read it. */
+/** The client's proof, sent in place of its token. Only for a gateway that has proven itself: a process with the hash can recover the token from it. */
 export function clientProof(token: string, hash: string, nonces: Nonces): string {
   return masked(Buffer.from(token), hash, nonces).toString("base64url");
 }
 
-/** The token that a client's proof stands for; whether it is valid is for the caller to check. */
+/** The token that a client's proof stands for. The caller must check whether the token is valid. */
 export function tokenInProof(proof: string, hash: string, nonces: Nonces): string {
   return masked(Buffer.from(proof, "base64url"), hash, nonces).toString("utf8");
 }

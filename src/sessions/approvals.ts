@@ -39,7 +39,7 @@ export interface ApprovalRequest extends AskedCommand {
 
 /** An approval as the operator sees it. While it waits here, its command is shown without cutting code out of it. */
 export interface ShownApproval extends Approval {
-  /** Null: it does not wait, or it waits at another gateway. */
+  /** Null: the question does not wait, or waits at another gateway. */
   readonly question: QuestionHead | null;
 }
 
@@ -92,7 +92,7 @@ export class Approvals implements AsyncDisposable {
     const waitingToo = [...this.#waiting.values()].filter((each) => each.sessionId === sessionId);
     if (waitingToo.length >= defaults.approvalsPending)
       throw new TooManyApprovals(sessionId, defaults.approvalsPending);
-    // Nobody is asked about what could not be executed; this also bounds what there is to show.
+    // The operator is not asked about a command that cannot be executed; this also limits the size of the question.
     checkExecSize(request.argv, request.env.set);
     const approval = this.#describe(sessionId, request);
     const waiting: Waiting = { sessionId, ...questionOf(request), answer: deferred(), timer: null };
@@ -118,8 +118,8 @@ export class Approvals implements AsyncDisposable {
   }
 
   /**
-   * Null: no such question. Not decided: the answer came too late, or another gateway's caller waits for it; the approval
-   * says which. `digest`: of the question that was shown; what a list cannot show whole is not allowed without it.
+   * Null: no such question. Not decided: the answer came too late, or the question waits at another gateway; the approval
+   * says which. `digest`: of the question that was shown; needed to allow a question that the list does not show whole.
    */
   async decide(
     id: string,
@@ -144,7 +144,7 @@ export class Approvals implements AsyncDisposable {
     return (await this.#store.listApprovals({ pending: true })).map((approval) => this.#shown(approval));
   }
 
-  /** A page of a question that waits here. Null: there is no such approval; without pages: it does not wait here. */
+  /** A page of a waiting question. Null: no such approval; without pages: it does not wait at this gateway. */
   async page(
     id: string,
     page: number,
@@ -258,7 +258,7 @@ export class Approvals implements AsyncDisposable {
     return this.#waiting.delete(id);
   }
 
-  /** What is stored: arguments may be secrets, and so may parts of paths. */
+  /** The stored form, redacted: arguments and parts of paths may be secrets. */
   #describe(sessionId: string, { executable, argv, cwd, rule }: ApprovalRequest): NewApproval {
     const askedAt = this.#clock.wall();
     return {

@@ -3,7 +3,7 @@ import { isSecretName } from "../supervisor/secret-name.js";
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
-/** No path: a locale or terminal of that name would be loaded from wherever the path leads. */
+/** A name without a path: a locale or terminal type given by a path would be loaded from that file. */
 const NAME = /^[\w.@:+-]*$/;
 /** `Europe/Berlin`, `CET-1CEST,M3.5.0,M10.5.0/3`; no absolute path, no `:path`, nothing above the zone directory. */
 const ZONE = /^(?![/:])(?!.*\.\.)[\w.,/<>+:-]*$/;
@@ -11,8 +11,8 @@ const NUMBER = /^\d{0,6}$/;
 const SWITCH = /^[\w-]*$/;
 
 /**
- * Variables that a judged command takes over from its caller, with the values they may have. Each selects how text looks;
- * none names a file or a program, or holds options of one. HOME is not among them: what lies there configures programs.
+ * Variables that a judged command gets from its caller, with their permitted values. Each selects how text is displayed;
+ * none names a file or a program, or contains options of one. HOME is not included: files there configure programs.
  */
 const PASSED: ReadonlyMap<string, RegExp> = new Map([
   ["LANG", NAME],
@@ -52,8 +52,8 @@ const OWN: ReadonlySet<string> = new Set([
 const CALLERS_OWN: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"]);
 
 /**
- * What the run of a session starts with when nobody gives it an environment: an allowlist, so that no secret which the
- * gateway happens to have reaches it. `pass`: what the config and the agent's entry add.
+ * The environment of a session's run whose caller gives none. It is an allowlist, so that no secret of the gateway
+ * reaches the run. `pass`: variables that the config and the agent's entry add.
  */
 export function cleanEnvironment(
   pass: readonly string[] = [],
@@ -73,9 +73,9 @@ export function cleanEnvironment(
 }
 
 export interface AskedEnvironment {
-  /** What the run has in any case: nobody whose command is judged has set any of it. */
+  /** Variables that the run always has; the caller whose command is judged has set none of them. */
   readonly base: Readonly<Record<string, string>>;
-  /** The caller's whole environment, as it happens to be. */
+  /** The caller's whole environment. */
   readonly inherited?: Variables | undefined;
   /** Variables that the caller sets for this command. */
   readonly set: Variables;
@@ -83,13 +83,13 @@ export interface AskedEnvironment {
 }
 
 export interface JudgedEnvironment {
-  /** All of it, with what is not listed. */
+  /** The whole environment, including variables that are not listed. */
   readonly environment: Readonly<Record<string, string>>;
-  /** The names of variables that the caller changes and no list has; sorted. */
+  /** Sorted names of variables that the caller changes and that are not listed. */
   readonly unlisted: readonly string[];
 }
 
-/** The environment of a judged command, and which of its variables are nobody's word but the caller's. */
+/** The environment of a judged command, and which of its variables only the caller has set. */
 export function judgeEnvironment(
   { base, inherited = {}, set, pass }: AskedEnvironment,
   own: Variables = process.env,
@@ -115,13 +115,14 @@ function isListed(name: string, value: string, pass: readonly string[]): boolean
 }
 
 /**
- * The gateway has the same: the operator's word. Not asked of secrets, or an answer would tell whether a guess is right.
+ * Whether the gateway has the same value, so that the operator has chosen it. False for secrets: otherwise the answer
+ * would reveal whether a guessed secret is right.
  */
 function isOwn(name: string, value: string | undefined, own: Variables): boolean {
   return Object.hasOwn(own, name) && own[name] === value && !isSecretName(name);
 }
 
-/** Names for a message: few, short, and nothing in them that a terminal obeys. */
+/** Names for a message: few, short, and without control characters. */
 export function namesOf(names: readonly string[]): string {
   const shown = names
     .slice(0, 20)

@@ -1,13 +1,13 @@
 import { basename } from "node:path";
 import type { ExecEffect, ExecRule } from "../store/session-record.js";
 
-/** What is about to be executed (see judge-exec.ts), and how. */
+/** The command that is about to be executed (see judge-exec.ts). */
 export interface ExecRequest {
   /** The directory entry that is executed: absolute, the links of its directory resolved. */
   readonly executable: string;
   /** The file that it leads to, after symbolic links. */
   readonly file: string;
-  /** By which of the operator's words it can be meant: by its file name only where the operator's PATH leads to it. */
+  /** How rules can name the program: by its file name only if it is found on the operator's PATH. */
   readonly found: "on-path" | "by-path" | "relative";
   readonly argv: readonly string[];
   readonly cwd: string;
@@ -34,8 +34,8 @@ export const DEFAULT_EFFECT: ExecEffect = "ask";
  *                  \*  \...       after a backslash a word stands for itself
  *     cwd          /work          this directory, or one below it
  *
- * `allow` and `ask` match narrowly: a program that was named by a relative path is none that a rule names. `deny` matches
- * widely: a name is every file of that name, and a path also what symbolic links lead to.
+ * `allow` and `ask` match narrowly: no rule names a program that was given by a relative path. `deny` matches widely: a
+ * name matches every file of that name, and a path also matches the target of symbolic links.
  *
  * What is not allowed by a short list of rules is refused; what is forbidden by a list can usually be said in another
  * way (`git -C . push`, `sh -c …`). So `deny` guards against mistakes, and only `allow` with `deny` or `ask` for the rest guards.
@@ -52,7 +52,7 @@ export function decideExec(
   return { effect: otherwise, rule: null };
 }
 
-/** Allows every program with any arguments, and so by way of a shell everything: there is nothing to judge. */
+/** Whether the rule allows every program with any arguments. Through a shell that is everything, so nothing is judged. */
 export function allowsEverything({ effect, executable, calledAs, args }: ExecRule): boolean {
   return effect === "allow" && executable === undefined && calledAs === undefined && args === undefined;
 }

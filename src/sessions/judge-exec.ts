@@ -12,7 +12,7 @@ import {
   type LocatedExecutable,
 } from "./resolve-executable.js";
 
-/** What is to be executed, and in which environment. */
+/** The requested command and its environment. */
 export interface ExecWish extends AskedEnvironment {
   readonly argv: readonly string[];
   readonly cwd: string | undefined;
@@ -20,21 +20,21 @@ export interface ExecWish extends AskedEnvironment {
   readonly path: string | undefined;
 }
 
-/** What the rules say, and what to execute when they, or the person they have asked, say yes. */
+/** The decision of the rules, and the command to execute if the rules or the operator allow it. */
 export interface JudgedExec extends ExecDecision {
   /** Null: nothing is judged. The command is executed as its caller gave it. */
   readonly command: {
-    /** Its first word is the absolute path that was judged: what is executed depends on no PATH and no directory. */
+    /** The first word is the absolute path that was judged, so execution depends on no PATH and no working directory. */
     readonly argv: readonly string[];
     /** The whole environment. */
     readonly environment: Readonly<Record<string, string>>;
-    /** Variables of it that no list has; empty when nobody is asked. */
+    /** Variables that are not listed; empty unless the operator is asked. */
     readonly unlisted: readonly string[];
   } | null;
   readonly request: ExecRequest;
 }
 
-/** What a session's rules say. Rejects with ExecDenied when it is nothing that they allow, whoever is asked. */
+/** Judges a command by a session's rules. Rejects with ExecDenied if not even the operator can allow it. */
 export async function judgeExec(rules: readonly ExecRule[], wish: ExecWish): Promise<JudgedExec> {
   const { argv, path } = wish;
   const [name = ""] = argv;
@@ -43,7 +43,7 @@ export async function judgeExec(rules: readonly ExecRule[], wish: ExecWish): Pro
   const { environment, unlisted } = judgeEnvironment(wish);
   const located = operators ?? (await locateExecutable(name, { path: environment["PATH"], cwd }));
   if (located === null)
-    throw new ExecDenied(`${name} is nothing that can be executed, or cannot be told from here`);
+    throw new ExecDenied(`${name} is not an executable file, or the gateway cannot read its path`);
   const found = await foundBy(name, located, operators, path);
   const request = { executable: located.entry, file: located.file, found, argv, cwd };
   const decision = decideExec(await resolved(rules, request), request);
@@ -55,18 +55,18 @@ export async function judgeExec(rules: readonly ExecRule[], wish: ExecWish): Pro
   if (decision.effect === "deny") return { ...decision, request, command: null };
   if (operators === null)
     throw new ExecDenied(
-      `${name} is not on the gateway's PATH, which decides what a rule means; name it by its absolute path`,
+      `${name} is not on the gateway's PATH, on which rules look up programs; use its absolute path`,
     );
   if (decision.effect === "allow") await mustBeOurs(located);
   if (decision.effect === "allow" && unlisted.length > 0)
     throw new ExecDenied(
-      `its environment has variables that its exec rules do not cover: ${namesOf(unlisted)}. Leave them out (--clear-env), or have the operator list them (environment.pass in the config)`,
+      `its environment has variables that are not listed: ${namesOf(unlisted)}. Leave them out (--clear-env), or have the operator list them (environment.pass in the config)`,
     );
   const command = { argv: [located.entry, ...argv.slice(1)], environment, unlisted };
   return { ...decision, request, command };
 }
 
-/** By its path, or on the operator's PATH: the caller's has no say. */
+/** Finds the program by its path or on the operator's PATH; the caller's PATH is not used. */
 function locate(name: string, cwd: string, path: string | undefined): Promise<LocatedExecutable | null> {
   return name.includes("/") ? locateExecutable(name, { path: undefined, cwd }) : locateOnPath(name, path);
 }
@@ -82,7 +82,7 @@ async function foundBy(
   return (await locateOnPath(basename(entry), path))?.entry === entry ? "on-path" : "by-path";
 }
 
-/** With the links in a rule's directory resolved, as they are in what is compared with it. Those that cannot be stay. */
+/** Rules with the symbolic links of their directories resolved, as in the paths they are compared with. A directory that cannot be resolved stays. */
 async function resolved(
   rules: readonly ExecRule[],
   { executable, file }: ExecRequest,
@@ -103,7 +103,7 @@ async function resolved(
   );
 }
 
-/** Variables by which a loader or an interpreter runs other code are refused also where every program is allowed. */
+/** Variables that make a loader or an interpreter run other code are refused even if every program is allowed. */
 function mustNotInject({ inherited = {}, set }: ExecWish): void {
   const env: AskedEnvironment["set"] = { ...inherited, ...set };
   const injected = Object.keys(env).find((name) => injects(name) && env[name] !== process.env[name]);
@@ -111,20 +111,20 @@ function mustNotInject({ inherited = {}, set }: ExecWish): void {
     throw new ExecDenied(`${injected} makes programs load code they were not asked to`);
 }
 
-/** Whoever may write the file, or a directory on the way to it, decides what is executed after it was judged. */
+/** A user who can write to the file, or to a directory of its path, decides what is executed after the judgement. */
 async function mustBeOurs({ entry, file }: LocatedExecutable): Promise<void> {
-  // In a user namespace what is root's outside belongs to nobody, and so does the root directory.
+  // In a user namespace, files of the real root, `/` included, appear to belong to the overflow uid.
   const owners = [0, process.getuid?.(), (await lstat("/")).uid];
   for (const path of new Set([...wayTo(entry), ...wayTo(file)])) {
     const found = await lstat(path).catch(() => {
-      throw new ExecDenied(`${path} is not there any more`);
+      throw new ExecDenied(`${path} no longer exists`);
     });
     if (!owners.includes(found.uid))
       throw new ExecDenied(`${path} belongs to another user, who can replace it`);
     // In a sticky directory only the owner of an entry can replace it.
     const isProtected = found.isSymbolicLink() || (found.isDirectory() && (found.mode & 0o1000) !== 0);
     if (!isProtected && (found.mode & 0o002) !== 0)
-      throw new ExecDenied(`other users may write ${path}, and so decide what is executed`);
+      throw new ExecDenied(`other users can write to ${path}, so they could replace what is executed`);
   }
 }
 

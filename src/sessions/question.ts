@@ -5,17 +5,17 @@ import { fingerprint, PLAIN, showArguments, showWord, type ShownWord } from "../
 import { isSecretName } from "../supervisor/secret-name.js";
 
 /**
- * A question to the operator, in full: every text that decides what happens after a yes, each under its label. It is
- * held in memory while the question waits and is never stored, because it may hold secrets.
+ * A whole question to the operator: every text that decides what happens if it is allowed, each with a label. It is kept
+ * in memory while the question waits and is never stored, because it may contain secrets.
  */
 export interface Question {
-  /** Over all labels and texts, keyed with a key of this process. An answer that names it answers this question only. */
+  /** Covers all labels and texts, keyed with a key of this process. An answer with this digest answers only this question. */
   readonly digest: string;
   /** The command or title in one line, for a list; bounded. */
   readonly summary: string;
-  /** Nothing is cut or left out of the summary: there are no variables and no input besides. A mask is visible as one. */
+  /** Whether the summary is the whole question: it is not cut, and there are no variables and no input. Masks are visible as such. */
   readonly whole: boolean;
-  /** How much of it is held in memory. */
+  /** Characters of the question that are kept in memory. */
   readonly chars: number;
   parts(options?: { readonly reveal?: boolean }): Iterable<QuestionPart>;
 }
@@ -23,11 +23,11 @@ export interface Question {
 /** One labelled text of a question. Labels: `program`, `argv[0]`, `cwd`, `env NAME`, `unset NAME`, `stdin`, … */
 export interface QuestionPart {
   readonly label: string;
-  /** Quoted for a shell, secrets masked. Of a text that is longer than a page: a piece of it. */
+  /** Quoted for a shell, with secrets masked. A long text is split into several parts. */
   readonly text: string;
-  /** What the operator should know of it besides; null: nothing. */
+  /** Note for the operator; null: none. */
   readonly note: string | null;
-  /** The next part goes on with this one's text. */
+  /** The text continues in the next part. */
   readonly continues: boolean;
   /** How many secrets are masked in the text, counted in its first piece. */
   readonly masked: number;
@@ -43,11 +43,11 @@ export interface AskedCommand {
   readonly stdin: AskedStdin;
 }
 
-/** How the command's environment differs from the one that the operator has given it: the gateway's, or the clean one. */
+/** How the command's environment differs from the one given by the operator: the gateway's, or the clean environment. */
 export interface EnvironmentDifference {
   /** Added or changed. */
   readonly set: Readonly<Record<string, string>>;
-  /** The operator has given them, the command does not get them. */
+  /** Variables given by the operator that the command does not get. */
   readonly unset: readonly string[];
   /** Names in `set` that the session's list of allowed variables does not have. */
   readonly unlisted: readonly string[];
@@ -93,7 +93,7 @@ function byName([a]: readonly [string, string], [b]: readonly [string, string]):
 
 const LATER_INPUT = "input can be sent to it later, which is not part of this question";
 
-/** What is asked before a command is executed. */
+/** The question about a command. */
 export function commandQuestion(command: AskedCommand): Question {
   const { executable, argv, cwd, env, stdin } = command;
   const plain = stdin.kind === "none" && Object.keys(env.set).length + env.unset.length === 0;
@@ -124,14 +124,14 @@ export function commandQuestion(command: AskedCommand): Question {
 /** A text of a question, under its label. */
 export type LabelledText = readonly [label: string, text: string];
 
-/** What is asked about something that is no command: its title, and all that is known of it besides. */
+/** The question about anything but a command: its title and all further details. */
 export function textQuestion(title: LabelledText, others: readonly LabelledText[]): Question {
   const texts = [title, ...others];
   const { summary, whole } = summarized([title[1]], others.length === 0, ([text = ""]) => [showWord(text)]);
   return {
     digest: digestOf(texts),
     chars: texts.reduce((sum, [label, text]) => sum + label.length + text.length, 0),
-    // A title is prose: it is quoted only where something in it would not be seen.
+    // A title is prose: it is quoted only if it contains invisible characters.
     summary: whole && !summary.startsWith("$") ? title[1] : summary,
     whole: whole && !summary.startsWith("$"),
     *parts(options) {
@@ -140,7 +140,7 @@ export function textQuestion(title: LabelledText, others: readonly LabelledText[
   };
 }
 
-/** The texts inside a JSON value, each under the path to it; what is no text, as JSON. */
+/** The texts inside a JSON value, each labelled with its path; other values as JSON. */
 export function* labelledTexts(label: string, value: unknown): Generator<LabelledText, void, undefined> {
   if (typeof value === "string") yield [label, value];
   else if (typeof value !== "object" || value === null || Object.keys(value).length === 0)
@@ -163,7 +163,7 @@ function showVariable(name: string, value: string, options: { readonly reveal?: 
   return showWord(value, { ...options, secretFrom: isSecretName(name) ? 0 : null });
 }
 
-/** Looks at no more of a word than can be in the line: it is made for every question, however long. */
+/** Reads only as much of each word as fits into the line, because it is computed for every question, however long. */
 function summarized(
   words: readonly string[],
   complete: boolean,
@@ -203,9 +203,9 @@ function cutAt(text: string, chars: number): string {
 }
 
 export interface QuestionHead {
-  /** The summary shows all there is; otherwise its pages do. */
+  /** The summary shows the whole question; otherwise its pages do. */
   readonly whole: boolean;
-  /** To be named in the answer. Null unless `whole`: then the last page of the question tells it. */
+  /** To be sent with the answer. Null unless `whole`: then it is on the last page of the question. */
   readonly digest: string | null;
 }
 
@@ -213,7 +213,7 @@ export function headOf({ whole, digest }: Question): QuestionHead {
   return { whole, digest: whole ? digest : null };
 }
 
-/** Throws unless the answer is to this question, and to all of it. */
+/** Throws unless the answer belongs to this question and the whole question was shown. */
 export function mustAnswer(
   question: Question,
   verdict: "allow" | "deny",
@@ -223,27 +223,27 @@ export function mustAnswer(
   if (digest === undefined && verdict === "allow" && !question.whole)
     throw new BadInput(
       "digest",
-      `the list does not show all of this question: read it with \`${howToSee}\` and answer with the digest at its end; nothing was decided`,
+      `the list does not show the whole question: read it with \`${howToSee}\` and answer with the digest at its end; nothing was decided`,
     );
   if (digest !== undefined && digest !== question.digest)
     throw new BadInput(
       "digest",
-      `the digest is not that of this question: read it with \`${howToSee}\`; nothing was decided`,
+      `the digest does not belong to this question: read it with \`${howToSee}\`; nothing was decided`,
     );
 }
 
 export interface QuestionPage {
-  /** Of the question, on its last page; null elsewhere. */
+  /** Digest of the question, on its last page; null on other pages. */
   readonly digest: string | null;
   readonly page: number;
   readonly pages: number;
   readonly parts: readonly QuestionPart[];
 }
 
-/** Of a question that does not wait here. */
+/** The page of a question that does not wait at this gateway. */
 export const NO_PAGE: QuestionPage = { page: 0, pages: 0, parts: [], digest: null };
 
-/** One page, counted from 1; the last when there are fewer. */
+/** One page, counted from 1; a number beyond the last page means the last page. */
 export async function questionPage(
   question: Question,
   wanted: number,
@@ -270,14 +270,14 @@ export async function questionPage(
     : { digest: null, page: wanted, pages: page, parts: kept };
 }
 
-/** Of the question that was last looked at: its pages are usually asked for one after another. */
+/** Pages of the question that was read last: its pages are usually read one after another. */
 let lastParts: {
   readonly of: Question;
   readonly reveal: boolean;
   readonly parts: readonly QuestionPart[];
 } | null = null;
 
-/** Yields to the event loop: there may be a hundred thousand of them. */
+/** Yields to the event loop, because there may be a hundred thousand parts. */
 async function partsOf(question: Question, reveal: boolean): Promise<readonly QuestionPart[]> {
   if (lastParts?.of === question && lastParts.reveal === reveal) return lastParts.parts;
   const parts: QuestionPart[] = [];
@@ -306,7 +306,7 @@ export function questionLines(parts: Iterable<QuestionPart>): string[] {
   return lines;
 }
 
-/** In `$'…'` every backslash begins an escape, so that the line ends among them can be told. */
+/** In `$'…'` every backslash begins an escape, so the escapes that are line ends can be found. */
 function brokenAtLineEnds(quoted: string): string {
   if (!quoted.startsWith("$'")) return quoted;
   return quoted.replaceAll(/\\[\s\S]/g, (escape) => (escape === String.raw`\n` ? `${escape}\n    ` : escape));

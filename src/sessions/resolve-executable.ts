@@ -19,7 +19,7 @@ const LINKS = 40;
 /** A usual lookup takes about fifty steps. The bound is for a PATH made to keep us busy. */
 const STEPS = 4_096;
 
-/** A program as a rule means it. */
+/** A program as rules identify it. */
 export interface LocatedExecutable {
   /**
    * The directory entry: its directory with symbolic links resolved, its own name as it is. The name is part of what a
@@ -60,8 +60,8 @@ export async function locateExecutable(
 }
 
 /**
- * The program of this name on the operator's PATH. The current directory plays no part: entries of PATH that are not
- * absolute are passed over.
+ * The program of this name on the operator's PATH. The current directory is not used: entries of PATH that are not
+ * absolute are skipped.
  */
 export async function locateOnPath(
   name: string,
@@ -72,7 +72,7 @@ export async function locateOnPath(
   return locateExecutable(name, { path: absolute?.join(":"), cwd: "/" });
 }
 
-/** A directory with its symbolic links resolved; null: there is none, or it cannot be told. */
+/** A directory with its symbolic links resolved; null: there is none, or it cannot be read. */
 export async function resolveDirectory(path: string): Promise<string | null> {
   try {
     const found = await follow(path, { steps: STEPS });

@@ -117,7 +117,7 @@ export class Sessions {
     return closed;
   }
 
-  /** Shown once, kept as a hash; ends after `ttlMs` if that is said. Null: the session is not open. */
+  /** Issues a token, which is kept only as a hash; it expires after `ttlMs`, if given. Null: the session is not open. */
   async issueToken(
     id: string,
     { ttlMs }: { readonly ttlMs?: number | undefined } = {},
@@ -126,18 +126,18 @@ export class Sessions {
     return this.#issue(id, { expiresAt: ttlMs === undefined ? null : now + ttlMs });
   }
 
-  /** For a run that is about to be started; `bindToken` says which. It ends with that run. */
+  /** Issues a token for a run that is about to be started; `bindToken` names the run. The token ends with the run. */
   async issueRunToken(id: string): Promise<string | null> {
     return this.#issue(id, { ofRun: true });
   }
 
-  /** Null: the run was not started, and its token ends. */
+  /** `runId` null: the run was not started, and its token ends. */
   async bindToken(token: string, runId: string | null): Promise<void> {
     if (runId === null) await this.#store.revokeToken(hashToken(token));
     else await this.#store.bindToken(hashToken(token), runId);
   }
 
-  /** A new token; the session's others end now, or after `graceMs`. Tokens of its runs stay. Null: it is not open. */
+  /** Issues a new token; the session's other tokens end now, or after `graceMs`. Tokens of its runs stay. Null: the session is not open. */
   async rotateToken(
     id: string,
     {
@@ -175,7 +175,7 @@ export class Sessions {
     return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
   }
 
-  /** The sessions of which `requesterSees` says yes, as a filter. */
+  /** The sessions that `requesterSees` accepts, as a filter. */
   scopeOf(requester: Requester, asked: Visibility = requester.visibility): SessionScope {
     const { sandboxed } = requester;
     const visibility = narrower(requester.visibility, asked);

@@ -1,12 +1,11 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 
-/** Callers that go on in one turn of the event loop: each has an answer to write, and others want to be heard in between. */
+/** Callers that continue in one turn of the event loop: each writes an answer, and other connections need turns in between. */
 const AT_ONCE = 50;
 
 /**
- * Lookups that are shared: everything that was asked about the same key in one turn of the event loop is answered by one
- * lookup, which begins afterwards. So a flood of requests costs one read per turn, and none is answered with what was
- * true before it came.
+ * Shared lookups: all callers that ask for the same key in one turn of the event loop share one lookup, which begins after
+ * that turn. So a flood of requests costs one read per turn, and no caller gets a value from before its request.
  */
 export class SharedLookups<Found> {
   readonly #lookUp: (key: string) => Promise<Found>;

@@ -22,17 +22,17 @@ function isMissing(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) === undefined;
   } catch {
-    // It cannot be looked at: reading it says why.
+    // The file cannot be examined; reading it reports why.
     return false;
   }
 }
 
 /**
- * A file that is not there says nothing: it is empty. Rejects with UnsafePath when a user other than this one or root
- * could have written it: it names programs that are run and hosts that are sent secrets.
+ * A missing file counts as empty. Rejects with UnsafePath if a user other than this one or root could have written the
+ * file, because it names programs to run and hosts that receive secrets.
  */
 export async function readConfigFile(path: string): Promise<string> {
-  // Without a file nothing is read, whoever could make one.
+  // Without a file nothing is read, so its directory does not matter.
   if (process.env["HOLDFAST_CONFIG"] !== path && isMissing(path)) return "";
   requireTrustedPath(path, `the config file ${path}`);
   try {

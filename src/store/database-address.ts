@@ -17,7 +17,7 @@ export async function databaseAddress(env: Environment = process.env): Promise<s
   return told ?? (await fromConfig(configPath(env)));
 }
 
-/** Whether whoever opens the database to write brings its tables up to date, or leaves that to `holdfast store migrate`. */
+/** Whether every program that opens the database for writing migrates its tables, or only `holdfast store migrate` does. */
 export type MigrationMode = "auto" | "manual";
 
 export async function migrationMode(env: Environment = process.env): Promise<MigrationMode> {
@@ -40,7 +40,7 @@ async function fromConfig(path: string): Promise<string | null> {
   const section = await sectionIn(path);
   if (section === null) return null;
   const { url, "url-file": file } = section;
-  // How a database is migrated names none.
+  // A section with only `migrate` names no database.
   if (Object.keys(section).join() === "migrate") return null;
   if (isText(url) && HAS_PASSWORD.test(url)) noteIfReadable(path);
   const address = await addressIn(url, file);
@@ -68,7 +68,7 @@ async function addressIn(url: unknown, file: unknown): Promise<string | null> {
   return address.trim();
 }
 
-/** The file holds a password as a rule, and names the server that all records are sent to. */
+/** The file usually contains a password, and names the server that receives all records. */
 export async function readAddressFile(path: string): Promise<string> {
   requireTrustedPath(path, `the file with the database's address, ${path},`);
   const text = await readFile(path, "utf8");

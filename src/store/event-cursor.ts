@@ -17,7 +17,7 @@ export interface EventPage<Event = RunEvent> {
   readonly full: boolean;
 }
 
-/** Where events are read from. */
+/** The store that events are read from. */
 export interface EventSource<Event = RunEvent> {
   listEvents(filter: EventFilter): Promise<readonly Event[]>;
   eventsReach(): Promise<number | null>;

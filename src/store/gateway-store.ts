@@ -38,6 +38,6 @@ export interface GatewayStore {
   listHosts(): Promise<readonly HostRecord[]>;
   /** How many open runs each instance holds that holds any. */
   countHeld(): Promise<ReadonlyMap<string, number>>;
-  /** Tables that exist and that this user may not write to. Of a file of one's own there are none. */
+  /** Existing tables that the database user may not write to. Always empty for SQLite. */
   refusedTables(): Promise<readonly string[]>;
 }

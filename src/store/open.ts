@@ -48,7 +48,7 @@ export async function checkPlace(place: Place): Promise<StoreHealth | null> {
   return checkPostgresStore({ url: place.url, name: "doctor" });
 }
 
-/** How far a store's schema is, changing nothing. */
+/** The schema version and migrations of a store. Changes nothing. */
 export async function migrationsOf(place: Place): Promise<MigrationStatus> {
   if (place.kind === "sqlite") {
     const { sqliteMigrations } = await import("./sqlite/check.js");
@@ -58,7 +58,7 @@ export async function migrationsOf(place: Place): Promise<MigrationStatus> {
   return postgresMigrations({ url: place.url, name: "doctor" });
 }
 
-/** Bring a store's schema up to date, or make it, whatever `database.migrate` says. */
+/** Migrate or create a store's schema, whatever `database.migrate` says. */
 export async function migratePlace(place: Place): Promise<void> {
   const store = await (place.kind === "sqlite"
     ? (await import("./sqlite/open.js")).openSqliteStore({ path: place.path })

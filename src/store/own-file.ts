@@ -15,16 +15,16 @@ import { errnoOf } from "./errno.js";
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 
-/** "w" and "a" without following a link, for files whose handle is kept. */
+/** Flags "w" and "a" without following a symbolic link, for files that stay open. */
 export const WRITE_FLAGS = {
   truncate: O_WRONLY | O_CREAT | O_NOFOLLOW | O_TRUNC,
   append: O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND,
 } as const;
 
-/** Files that Holdfast makes for itself are private, whatever the umask. */
+/** Files that Holdfast creates for itself are private, whatever the umask. */
 const PRIVATE = 0o600;
 
-/** Not blocking: opening a FIFO that no process writes to would wait. */
+/** Non-blocking, because opening a FIFO that no process writes to would wait. */
 const READ = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 const WRITE = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
 
@@ -64,7 +64,7 @@ export function openOwnFileForWriting(path: string, how: Writing): number {
   const file = openPlain(path, how === "append" ? WRITE | O_APPEND : WRITE);
   try {
     requireOwnFile(path, fstatSync(file));
-    // Not with O_TRUNC, which would empty a file of another user before it is known as one.
+    // Not opened with O_TRUNC, which would empty a file of another user before its owner is checked.
     if (how === "truncate") ftruncateSync(file);
     return file;
   } catch (error) {
@@ -82,7 +82,7 @@ export function writeOwnFile(path: string, text: string, how: Writing = "truncat
   }
 }
 
-/** For a file that is opened by a library, which follows links. */
+/** Check for a file that a library opens, because the library follows symbolic links. */
 export function requireNotLink(path: string): void {
   if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true)
     throw refused(path, "is a symbolic link, which is not followed");

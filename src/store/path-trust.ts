@@ -9,7 +9,7 @@ const STICKY = 0o1000;
 /** As many as Linux follows: path_resolution(7). */
 const MAX_LINKS = 40;
 
-/** Why another user could replace a file or listen on a socket of ours. */
+/** Why another user could replace a file or listen on a socket of this user. */
 export interface PathFault {
   /** The component with the fault. */
   readonly path: string;
@@ -88,17 +88,17 @@ export function requireOwnSocket(path: string): void {
   if (problem === null) return;
   throw new UnsafePath(
     path,
-    `the socket ${path} ${problem}; another process may listen there. Nothing was sent. Remove it: rm '${path}'. A running gateway then makes its socket again`,
+    `the socket ${path} ${problem}; another process may listen there. Nothing was sent. Remove it: rm '${path}'. A running gateway then creates its socket again`,
   );
 }
 
 /**
- * Directories whose whole path was found to be trusted. Only this user and root can change that, so it is found out once
- * per process; the directory of a socket itself is looked at each time.
+ * Directories whose whole path was found to be trusted. Only this user and root can change that, so the path is checked
+ * once per process; the directory of a socket itself is checked each time.
  */
 const trusted = new Set<string>();
 
-/** As many as there are instances in use; beyond, they are found out again. */
+/** Enough for the instances in use; beyond that, paths are checked again. */
 const MOST_TRUSTED = 64;
 
 function requireTrustedDirectory(path: string, uid: number, what: string): void {
@@ -114,7 +114,7 @@ function requireTrustedDirectory(path: string, uid: number, what: string): void 
 type Judge = (path: string, found: Stats) => PathFault | null;
 
 function pathJudge(uid: number): Judge {
-  /** Whether a directory of this user was passed: below it, unmapped owners are strangers. */
+  /** Whether a directory of this user is above: below it, unmapped owners are not trusted. */
   let below = false;
   return (path, found) => {
     below ||= found.uid === uid && path !== "/";
@@ -123,14 +123,14 @@ function pathJudge(uid: number): Judge {
     if (!isTrusted)
       return {
         path,
-        problem: `belongs to uid ${found.uid} (mode ${mode}), and this is uid ${uid}: that user can replace what lies there`,
-        // Not for root: it is usually the home of the user who became root, and must stay that user's.
+        problem: `belongs to uid ${found.uid} (mode ${mode}), and this is uid ${uid}: that user can replace the files there`,
+        // Root gets no chown command: the path is usually in the home of the user who became root, and must stay that user's.
         remedy:
           uid === ROOT
             ? "Run as that user, or use another path"
             : `Have root run \`chown ${found.isSymbolicLink() ? "-h " : ""}${uid} '${path}'\` if it is yours, or use another path`,
       };
-    // The mode of a link means nothing, and that of a socket or device is not about what it holds.
+    // The mode of a symbolic link has no meaning, and that of a socket or device does not protect content.
     if (!found.isDirectory() && !found.isFile()) return null;
     if ((found.mode & WRITABLE_BY_OTHERS) === 0) return null;
     const rootsOwn = found.uid === ROOT || found.uid !== uid;
@@ -168,7 +168,7 @@ function namesIn(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }
 
-/** Null: it does not exist, or cannot be looked at, and then neither be used. */
+/** Null: the file does not exist, or cannot be examined and therefore cannot be used. */
 function look(path: string): Stats | null {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) ?? null;

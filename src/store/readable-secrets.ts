@@ -20,7 +20,7 @@ export function noteIfReadable(path: string): void {
   report(message);
 }
 
-/** Each is reported once to each reporter, those found before at once. There is one reporter: the last. */
+/** Sets the reporter, replacing the former one. It gets each message once; messages found before it was set come at once. */
 export function reportReadableSecrets(to: (message: string) => void): void {
   report = to;
   for (const message of found.values()) to(message);

@@ -108,7 +108,7 @@ export type NewRunEvent = EventFacts &
         readonly type: "attach";
         readonly data: { readonly epoch: number; readonly decision: string; readonly process?: string };
       }
-    /** The store could be read and not written for so long. Of a gateway, not of a run: its run id is empty. */
+    /** The store could be read but not written from `since` to `until`. An event of a gateway: its run id is empty. */
     | {
         readonly type: "store-unwritable";
         readonly data: {
@@ -138,7 +138,7 @@ export type NewRunEvent = EventFacts &
 
 export type RunEvent = NewRunEvent & { readonly seq: number };
 
-/** The place of an event that the reader may not see. */
+/** Placeholder for an event that the reader may not see. */
 export type HiddenEvent = Pick<RunEvent, "seq" | "runId" | "at"> & { readonly type: "hidden" };
 
 export type RunEventType = RunEvent["type"];

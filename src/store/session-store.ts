@@ -14,7 +14,7 @@ export interface SessionScope {
 }
 
 export interface TokenFacts {
-  /** It is for a run that is being started. */
+  /** The token is for a run that is being started. */
   readonly ofRun?: boolean;
   readonly expiresAt?: number | null;
 }
@@ -47,7 +47,7 @@ export interface SessionStore {
   /** Idempotent per key: an open session of the same key is answered as it is, and nothing is written. */
   createSession(session: NewSession): Promise<{ readonly session: SessionRow; readonly created: boolean }>;
   /**
-   * Tell again of a session that the store has forgotten, without tokens. False, and nothing written: it is there, or
+   * Put back a session that the store has lost, without tokens. False, and nothing is written, if the session exists or
    * another open session has its key.
    */
   restoreSession(session: SessionRow): Promise<boolean>;
@@ -79,11 +79,11 @@ export interface SessionStore {
 
   /** Only the hash of a token is ever known here. False when the session is not open. */
   issueToken(sessionId: string, hash: string, at: number, facts?: TokenFacts): Promise<boolean>;
-  /** The token is of this run from here on, and ends with it. False when there is no such token. */
+  /** Bind a token to a run, with which it ends. False: there is no such token. */
   bindToken(hash: string, runId: string): Promise<boolean>;
   /**
-   * In one transaction: a new token of the session, and the end of its others, at once or at `endAt`. Tokens of its runs
-   * stay. False when the session is not open.
+   * In one transaction: add a new token of the session, and end its other tokens, at once or at `endAt`. Tokens of its
+   * runs stay. False: the session is not open.
    */
   rotateTokens(
     sessionId: string,

@@ -170,7 +170,7 @@ export interface Run {
   changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void>;
   /** Resolves with the terminal record, once it is committed: with a store that cannot be written, that may take long. */
   wait(): Promise<RunRecord>;
-  /** How it ended, at the latest `waitMs` (default `recordWaitMs`) after that is known, whether the store can be written or not. */
+  /** How the run ended. Resolves at most `waitMs` (default `recordWaitMs`) after the end is known, even if the store cannot be written. */
   end(waitMs?: number): Promise<RunEnding>;
   /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
   cancel(options?: CancelOptions): Promise<void>;
@@ -265,19 +265,19 @@ export interface Stopped {
   readonly survivors: readonly Survivor[];
 }
 
-/** How the writes of a supervisor fare. */
+/** State of a supervisor's writes to the store. */
 export interface StoreWrites {
-  /** Why the last one was refused; null: it was not. */
+  /** Why the last write was refused; null: it was accepted. */
   readonly refusal: unknown;
-  /** Those that wait to be repeated. */
+  /** Writes that wait to be repeated. */
   readonly backlog: number;
-  /** Since the leases were last renewed. */
+  /** Time since the leases were last renewed. */
   readonly renewalMs: number;
 }
 
 export interface RunList {
   readonly runs: readonly RunRecord[];
-  /** Why the store could not be asked; null: it was, and these are all. */
+  /** Why the store could not be read; null: the list is complete. */
   readonly storeAway: string | null;
 }
 
@@ -313,7 +313,7 @@ export interface Supervisor extends AsyncDisposable {
   /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
-  /** The same; when a shared store does not answer in time, the runs that this state directory knows. */
+  /** The same; if a shared store does not answer in time, only the runs of this state directory. */
   listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList>;
   writes(): StoreWrites;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;

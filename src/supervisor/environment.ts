@@ -36,7 +36,7 @@ const configuration: ReadonlySet<string> = new Set([
   "HOLDFAST_IN_PROCESS",
 ]);
 
-/** Whether a run may have this variable of a gateway's or a caller's own environment. */
+/** Whether a run may inherit this variable from the environment of a gateway or a caller. */
 export function isInheritable(name: string): boolean {
   return !name.startsWith("HOLDFAST_") || configuration.has(name);
 }

@@ -44,7 +44,7 @@ export class Leases {
     return this.#options.clock.now() - this.#renewedAt >= defaults.selfFenceMs;
   }
 
-  /** Why the last renewal was refused; null: it was not. */
+  /** Why the last renewal was refused; null: it was accepted. */
   get refusal(): unknown {
     return this.#refusal;
   }

@@ -2,19 +2,19 @@ import { defaults } from "../defaults.js";
 import type { Clock } from "./clock.js";
 
 /**
- * Answers questions from the store, or from this host where the store does not answer in time. After an unanswered
- * question the store is asked again at most once in `localRetryMs` for what this host knows.
+ * Answers from the store, or from this host if the store does not answer in time. After an unanswered query, the store
+ * is asked at most once in `localRetryMs` for records that this host also has.
  */
 export class LocalAnswers {
   readonly #clock: Clock;
-  /** When the store was last found not to answer; null: it answers, as far as is known. */
+  /** When the store last did not answer; null: its last query was answered. */
   #silentSince: number | null = null;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** `here` gives what this host knows; null: nothing, and then only the store can say. `why` is null before the store has said it. */
+  /** `here` returns this host's record; null: this host has none, and only the store can answer. `why` is null until the store has given a reason. */
   async ask<Answer>(
     store: () => Promise<Answer>,
     here: (why: unknown) => Promise<Answer | null>,

@@ -6,8 +6,8 @@ import { escapeCharacter, unprintable } from "./shell-quote.js";
 
 /**
  * Hides secrets in a command that a person is about to approve. Unlike redaction for records, a mask must not hide code:
- * it covers at most one word, never a character that separates or begins words in a shell, and only a value that no one
- * could take for a program, a path or an option. What is not certainly a secret stays visible.
+ * it covers at most one word, never a character that separates or begins words in a shell, and only a value that cannot
+ * be a program, a path or an option. Text that may be something else than a secret stays visible.
  */
 
 /** Characters that a mask may cover. None of them ends a word, a command or a quotation. */
@@ -24,7 +24,7 @@ const credentialHeader = /^(?:(?:proxy-)?authorization|(?:set-)?cookie)$/i;
 
 type Span = readonly [start: number, end: number];
 
-/** Where in `text` secrets are; in order, not overlapping. */
+/** Positions of the secrets in `text`; in order, not overlapping. */
 function secretSpans(text: string, secretFrom: number | null): Span[] {
   const found: Span[] = [];
   const opaque = (span: Span | undefined): void => {
@@ -34,7 +34,7 @@ function secretSpans(text: string, secretFrom: number | null): Span[] {
     for (const { 0: token, index } of text.matchAll(tokenShapes))
       if (!endsInPath.test(text.slice(Math.max(0, index - PATH_CHARS), index)))
         found.push([index, index + token.length]);
-  // A command may have a hundred thousand short words: without a name in it, a word is no value of one.
+  // A command may have a hundred thousand short words: a word without a name in it cannot be a named secret.
   if (!/[\s=:]/.test(text)) {
     if (secretFrom !== null && isOneWord.test(text.slice(secretFrom))) opaque([secretFrom, text.length]);
     return merged(found);
@@ -56,7 +56,7 @@ function secretSpans(text: string, secretFrom: number | null): Span[] {
 /** The shortest token that is known by its shape. */
 const TOKEN_CHARS = 8;
 const isOneWord = new RegExp(`^${WORD}+$`);
-/** The shortest value that is masked: a shorter one is rather a word that means something. */
+/** The shortest value that is masked: a shorter one is more likely an ordinary word. */
 const OPAQUE_CHARS = 6;
 /** A value with characters of paths and addresses must be as long and as mixed as a random one. */
 const RANDOM_CHARS = 20;
@@ -84,7 +84,7 @@ function merged(spans: readonly Span[]): Span[] {
   return result;
 }
 
-/** Of this process: a fingerprint tells two secrets apart on the screen and is no help in guessing one. */
+/** Random key of this process, so that a fingerprint distinguishes secrets on the screen but does not help to guess one. */
 const fingerprintKey = randomBytes(32);
 
 export function fingerprint(secret: string): string {
@@ -114,7 +114,7 @@ export interface ShownWord {
   readonly masked: number;
 }
 
-/** `secretFrom`: from here on the word is the value of an option that takes a secret. */
+/** `secretFrom`: offset at which the value of an option that takes a secret begins. */
 export function showWord(word: string, { reveal = false, secretFrom = null }: ShowOptions = {}): ShownWord {
   const spans = reveal ? [] : secretSpans(word, secretFrom);
   const literals: string[] = [];

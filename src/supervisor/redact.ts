@@ -6,7 +6,7 @@ import { shellQuote } from "./shell-quote.js";
 
 const hidden = "***";
 
-/** Tokens that are secret wherever they stand, by the shape their issuers gave them. Each is one word. */
+/** Tokens that are recognized by the shape that their issuers gave them, in any position. Each is one word. */
 export const tokenShapes = new RegExp(
   [
     "\\bhf[to]_[\\w-]{16,}", // Holdfast's own: a session's, the operator's
@@ -32,7 +32,7 @@ export const tokenShapes = new RegExp(
 );
 const privateKey =
   /-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)/g;
-/** Of a signed URL (Azure SAS and others). A short value is a signal's name or the like. */
+/** The signature of a signed URL (Azure SAS and others). A short value may be something else, such as the name of a signal. */
 export const urlSignature = /(?<![\w.-])(sig=)[\w%+/=-]{16,}/gi;
 
 /** Bounded and anchored, so that 128 KiB of anything are read in linear time. */

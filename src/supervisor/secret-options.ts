@@ -35,12 +35,12 @@ const LOGIN_PROGRAMS: ReadonlySet<string> = new Set(
   "docker podman nerdctl buildah skopeo oc az helm".split(" "),
 );
 
-/** Follows the words of one command and tells where in a word a secret begins. */
+/** Reads the words of one command in order and finds where in a word a secret begins. */
 export class SecretOptionScanner {
   #program = "";
   #valueNext = false;
 
-  /** The offset in this word, which is the next of the command; null: no option's secret is in it. */
+  /** The offset of a secret in the next word of the command; null: it contains no option's secret. */
   next(word: string): number | null {
     if (this.#valueNext) {
       this.#valueNext = false;
@@ -50,7 +50,7 @@ export class SecretOptionScanner {
     const name = basename(word);
     if (LOGIN_PROGRAMS.has(name) || SECRET_OPTIONS.has(name)) this.#program = name;
     else if (name === "login" && LOGIN_PROGRAMS.has(this.#program)) this.#program = `${this.#program}-login`;
-    // The words after it are another program's, whose options are its own.
+    // The words from here on belong to another program, which has options of its own.
     else if (this.#program === "sshpass" && !word.startsWith("-")) this.#program = "";
     for (const { letter, attached } of SECRET_OPTIONS.get(this.#program) ?? []) {
       if (word === `-${letter}`) this.#valueNext = attached !== true;
@@ -65,11 +65,11 @@ function isAttached(program: string, word: string): boolean {
   return program !== "openssl" && !/^-[a-zA-Z](?:assword|ort|ass|rotocol|lugin|rint|ath)\b/.test(word);
 }
 
-/** The words of simple commands inside a script, without what separates commands. */
+/** The words of simple commands inside a script, without the separators between commands. */
 const SIMPLE_COMMAND = /[^|;&\n`()]+/g;
 const SCRIPT_WORD = /(?:[^\s'"]|'[^']*'|"[^"]*")+/g;
 
-/** Stretches of a script, as [start, end), that are the values of such options. */
+/** Ranges of a script, as [start, end), that are the values of such options. */
 export function secretOptionValues(script: string): [number, number][] {
   const found: [number, number][] = [];
   for (const command of script.matchAll(SIMPLE_COMMAND)) {

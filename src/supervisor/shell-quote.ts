@@ -6,8 +6,8 @@ export function shellQuote(word: string): string {
 }
 
 /**
- * Control characters, line and paragraph separators, what reorders or hides text, what is blank without being a space,
- * and what has no agreed shape (private and unassigned).
+ * Control characters, line and paragraph separators, characters that reorder or hide text, blanks other than a space, and
+ * characters without a defined shape (private and unassigned).
  */
 export const unprintable =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/u;

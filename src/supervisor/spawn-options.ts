@@ -28,7 +28,7 @@ function wordMap(field: string, words: Readonly<Record<string, string>>): Readon
   return { ...words };
 }
 
-/** Labels are in every record of the run that is read, and in every list: they are bounded. */
+/** Labels are limited, because every record and every list of runs contains them. */
 export function labelMap(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const checked = wordMap("labels", labels);
   const problem = labelProblem(checked);
@@ -36,7 +36,7 @@ export function labelMap(labels: Readonly<Record<string, string>>): Readonly<Rec
   throw new BadInput("labels", `${problem}; nothing was started`);
 }
 
-/** What is wrong with the size of labels; null: nothing. */
+/** The limit of labels that is exceeded, as a sentence; null: none. */
 export function labelProblem(labels: Readonly<Record<string, string>>): string | null {
   const all = Object.entries(labels);
   const { labels: most, labelKeyChars, labelValueChars, labelsBytes } = defaults;

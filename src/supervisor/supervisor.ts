@@ -273,7 +273,7 @@ class ComposedSupervisor implements Supervisor {
   async getRun(runId: string): Promise<RunRecord | null> {
     const { store, ledger } = this.#context;
     if (ledger === null) return store.getRun(runId);
-    // The ledger knows every run of this state directory that is open or ended lately: it can be read and stopped whatever the store does.
+    // The ledger has every run of this state directory that is open or ended lately, so it can be read and stopped whatever the state of the store.
     return this.#answers.ask<RunRecord | null>(
       () => store.getRun(runId),
       async () => (await ledger.get(runId))?.record ?? null,
@@ -310,7 +310,7 @@ class ComposedSupervisor implements Supervisor {
     const pending = [...live.values()].map(({ journal }) => journal.pending);
     const backlog = pending.reduce((total, count) => total + count, 0);
     return {
-      // A refusal with nothing left to repeat is of a run that was let go of since.
+      // A refusal without a waiting write belongs to a run that this supervisor has released since.
       refusal: (backlog > 0 ? gate.refusal : null) ?? leases.refusal,
       backlog,
       renewalMs: leases.sinceRenewalMs,

@@ -250,7 +250,7 @@ test.skipIf(whyNoTerminal !== null)(
     const { stdout } = await house.resident.atSizedTerminal(
       { rows: 20, cols: 80 },
       ["approvals", "list", "--follow"],
-      ["more lines: Enter shows them", "\r"],
+      ["more lines; press Enter", "\r"],
       ["-- 1", "\r"],
       ["argv[3]: 'last word'", ""],
       ["allow it? [y/N/later]", "\u0003"],

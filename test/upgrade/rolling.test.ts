@@ -47,7 +47,7 @@ describe("a store that a later build has migrated", () => {
     expect(withLater(field.env, "store", "migrate", "--check")).toMatchObject({
       code: 1,
       stdout: expect.stringContaining(
-        `pending ${LATER} later: versions of schema ${newest} or later can go on`,
+        `pending ${LATER} later: versions that know schema ${newest} or later can still use the store`,
       ),
     });
     expect(withLater(field.env, "store", "migrate")).toMatchObject({
@@ -90,7 +90,7 @@ describe("a store that a later build has migrated", () => {
     const copied = await stage.holdfast("store", "copy", "--from", store, "--to", join(other.home, "copy"));
     expect(copied).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining(`has schema ${LATER}, and this version knows ${newest}`),
+      stderr: expect.stringContaining(`has schema ${LATER}, but this version knows only schema ${newest}`),
     });
     expect(await other.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
     const from = join(other.home, "store.sqlite");

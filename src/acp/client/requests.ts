@@ -111,7 +111,7 @@ export class ClientRequests {
     return this.#withAnswer.get(id) ?? {};
   }
 
-  /** What is asked, as it is now. Null: it is not one of these, or its words were not kept over a restart. */
+  /** The question as it is now. Null: it is not a question of this class, or its text was lost in a restart. */
   async questionOf({ rpcId }: AcpPermission): Promise<WholeQuestion | null> {
     const waiting = this.#waiting.get(rpcId);
     if (waiting === undefined || !isWish(waiting.method) || waiting.params === null) return null;
@@ -136,10 +136,13 @@ export class ClientRequests {
         if (wish.shown !== title)
           throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.shown} now`);
         if (wish.exec?.effect === "deny")
-          throw new Refusal(REFUSED, "its session's exec rules do not allow it any more");
+          throw new Refusal(REFUSED, "the session's exec rules no longer allow the command");
         const asked = this.#parts.questions.questionOf(id);
         if (asked !== null && asked.digest !== wish.question.digest)
-          throw new Refusal(REFUSED, `${wish.shown} is not what was allowed: program or variables changed`);
+          throw new Refusal(
+            REFUSED,
+            `${wish.shown} is not what was allowed: its program or variables have changed; nothing was started`,
+          );
         return wish.fulfil(turnId ?? "");
       }),
     );

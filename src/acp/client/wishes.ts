@@ -30,9 +30,9 @@ export interface Wish {
   readonly title: string;
   /** The same for people, and to be kept: with secrets hidden. */
   readonly shown: string;
-  /** All of it, for whoever is asked. */
+  /** The whole question, for the operator. */
   readonly question: Question;
-  /** What the session's exec rules say; null: it has none. */
+  /** The judgement of the session's exec rules; null: the session has none. */
   readonly exec?: JudgedExec | null;
   /** May be done again after a crash. `turnId`: the one that it belongs to. */
   fulfil(turnId: string): Promise<unknown>;
@@ -45,7 +45,7 @@ export interface WishParts {
   readonly owner: { readonly sessionKey: string; readonly agentId: string | null };
   readonly command: () => Promise<AgentCommand | null>;
   readonly execRules: () => Promise<readonly ExecRule[]>;
-  /** The token in the command's environment ends with this run. */
+  /** Binds the token in the command's environment to this run. */
   readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
 }
 
@@ -124,13 +124,13 @@ export const wishes = {
     const variables = env.map(({ name, value }) => `${name}=${value}`);
     const shown = displayCommand([...variables, ...wish.argv], defaults.acpAskedChars);
     const given = judged?.environment ?? { ...base, ...said };
-    // What nothing judges is found where the command's own PATH leads.
+    // A command that no rule judges is searched on its own PATH.
     const found = judged === null ? null : exec?.request.file;
     const question = commandQuestion({
       executable: found ?? (await resolveExecutable(command, { path: given["PATH"], cwd: place })) ?? command,
       argv: wish.argv,
       cwd: place,
-      // What the operator has given the agent: only what the agent adds to it is in question.
+      // The operator gave the agent this environment, so the question shows only what the agent adds.
       env: { ...environmentDifference(given, base), unlisted: judged?.unlisted ?? [] },
       stdin: NO_STDIN,
     });
@@ -138,7 +138,7 @@ export const wishes = {
       kind: "execute",
       title: [...variables, ...argv].map(shellQuote).join(" "),
       shown,
-      // The directory is in no list, and what is kept of the command may be redacted.
+      // The list does not show the directory, and the stored command may be redacted.
       question: { ...question, whole: question.whole && question.summary === shown && place === row.cwd },
       exec,
       fulfil: (turnId) => parts.terminals.create(seed, wish, { ...owner, turnId }),
@@ -146,7 +146,7 @@ export const wishes = {
   },
 } as const;
 
-/** The session's token: no environment that is inherited brings one along. */
+/** The variables of Holdfast, with the session's token: an inherited environment never contains them. */
 function holdfastVariables(env: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith("HOLDFAST_")));
 }

@@ -5,7 +5,7 @@ import { showScreens, TYPED_AHEAD_MS } from "../runs/show-screens.js";
 import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
 
 /**
- * Ask on the terminal, after all of the question (`shown`) was there to be read. Null: it is left open, or `over` came first. Ctrl-C is no answer either: it goes to
+ * Ask on the terminal, after the whole question (`shown`) has been displayed. Null: the question stays open, or `over` came first. Ctrl-C is no answer either: it goes to
  * `interrupted`, and whoever is told there ends the question.
  */
 export async function askPermission(

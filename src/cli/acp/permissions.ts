@@ -32,7 +32,7 @@ export async function listPermissions({ session, all, json }: PermissionsRequest
   return 0;
 }
 
-/** Not cut to the terminal's width: what is allowed from this list must be seen. */
+/** Rows are not cut to the terminal's width, because permissions may be allowed from this list. */
 function lines(permissions: readonly Permission[], now: number): string[] {
   const rows = permissions.map((each) => [
     each.id,
@@ -43,7 +43,9 @@ function lines(permissions: readonly Permission[], now: number): string[] {
   ]);
   const [head, ...rest] = table([["PERMISSION", "SESSION", "STATE", "SHOWN", "FOR"], ...rows], null);
   const hint = permissions.some((each) => shownOf(each) === "part")
-    ? ["part: the row does not show all of it; `holdfast acp permissions show <permission>` does"]
+    ? [
+        "part: the row shows only a part of the request; `holdfast acp permissions show <permission>` shows all of it",
+      ]
     : [];
   return [paletteFor(1).bold(head ?? ""), ...rest, ...hint];
 }
@@ -58,7 +60,7 @@ export interface ShowFlags {
   readonly json?: true;
 }
 
-/** All of a question; on a terminal, screen by screen. */
+/** Print the whole question; on a terminal, screen by screen. */
 export async function showPermission(id: string, { reveal, json }: ShowFlags): Promise<number> {
   const client = await clientFor(id);
   const question = await readPermissionQuestion(client, id, reveal === true);
@@ -79,11 +81,13 @@ export function readPermissionQuestion(client: GatewayClient, id: string, reveal
 }
 
 async function clientFor(id: string): Promise<GatewayClient> {
-  mustBeOperator("answer what agents ask");
+  mustBeOperator("answer permission requests of agents");
   if (!/^prm_[0-9a-z]{12}$/.test(id)) throw new NotFound(`permission ${id.slice(0, 200)}`);
   const connection = await runningGateway();
   if (connection === null)
-    throw new GatewayUnreachable("no gateway is running that could answer an agent; nothing was done");
+    throw new GatewayUnreachable(
+      "no gateway is running, so the permission request cannot be shown or answered; nothing was done",
+    );
   return connection.client;
 }
 

@@ -23,7 +23,7 @@ export interface SpawnRequest extends Showing {
   readonly name: string | null;
   readonly mode: "run" | "session";
   readonly cwd: string;
-  /** Start the agent with the gateway's environment instead of this one. */
+  /** Start the agent with the gateway's environment instead of the environment of this command. */
   readonly clearEnv: boolean;
   readonly background: boolean;
   readonly permissions: "approve-all" | "approve-reads" | "deny-all" | null;

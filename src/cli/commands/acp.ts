@@ -112,7 +112,7 @@ function addSpawn(acp: Command, finish: Finish): void {
         .default("session"),
     )
     .option("--cwd <directory>", "where the agent works", ".")
-    .option("--clear-env", "leave this environment out: it starts with the gateway's")
+    .option("--clear-env", "start the agent with the gateway's environment, not with this one")
     .option("-b, --background", "do not wait for the answer; prints the turn's id")
     .addOption(
       new Option("--approve-all", "allow all that the agent asks leave for").conflicts([
@@ -272,7 +272,7 @@ function addPermissions(acp: Command, finish: Finish): void {
     .description("What agents ask leave for.")
     .addHelpText(
       "after",
-      '\nA question that nobody answers in five minutes is answered with no. Only the\noperator answers. What a row of the list does not show whole (column SHOWN) is\nallowed only with the digest that "permissions show" prints after all of it.\n\nExit status of allow and deny: 0, 1 no such question, 3 it came too late.\n',
+      '\nA request that is not answered within five minutes is denied. Only the operator\ncan answer. If a row of the list does not show the whole request (column SHOWN),\n"allow" needs the digest that "permissions show" prints at its end.\n\nExit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.\n',
     );
   refuseUnknown(permissions);
   permissions
@@ -298,9 +298,9 @@ function addPermissions(acp: Command, finish: Finish): void {
     );
   permissions
     .command("show")
-    .summary("all that one asks for: command, directory, variables, input")
+    .summary("show a whole request: command, directory, variables, input")
     .description(
-      "All that an agent asks for: of a command each argument, the directory and the variables; of a tool of its own, what it says of it. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+      "Show everything that an agent asks for: each argument, the directory and the variables of a command, or everything that the agent says about its own tool. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
     )
     .argument("<permission>", "its id")
     .option("--reveal", "mask no secrets")
@@ -315,7 +315,10 @@ function addPermissions(acp: Command, finish: Finish): void {
       .summary(verdict === "allow" ? "let the agent do it" : "do not")
       .description(verdict === "allow" ? "Let the agent do it, this once." : "Do not let the agent do it.")
       .argument("<permission>", "its id")
-      .option("--digest <digest>", "of the question that `permissions show` has shown: answer no other")
+      .option(
+        "--digest <digest>",
+        "answer only the request with this digest, which `permissions show` prints",
+      )
       .option("--json", "the question and its decision as JSON")
       .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { answerPermission } = await import("../acp/permissions.js");

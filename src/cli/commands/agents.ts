@@ -92,7 +92,7 @@ export function addAgentCommand(program: Command, finish: Finish): void {
     .option("-b, --background", "hand it to the gateway and leave; prints the run's id");
   telling(run)
     .option("--cwd <directory>", "start it there")
-    .option("--clear-env", "leave this environment out: it starts with the gateway's")
+    .option("--clear-env", "start the agent with the gateway's environment, not with this one")
     .option("--timeout <duration>", "stop it after this long: 30m, 1h30m; 0 for never", duration, 0)
     .option("--grace <duration>", "from asking to terminate to killing", duration, defaults.graceMs)
     .option("--label <key=value>", "put a label on the run's record (repeatable)", collectPairs, {})

@@ -12,9 +12,9 @@ what --grace adds. The record catches up later.
 A run of another host is handed to the gateway there, through the database: it
 is stopped as soon as that gateway is back, also when it is away now.
 
-Exit status: 0 gone, 1 no such run, 5 the store cannot be read, so whether there is
-one is not known, 3 something is left or cannot be looked at,
-4 handed over to its host, which has not said yet that it is done.
+Exit status: 0 gone, 1 no such run, 3 something is left or cannot be looked at,
+4 handed over to its host, which has not said yet that it is done, 5 the store
+cannot be read, so it is not known whether the run exists.
 
 Examples:
   holdfast runs cancel run_4k2m
@@ -198,8 +198,8 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
 
 const whoExamples = `
 Ancestry, cgroup and identity prove it; a marker in the environment alone only
-claims it. Only reads. Exit status: 0, 1 when it is nobody of
-ours, 5 when the store cannot be read.
+claims it. Only reads. Exit status: 0, 1 when it is nobody of ours,
+5 when the store cannot be read.
 
 With --host of another host only the records can tell: a run's first process and
 its anchor are there, by number, and nothing is verified here.

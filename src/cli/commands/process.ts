@@ -103,7 +103,10 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--wait <duration>", "wait this long for news, at most 30s", optionValue(parseDuration), 0)
     .option("--stdout <offset>", "only what stdout has from this byte on", offset, 0)
     .option("--stderr <offset>", "the same for stderr", offset, 0)
-    .option("--raw", "output as it came, escape sequences and all; with --json its bytes, too, as base64")
+    .option(
+      "--raw",
+      "print the output unchanged, with escape sequences; with --json, add its bytes as base64",
+    )
     .option("--json", "as JSON")
     .action(async (wanted: string, flags: PollFlags) => {
       const { pollProcess } = await import("../process/act.js");

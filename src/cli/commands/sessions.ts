@@ -17,12 +17,12 @@ A session is what a token acts for: it sees and steers its own runs, and what
 its rules allow it may execute. The first rule that matches decides, in the
 order they are written; what no rule matches is asked (holdfast approvals).
 
-A rule names a program, by its name on the gateway's PATH, absolute path, or a
-directory with / at its end, and its arguments if it has any: * is any one word,
-... the rest. "*" alone is every program. An allowed command has the gateway's
-clean environment; variables that nobody has listed are refused, or named in the
-question. Many programs run others (git, make, tar, find, less): docs/exec-rules.md
-says which are safe to allow.
+A rule names a program by its name on the gateway's PATH, by its absolute path, or
+by a directory that ends with /, followed by arguments: * matches any one word,
+... matches the rest. "*" alone matches every program. An allowed command has the
+gateway's clean environment; variables that are not listed are refused, or named in
+the approval question. Many programs can run other programs (git, make, tar, find,
+less): docs/exec-rules.md says which programs are safe to allow.
 
 Examples:
   holdfast sessions create --key chat-7 --allow "ls ..." --allow "wc ..." --deny "*"
@@ -88,7 +88,11 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .option("--allow <rule>", "it may execute this (repeatable)", rule("allow"))
     .option("--ask <rule>", "a person is asked each time (repeatable)", rule("ask"))
     .option("--deny <rule>", "it may not (repeatable)", rule("deny"))
-    .option("--token-ttl <duration>", "the token ends after this long: 8h, 30d", optionValue(parseDuration))
+    .option(
+      "--token-ttl <duration>",
+      "the token expires after this time, such as 8h or 30d",
+      optionValue(parseDuration),
+    )
     .option("--json", "session and token as JSON")
     .addHelpText("after", createExamples)
     .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, json }: CreateFlags) => {
@@ -112,20 +116,15 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     });
   sessions
     .command("rotate-token")
-    .summary("a new token; the session's others end")
+    .summary("issue a new token and end the session's other tokens")
     .description(
-      "Print a new token of a session, once. Its other tokens end at once, or after --grace. Tokens of its runs end with their runs.",
+      "Issue a new token of a session and print it once. The session's other tokens end at once, or after --grace. Tokens of its runs stay valid until their runs end.",
     )
     .argument("<session>", "its id, or the key of an open one")
-    .option(
-      "--grace <duration>",
-      "for this long the other tokens are still good",
-      optionValue(parseDuration),
-      0,
-    )
+    .option("--grace <duration>", "how long the other tokens stay valid", optionValue(parseDuration), 0)
     .option(
       "--token-ttl <duration>",
-      "the new token ends after this long: 8h, 30d",
+      "the new token expires after this time, such as 8h or 30d",
       optionValue(parseDuration),
     )
     .option("--json", "session and token as JSON")
@@ -240,9 +239,9 @@ const approvalExamples = `
 A session whose rules say "ask" waits for an answer for five minutes; then its
 command is not executed. Only the operator answers.
 
-A row of the list may show only a part of what would run; its column SHOWN says
-so. Such a question is allowed only with the digest that "approvals show" prints
-after all of it, or from "approvals list --follow", which shows all of it.
+A row of the list may show only a part of what would run (column SHOWN). Such a
+question can be allowed only with the digest that "approvals show" prints at its
+end, or from "approvals list --follow", which shows the whole question.
 
 Exit status of allow and deny: 0, 1 no such question, 3 it came too late.
 
@@ -273,9 +272,9 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
     });
   approvals
     .command("show")
-    .summary("all that one would run: arguments, directory, variables, input")
+    .summary("show everything that would run: arguments, directory, variables, input")
     .description(
-      "Everything that would run if it is allowed: each argument, the directory, the variables that are added to the clean environment of sessions, its input. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+      "Show everything that would run if the question is allowed: each argument, the directory, the variables that are added to the clean environment of sessions, and the input. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
     )
     .argument("<approval>", "its id")
     .option("--reveal", "mask no secrets")
@@ -294,7 +293,7 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
           : "Do not let the command be executed.",
       )
       .argument("<approval>", "its id")
-      .option("--digest <digest>", "of the question that `approvals show` has shown: answer no other")
+      .option("--digest <digest>", "answer only the question with this digest, which `approvals show` prints")
       .option("--json", "the question and its decision as JSON")
       .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { decideApproval } = await import("../sessions/approvals.js");

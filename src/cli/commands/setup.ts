@@ -77,7 +77,7 @@ export function addServiceCommand(program: Command, finish: Finish): void {
     .command("install")
     .summary("keep a gateway running: write a systemd user unit")
     .description(
-      "Write a systemd user unit for the gateway: runs get cgroups of their own, and outlive its restarts. For the operator only.",
+      "Write a systemd user unit for the gateway: runs get cgroups of their own and continue when the gateway restarts. For the operator only.",
     )
     .option("--print", "only show it")
     .option("--json", "where it was written and what it says, as JSON")

@@ -27,13 +27,12 @@ Examples:
 `;
 
 const migrateHelp = `
-Adds what this version needs to the tables of a store, in one transaction.
 Run it once, with the new version, before the gateways are upgraded one after
-the other: those of the version before go on with the newer schema, when the
-migrations that are shown say so. With database.migrate = "manual" no gateway
-does it by itself.
+the other. Gateways of older versions continue to work if the output says so for
+each migration. All pending migrations are applied in one transaction. With
+database.migrate = "manual" gateways never migrate by themselves.
 
-Exit status: 0, 1 with --check when migrations are pending.
+Exit status: 0 done, 1 with --check if migrations are pending.
 
 Examples:
   holdfast store migrate --check
@@ -43,7 +42,7 @@ Examples:
 export function addStoreCommand(program: Command, finish: Finish): void {
   const store = program
     .command("store")
-    .summary("the records: check them, move them, bring their tables up to date")
+    .summary("the records: check them, copy them, migrate their tables")
     .description("Where records are kept: a SQLite file in the state directory, or PostgreSQL.");
   store
     .command("check")
@@ -59,9 +58,9 @@ export function addStoreCommand(program: Command, finish: Finish): void {
     });
   store
     .command("migrate")
-    .summary("bring its tables up to date")
+    .summary("apply pending migrations to the tables of a store")
     .description(
-      "Apply the migrations that a store lacks, and show them. The schema of a newer version stays.",
+      "Apply the pending migrations of a store, and list them. A schema of a newer version is not changed.",
     )
     .argument("[store]", "its path, env:NAME or url-file:PATH; else the one that is in use")
     .option("--check", "only show which migrations are pending; changes nothing")

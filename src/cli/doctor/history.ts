@@ -25,13 +25,14 @@ export async function checkHistory({ home, storePath }: StateDirectory): Promise
         event.data.action === "restore" &&
         event.at >= since,
     );
-    if (told[0] === undefined) return [ok("store history", "it has not gone back in time lately"), ...lost];
+    if (told[0] === undefined)
+      return [ok("store history", "no records were lost by a restore or a fail-over lately"), ...lost];
     const when = new Date(told[0].at).toISOString();
     return [
       warn(
         "store history",
         `it had gone back in time; ${told.length} records were put back, the last at ${when}`,
-        "events, tokens, approvals and turns of agents of that time are gone; see docs/postgres.md, Outages, and use synchronous replication where that matters",
+        "events, tokens, approvals and agent turns of that time are lost; see Outages in docs/postgres.md, and use synchronous replication if they must not be lost",
       ),
       ...lost,
     ];
@@ -40,10 +41,10 @@ export async function checkHistory({ home, storePath }: StateDirectory): Promise
   }
 }
 
-/** Named one by one by `tasks audit`. */
+/** One warning for all of them; `tasks audit` lists each record. */
 function notRestored(found: readonly NotRestored[]): Check[] {
   const [first] = found;
   if (first === undefined) return [];
   const others = found.length === 1 ? "" : ` (and ${found.length - 1} more)`;
-  return [warn("not restored", `${first.detail}${others}`, "see `holdfast tasks audit`")];
+  return [warn("not restored", `${first.detail}${others}`, "`holdfast tasks audit` lists them")];
 }

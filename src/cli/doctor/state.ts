@@ -35,7 +35,7 @@ export async function checkState(): Promise<{
   }
 }
 
-/** The directories above it have been checked by whoever found it. */
+/** Checks the token file and the socket. The directories above were checked when the state directory was found. */
 function access(home: string): Check {
   const name = "access";
   const token = join(home, "operator-token");
@@ -43,7 +43,7 @@ function access(home: string): Check {
   if ((tokenMode & 0o077) !== 0 && process.platform !== "win32")
     return warn(
       name,
-      `${token} has mode ${(tokenMode & 0o777).toString(8).padStart(4, "0")}`,
+      `${token} has mode ${(tokenMode & 0o777).toString(8).padStart(4, "0")}: other users can use the operator's token`,
       `chmod 600 '${token}'`,
     );
   try {
@@ -53,7 +53,7 @@ function access(home: string): Check {
   }
   return ok(
     name,
-    "only this user and root can replace the state directory, its sockets and what lies above it",
+    "only this user and root can replace the state directory, its sockets and the directories above it",
   );
 }
 
@@ -84,7 +84,10 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
         (await databaseAddress()) === null ? `${storePath} does not exist yet` : "the database has none yet",
       );
     const { schema, damage, runs, events, mostEvents, logBytes } = found;
-    const later = schema > newest ? ` (of a newer version; this one knows ${newest} and may use it)` : "";
+    const later =
+      schema > newest
+        ? ` (of a newer version; this version knows schema ${newest} and may use the store)`
+        : "";
     const detail = `schema ${schema}${later}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
     if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, REPAIR);
     if (logBytes > 64 * 1024 * 1024)

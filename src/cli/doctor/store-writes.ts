@@ -6,24 +6,24 @@ import type { StateDirectory } from "../../store/state-directory.js";
 import { formatDuration } from "../duration.js";
 import { bad, ok, type Check } from "./check.js";
 
-/** A store needs a few pages of its log for any write. */
+/** Free space below which the disk counts as full: each write needs a few pages in the store's log. */
 const LEAST_BYTES = 1024 * 1024;
 
 const name = "store writes";
 
-/** Whether the store takes writes, as its gateway has found; without one, as far as can be told without writing. */
+/** Whether the store can be written: as the gateway reports it, or without a gateway as far as can be told without writing. */
 export async function checkStoreWrites({ home, storePath }: StateDirectory): Promise<readonly Check[]> {
   const writes = (await reach(home).catch(() => null))?.status.storeWrites;
   if (writes !== undefined) {
     const { writable, refusal, since, backlog, renewalMs } = writes;
     const renewed = `the leases were renewed ${formatDuration(renewalMs)} ago`;
-    if (writable) return [ok(name, `the gateway writes to it; ${renewed}`)];
+    if (writable) return [ok(name, `the gateway can write to the store; ${renewed}`)];
     const forMs = formatDuration(Math.max(0, Date.now() - (since ?? Date.now())));
     return [
       bad(
         name,
-        `it can be read and not written, for ${forMs}; ${backlog} writes wait, ${renewed}: ${refusal ?? ""}`,
-        "what runs goes on and can be stopped; make the store writable again, and what waits is written by itself",
+        `the store can be read but not written, for ${forMs}; ${backlog} writes are waiting, ${renewed}: ${refusal ?? ""}`,
+        "runs continue and can be stopped; make the store writable again, then the waiting writes are repeated automatically",
       ),
     ];
   }
@@ -38,10 +38,14 @@ async function file(storePath: string): Promise<Check> {
     const { bavail, bsize } = await statfs(storePath);
     if (bavail * bsize < LEAST_BYTES)
       return bad(name, `the disk of ${storePath} is full: nothing can be recorded`, "free some space");
-    return ok(name, "its file can be written");
+    return ok(name, "the store file can be written");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return ok(name, "there is no store yet");
     const why = error instanceof Error ? error.message : String(error);
-    return bad(name, `it cannot be written (${why}): nothing can be recorded`, "make the file writable");
+    return bad(
+      name,
+      `${storePath} cannot be written (${why}): nothing can be recorded`,
+      "make the file writable",
+    );
   }
 }

@@ -140,10 +140,10 @@ export function statusLine({
   return `gateway ${instanceId} ${version}${outdated}, pid ${pid}, up ${since}, ${runs} open ${runs === 1 ? "run" : "runs"}, state in ${home}${listen === null ? "" : `, listening on ${listen}`}${storeAway === null ? writesText(storeWrites) : `; ${sanitizeLine(storeAway)}`}`;
 }
 
-/** Of a store that can be read. A gateway from before an upgrade does not say it. */
+/** Only for a store that can be read. A gateway of an earlier version does not report it. */
 function writesText(writes: Status["storeWrites"] | undefined): string {
   if (writes === undefined || writes.writable) return "";
   const { since, backlog, refusal } = writes;
   const forMs = formatDuration(Math.max(0, Date.now() - (since ?? Date.now())));
-  return `; the store can be read and not written, for ${forMs}, and ${backlog} ${backlog === 1 ? "write waits" : "writes wait"}: ${sanitizeLine(refusal ?? "")}`;
+  return `; the store can be read but not written, for ${forMs}, and ${backlog} ${backlog === 1 ? "write is" : "writes are"} waiting: ${sanitizeLine(refusal ?? "")}`;
 }

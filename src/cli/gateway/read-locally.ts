@@ -39,7 +39,7 @@ export async function readLocally(home: string): Promise<Look> {
       return { store: null, unread: error };
     },
   );
-  // Only what a shared store was told is kept here, too.
+  // The ledger has copies only of records that were written to a shared store.
   const ledger = directory === null ? null : new FileLedger(ledgerIn(directory.home));
   const host = directory === null ? null : await observe(directory);
   const getRun = async (runId: string): Promise<RunRecord | null> => {
@@ -150,7 +150,7 @@ export async function readLocally(home: string): Promise<Look> {
   };
 }
 
-/** The same verbs; while the store cannot be read, none of them says that there is nothing. */
+/** Returns the same verbs. If the store cannot be read, each rejects instead of answering that there is no record. */
 function refusing<Verbs extends object>(verbs: Verbs, unread: Error | null): Verbs {
   if (unread === null) return verbs;
   const refuse = (): Promise<never> => Promise.reject(unread);

@@ -30,7 +30,7 @@ export function sessionView(client: GatewayClient): RunView {
       if (["RUN_NOT_FOUND", "BAD_INPUT"].includes((error as RunNotFound).code)) return null;
       throw error;
     });
-  /** A page may be shorter than asked for when its records are large. */
+  /** Reads page after page: a page of large records has fewer than `limit`. */
   const all = async (): Promise<readonly RunRecord[]> => {
     const runs: RunRecord[] = [];
     for (let cursor: string | null = null; ;) {

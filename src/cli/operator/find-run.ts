@@ -19,7 +19,7 @@ export interface FoundRun {
 
 /**
  * By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run.
- * Rejects with StoreUnreadable when only the store could tell.
+ * Rejects with StoreUnreadable if the run is not found here and the store cannot be read.
  */
 export async function findRun(observatory: Observatory, wanted: string): Promise<FoundRun | null> {
   const prefix = runPrefix(wanted);
@@ -59,7 +59,7 @@ async function recordsOf(
     unread: error instanceof Error ? error : new Error(String(error)),
   }));
   if (!here || !(await isShared())) return reading;
-  // Its directory is enough to stop it: a server that does not answer is not waited for.
+  // The run's directory is enough to stop it, so this does not wait for a server that does not answer.
   const late = setTimeout(defaults.localListMs, null, { ref: false });
   const read = await Promise.race([reading, late]);
   return read ?? { records: [], unread: new StoreAway(directory.home, "the store does not answer") };

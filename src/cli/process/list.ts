@@ -27,9 +27,9 @@ export async function listProcesses({ all, limit, json }: ProcessListRequest): P
     const hosts = typeof storeAway === "string" ? null : await knownHosts();
     print(`${listLines(runs, Date.now(), width, paletteFor(1), null, hosts).join("\n")}\n`);
   }
-  // A gateway from before an upgrade does not say it.
+  // A gateway of an earlier version does not send storeAway.
   if (typeof storeAway === "string")
-    say(`the store cannot be read, so these are the runs of this host: ${storeAway}`, "yellow");
+    say(`the store cannot be read, so only runs of this host are listed: ${storeAway}`, "yellow");
   return 0;
 }
 

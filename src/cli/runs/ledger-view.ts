@@ -13,7 +13,7 @@ export function ledgerView(home: string): RunView {
     listEvents: async () => [],
     eventsReach: async () => null,
     listHosts: async () => [],
-    // Leases are on the store's clock, which cannot be asked: none looks expired.
+    // Leases use the store's clock, which cannot be read here, so no lease counts as expired.
     shared: true,
     now: async () => -1,
     [Symbol.asyncDispose]: async () => undefined,

@@ -27,7 +27,7 @@ export async function openStoreForReading(): Promise<RunView | null> {
   return sessionView(running.client);
 }
 
-/** What is read of runs, and why it is only what this host knows; null: it is all there is. */
+/** A view of runs. `unread`: why it has only the runs of this host; null: it has all runs. */
 export interface OpenedView extends AsyncDisposable {
   /** Null: nothing has ever been recorded. */
   readonly view: RunView | null;
@@ -35,8 +35,8 @@ export interface OpenedView extends AsyncDisposable {
 }
 
 /**
- * The same for a command that can do with the runs of this host: a shared store that cannot be read, or does not answer
- * a gateway that runs here, is not waited for.
+ * The same for a command that can work with the runs of this host alone. It does not wait for a shared store that
+ * cannot be read or does not answer the gateway of this host.
  */
 export async function openRunView(): Promise<OpenedView> {
   const home = resolveHome();
@@ -47,12 +47,12 @@ export async function openRunView(): Promise<OpenedView> {
   if ("view" in found) return opened(found.view);
   const { unread } = found;
   if (!isStoreFailure(unread)) throw unread;
-  // It may be opened later, and is of no use then.
+  // The store may still open later; then it is closed again.
   void opening.then(
     (late) => late?.[Symbol.asyncDispose](),
     () => undefined,
   );
-  say(`the store cannot be read, so these are the runs of this host: ${unread.message}`, "yellow");
+  say(`the store cannot be read, so only runs of this host are shown: ${unread.message}`, "yellow");
   return { view: ledgerView(home), unread, [Symbol.asyncDispose]: async () => undefined };
 }
 
@@ -69,7 +69,7 @@ async function settled(opening: Promise<RunView | null>): Promise<Settled> {
   );
 }
 
-/** Settles only when a gateway, whose connections are open, says that the store does not answer. */
+/** Settles only if a running gateway reports that the store does not answer. */
 async function unanswered(home: string): Promise<Settled> {
   await setTimeout(defaults.localAnswerMs, undefined, { ref: false });
   const storeAway = (await reach(home).catch(() => null))?.status.storeAway ?? null;

@@ -5,43 +5,43 @@ import { isatty, type WriteStream } from "node:tty";
 import { print } from "./print.js";
 import { widthOf } from "./table.js";
 
-/** What was typed before a question is no answer to it. */
+/** Keys typed before the question are discarded after this time, so that they do not answer it. */
 export const TYPED_AHEAD_MS = 50;
 
-/** Rows that are left for the prompt and for what is asked after the last screen. */
+/** Rows left free for the prompt and for the question after the last screen. */
 const PROMPT_ROWS = 3;
 
 /**
- * Write lines to a terminal, waiting for Enter after each screen: the next one must not push it out of sight unread.
- * False: Ctrl-C, or `over` aborts.
+ * Write lines to a terminal and wait for Enter after each screen, so that no line scrolls away unread. False: Ctrl-C was
+ * pressed, or `over` was aborted.
  */
 export async function showScreens(
   lines: readonly string[],
   output: WriteStream,
   over?: AbortSignal,
 ): Promise<boolean> {
-  // Some terminals do not know their size, and say 0.
+  // Some terminals do not know their size and report 0.
   const room = Math.max(1, (output.rows || 24) - PROMPT_ROWS);
   const pieces = lines.flatMap((line) => wrapped(line, output.columns || 80));
   for (let shown = 0; shown < pieces.length; shown += room) {
     output.write(`${pieces.slice(shown, shown + room).join("\n")}\n`);
     const left = pieces.length - shown - room;
-    if (left > 0 && !(await pressedEnter(`-- ${left} more lines: Enter shows them --`, over))) return false;
+    if (left > 0 && !(await pressedEnter(`-- ${left} more lines; press Enter --`, over))) return false;
   }
   return true;
 }
 
-/** The same for standard output, all at once where it is no terminal. */
+/** The same for standard output; all lines at once if it is not a terminal. */
 export async function printScreens(lines: readonly string[]): Promise<boolean> {
   if (isatty(0) && isatty(1)) return showScreens(lines, process.stdout);
   print(`${lines.join("\n")}\n`);
   return true;
 }
 
-/** Of every row of a line but its first: no text in a line can look like the beginning of another line. */
+/** Indentation of all rows of a line except its first: no text can look like the beginning of another line. */
 const INDENT = "    ";
 
-/** A terminal would wrap it too; done here so that its rows can be counted and told from lines. */
+/** Wraps a line as the terminal would, so that its rows can be counted and indented. */
 function wrapped(line: string, columns: number): string[] {
   const rows: string[] = [];
   const indent = columns > 2 * INDENT.length ? INDENT : "";

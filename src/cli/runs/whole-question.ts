@@ -3,7 +3,7 @@ import { questionLines } from "../../sessions/question.js";
 
 type Page = Pick<AnswerOf<"showApproval">, "page" | "pages" | "parts" | "digest">;
 
-/** All pages of a question to the operator. `digest` is null when it does not wait at the gateway that was asked. */
+/** All pages of a question to the operator. `digest` is null if the question does not wait at this gateway. */
 export interface WholeQuestion<First extends Page> {
   readonly first: First;
   readonly parts: Page["parts"];
@@ -24,7 +24,7 @@ export async function wholeQuestion<First extends Page>(
   return { first, parts, digest };
 }
 
-/** As lines of text, and after them how to see what is masked and how to answer; `command`: what `show` and `allow` are subcommands of. */
+/** The question as lines of text, followed by how to reveal masked secrets and how to answer. `show` and `allow` are subcommands of `command`. */
 export function wholeLines(
   { parts, digest }: Pick<WholeQuestion<Page>, "parts" | "digest">,
   command: string,
@@ -33,7 +33,7 @@ export function wholeLines(
   const masked = parts.reduce((sum, part) => sum + part.masked, 0);
   return [
     ...questionLines(parts),
-    ...(masked === 0 ? [] : [`masked secrets: ${masked}; ${command} show ${id} --reveal shows them`]),
-    ...(digest === null ? [] : [`to allow exactly this: ${command} allow ${id} --digest ${digest}`]),
+    ...(masked === 0 ? [] : [`masked secrets: ${masked}; to see them: ${command} show ${id} --reveal`]),
+    ...(digest === null ? [] : [`to allow exactly this question: ${command} allow ${id} --digest ${digest}`]),
   ];
 }

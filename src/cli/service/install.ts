@@ -12,7 +12,7 @@ import { systemdUnit } from "./unit.js";
 
 /** Write the unit that keeps a gateway running, or only show it. Nothing is started: that is the user's word. */
 export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {
-  // The unit starts a gateway with every login: it outlives each session and has none of its limits.
+  // The unit starts a gateway at every login: the gateway outlives each session and has none of a session's limits.
   mustBeOperator("install a service");
   if (process.platform !== "linux")
     throw new BadInput("platform", `there is no service for ${process.platform} yet; nothing was written`);

@@ -32,7 +32,7 @@ export async function listApprovals(json: boolean): Promise<number> {
   return 0;
 }
 
-/** Not cut to the terminal's width: what is approved from this list must be seen. */
+/** Rows are not cut to the terminal's width, because questions may be approved from this list. */
 function approvalLines(approvals: readonly ShownApproval[], now: number): string[] {
   const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt, question }) => [
     id,
@@ -48,12 +48,14 @@ function approvalLines(approvals: readonly ShownApproval[], now: number): string
     null,
   );
   const hint = approvals.some(({ question }) => question?.whole !== true)
-    ? ["part: the row does not show everything that would run; `holdfast approvals show <approval>` does"]
+    ? [
+        "part: the row shows only a part of what would run; `holdfast approvals show <approval>` shows all of it",
+      ]
     : [];
   return [paletteFor(1).bold(head ?? ""), ...lines, ...hint];
 }
 
-/** All of a question; on a terminal, screen by screen. */
+/** Print the whole question; on a terminal, screen by screen. */
 export async function showApproval(id: string, { reveal, json }: ShowFlags): Promise<number> {
   const { client } = await mustRun();
   const question = await readQuestion(client, id, reveal === true);
@@ -81,7 +83,11 @@ function linesOf({ first, ...question }: Awaited<ReturnType<typeof readQuestion>
   return [
     headLine(approval),
     ...wholeLines(question, "holdfast approvals", approval.id),
-    ...(elsewhere ? ["it waits at another gateway, which shows it"] : []),
+    ...(elsewhere
+      ? [
+          "the question waits at another gateway; run this command on the host of that gateway to see all of it",
+        ]
+      : []),
   ];
 }
 
@@ -149,7 +155,7 @@ async function questionText({ client }: Connection, { id }: ShownApproval): Prom
 async function ask(connection: Connection, { id }: ShownApproval): Promise<boolean> {
   const { first, parts, digest } = await readQuestion(connection.client, id, false);
   const lines = [headLine(first.approval), ...questionLines(parts)];
-  // It has ended meanwhile, which is told next; or another gateway's operator is to be asked.
+  // The question has ended meanwhile, and its end is printed next; or it waits at another gateway.
   if (digest === null) return true;
   if (!(await showScreens(lines, process.stderr))) return false;
   const asking = createInterface({ input: process.stdin, output: process.stderr });

@@ -65,7 +65,7 @@ function sessionLines(sessions: readonly SessionRow[], now: number, width: numbe
   return [paletteFor(1).bold(first ?? ""), ...lines];
 }
 
-/** A new token; the session's others end. */
+/** Issue a new token and end the session's other tokens. */
 export async function rotateToken(
   wanted: string,
   body: AskedOf<"rotateToken">["body"],
@@ -76,7 +76,7 @@ export async function rotateToken(
   const answer = await client.rotateToken({ params: { id: wanted }, body });
   printOnce(
     json ? toJson(answer) : `${answer.token}\n`,
-    `the tokens of ${answer.session.id} were rotated, but the new one could not be written; the same command gives another`,
+    `the tokens of ${answer.session.id} were rotated, but the new token could not be written to the output; run the same command again for another token`,
   );
   return 0;
 }

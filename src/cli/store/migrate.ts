@@ -15,7 +15,7 @@ export interface MigrateFlags {
   readonly json: boolean;
 }
 
-/** Exit status 1: `check` has found migrations that are pending. */
+/** Exit status 1: `check` found pending migrations. */
 export async function migrateStore(wanted: string | null, { check, json }: MigrateFlags): Promise<number> {
   mustBeOperator("migrate a store");
   const place = wanted === null ? await storeInUse() : await namedStore(wanted);
@@ -24,7 +24,7 @@ export async function migrateStore(wanted: string | null, { check, json }: Migra
     return 0;
   }
   const before = await migrationsOf(place);
-  // A file that was named wrongly is not made.
+  // A file that was named by mistake is not created.
   if (wanted !== null && place.kind === "sqlite" && before.schema === null)
     throw new NotFound(`store at ${nameOf(place)}`);
   const due = before.pending.length > 0;
@@ -45,7 +45,7 @@ function lines(status: MigrationStatus, name: string, applied: MigrationStatus["
     ...applied.map((migration) => `applied ${describe(migration)}`),
     ...pending.map((migration) => `pending ${describe(migration)}`),
     ...newer.map(
-      ({ id, name: called }) => `${id} ${called}: of a newer version; this version may use the store`,
+      ({ id, name: called }) => `newer ${id} ${called}: this version does not know it, but may use the store`,
     ),
     ...(pending.length === 0 ? ["no migration is pending"] : []),
   ];
@@ -54,7 +54,7 @@ function lines(status: MigrationStatus, name: string, applied: MigrationStatus["
 function describe({ id, name, minCompatible }: MigrationStatus["pending"][number]): string {
   const older =
     minCompatible === null
-      ? "versions that do not know it refuse the store afterwards"
-      : `versions of schema ${minCompatible} or later can go on`;
+      ? "versions that do not know this migration cannot use the store afterwards"
+      : `versions that know schema ${minCompatible} or later can still use the store`;
   return `${id} ${name}: ${older}`;
 }

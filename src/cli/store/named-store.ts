@@ -16,7 +16,7 @@ export async function namedStore(word: string): Promise<Place> {
   return parsePlace(word);
 }
 
-/** The store that commands use when they name none. Null: there is no state directory yet, and no database. */
+/** The store that commands use by default. Null: no database is configured and there is no state directory yet. */
 export async function storeInUse(): Promise<Place | null> {
   const url = await databaseAddress();
   if (url !== null) return { kind: "postgres", url };

@@ -108,9 +108,9 @@ export const acpPermission = z.object({
   turnId: z.string().nullable(),
   toolCallId: z.string(),
   kind: z.string().nullable(),
-  /** While it waits: of a command, all of it in one line, unless that is too long and says so. */
+  /** While the request waits: a command in one line; a line that is too long is cut and says so. */
   title: z.string().nullable(),
-  /** `whole`: the title shows all there is, and `digest` is the question's. Null: it does not wait at this gateway. */
+  /** `whole`: the title shows the whole question, and `digest` is the question's. Null: the question does not wait at this gateway. */
   question: z.object({ whole: z.boolean(), digest: z.string().nullable() }).nullable(),
   options: z.array(z.object({ optionId: z.string(), name: z.string(), kind: z.string() })),
   rule: z.int().nullable(),
@@ -322,7 +322,7 @@ export const acpPermissions = route({
 
 export const acpQuestion = route({
   ...addresses.acpQuestion,
-  summary: "All of an agent's question that waits, page by page",
+  summary: "The whole of a waiting permission request, page by page",
   audience: "operator",
   params: z.object({ id: key }),
   query: questionQuery,

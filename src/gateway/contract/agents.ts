@@ -27,7 +27,7 @@ export const listAgents = route({
   summary: "Agents that are known, and where their commands were found; nothing is executed",
   audience: "session",
   params: nothing,
-  /** Where to look for them: absolute directories, for the operator only. Left out: on the gateway's PATH. */
+  /** Absolute directories to search for agents, for the operator only. Default: the gateway's PATH. */
   query: z.strictObject({ path: z.string().max(8_192).optional() }),
   body: nothing,
   answer: z.object({ agents: z.array(agentShape) }),

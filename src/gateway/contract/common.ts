@@ -19,9 +19,9 @@ export const outputPiece = z.object({
   offset: z.int(),
   /** Ask from here for what comes next. */
   nextOffset: z.int(),
-  /** Without terminal escapes; other control and invisible characters as pictures. `raw` of a log: as it came. */
+  /** Without terminal escapes; other control and invisible characters are visible symbols. With `raw` of a log: unchanged. */
   text: z.string(),
-  /** Only of `exec` and `poll`, when asked for with `raw`: the bytes from `offset` to `nextOffset`. */
+  /** The bytes from `offset` to `nextOffset`; only of `exec` and `poll`, with `raw`. */
   base64: z.string().optional(),
   /** Bytes before `offset` that were not kept, or not returned because of the limit. */
   skipped: z.int(),
@@ -39,13 +39,13 @@ export const survivor = z.object({
 });
 
 export const questionQuery = z.strictObject({
-  /** From 1; beyond the last one: the last. */
+  /** Counted from 1; a number beyond the last page means the last page. */
   page: z.coerce.number().int().min(1).max(1_000_000).default(1),
   /** Mask no secrets. */
   reveal: flag.optional(),
 });
 
-/** A page of a question to the operator. No pages: it does not wait at this gateway. */
+/** A page of a question to the operator. `pages` is 0 if the question does not wait at this gateway. */
 export const questionPage = {
   page: z.int(),
   pages: z.int(),
@@ -53,17 +53,17 @@ export const questionPage = {
     z.object({
       /** `program`, `argv[0]`, `cwd`, `env NAME`, `unset NAME`, `stdin`, `title`, … */
       label: z.string(),
-      /** Quoted for a shell, on one line; invisible characters are escapes, secrets masks. */
+      /** Quoted for a shell, on one line; invisible characters are escaped, secrets are masked. */
       text: z.string(),
       note: z.string().nullable(),
-      /** The text goes on in the next part. */
+      /** The text continues in the next part. */
       continues: z.boolean(),
       masked: z.int(),
     }),
   ),
-  /** To be named in the answer. Null: this is not the last page. */
+  /** Digest of the question, to be sent with the answer. Null: this is not the last page. */
   digest: z.string().nullable(),
 };
 
-/** Of the question that was shown. Required to allow what a list does not show whole. */
+/** Digest of the question that was shown. Required to allow a question that the list does not show whole. */
 export const questionDigest = z.string().max(200).optional();

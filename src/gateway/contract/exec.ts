@@ -27,7 +27,7 @@ export const execFields = {
   pty: z.boolean().default(false),
   /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
   ptyFallback: z.boolean().default(false),
-  /** The whole environment; left out: the gateway's, of a session's run the clean part of it (docs/exec-rules.md). */
+  /** The whole environment. Default: the gateway's; for a run of a session, the clean part of it (docs/exec-rules.md). */
   environment: variables.optional(),
   /** On top of it. */
   env: variables.default({}),
@@ -76,9 +76,9 @@ export const execFields = {
   /** Wait this long for the end, then return; the run goes on. */
   yieldMs: z.number().min(10).max(120_000).optional(),
   ...tellFields,
-  /** Answer with the output's bytes, too, as they came. */
+  /** Also answer with the unchanged bytes of the output. */
   raw: z.boolean().default(false),
-  /** Of each stream, the newest so many characters, as they came. */
+  /** How many of the newest characters of each stream to answer with, counted in the unchanged text. */
   maxChars: z.int().min(0).max(1_000_000).default(defaults.execOutputChars),
 };
 

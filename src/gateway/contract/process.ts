@@ -16,7 +16,7 @@ export const poll = route({
     stderr: count.optional(),
     waitMs: z.coerce.number().min(0).max(30_000).default(0),
     maxChars: z.coerce.number().int().min(0).max(1_000_000).default(20_000),
-    /** Answer with the output's bytes, too, as they came. */
+    /** Also answer with the unchanged bytes of the output. */
     raw: flag.optional(),
   }),
   body: nothing,

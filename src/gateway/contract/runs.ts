@@ -19,10 +19,10 @@ export const listRuns = route({
     /** `key=value`; several are separated by commas. */
     label: z.string().optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
-    /** `next` of the page before. */
+    /** `next` of the previous page. */
     cursor: z
       .string()
-      .regex(/^\d{1,15}\.\S{1,100}$/, "is no page's `next`")
+      .regex(/^\d{1,15}\.\S{1,100}$/, "must be the `next` of an earlier page")
       .transform((text) => {
         const dot = text.indexOf(".");
         return { createdAt: Number(text.slice(0, dot)), runId: text.slice(dot + 1) };
@@ -32,9 +32,9 @@ export const listRuns = route({
   body: nothing,
   answer: z.object({
     runs: z.array(runShape),
-    /** Why the store could not be read; then `runs` are those that this gateway's host knows. Null: these are all. */
+    /** Why the store could not be read; `runs` then has only runs of this gateway's host. Null: `runs` has all. */
     storeAway: z.string().nullable(),
-    /** A page ends after `limit` runs, or before it has 2 MiB. Null: it is the last one. */
+    /** Cursor of the next page; a page has at most `limit` runs and 2 MiB. Null: this is the last page. */
     next: z.string().nullable(),
   }),
 });

@@ -56,7 +56,7 @@ const approvalShape = z
   .custom<ShownApproval>()
   .meta({ type: "object", description: "a question to the operator" });
 
-/** After so long the token is dead; left out: when the session is closed, or the token rotated. */
+/** The token expires after this time. Default: it is valid until the session is closed or the token is rotated. */
 const tokenTtlMs = z
   .int()
   .min(1_000)
@@ -86,13 +86,13 @@ export const openSession = route({
 
 export const rotateToken = route({
   ...addresses.rotateToken,
-  summary: "A new token of a session; its others end, tokens of its runs excepted",
+  summary: "Issue a new token of a session and end its other tokens, except those of its runs",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
   query: nothing,
   body: z.strictObject({
     tokenTtlMs,
-    /** For so long the others are still good. */
+    /** How long the other tokens stay valid. */
     graceMs: z.int().min(0).max(86_400_000).default(0),
   }),
   answer: z.object({ session: sessionShape, token: z.string() }),
@@ -254,7 +254,7 @@ export const listApprovals = route({
 
 export const showApproval = route({
   ...addresses.showApproval,
-  summary: "All of a question that waits, page by page: argv, directory, variables, input",
+  summary: "The whole of a waiting question, page by page: argv, directory, variables, input",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
   query: questionQuery,

@@ -26,7 +26,7 @@ export interface AcpReadingDesk {
   readonly sessions: Pick<Sessions, "get">;
   readonly sights: Pick<Sights, "session" | "scopeOf">;
   readonly stderrOf: (sessionId: string) => string;
-  /** Null: it does not wait at this gateway. */
+  /** Null: the question does not wait at this gateway. */
   readonly questionOf: (permission: AcpPermission) => Promise<Question | null>;
   readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<OwnedTree, "runId">>;
 }

@@ -31,7 +31,7 @@ export function updateOf({
   return { seq, turnId, at, type, data };
 }
 
-/** `question`: all of it, while it waits here. */
+/** `question`: the whole question, while it waits at this gateway. */
 export function permissionOf(
   permission: AcpPermission,
   question: Question | null,

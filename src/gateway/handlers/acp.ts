@@ -232,7 +232,7 @@ async function spawn(
   });
 }
 
-/** What a session starts is its own, and only what it may execute, as it was judged. Null: the operator starts it. */
+/** An agent started by a session is its child, and is executed as its exec rules judged it. `requester` null: the operator starts it. */
 async function starter(
   { gate, acp }: AcpDesk,
   body: HeardOf<"acpSpawn">["body"],

@@ -43,7 +43,7 @@ export function agentHandlers(desk: Desk): Pick<Handlers, AgentVerb> {
       if (requester.kind === "session")
         throw new BadInput(
           "path",
-          "only the operator says where agents are looked for; leave it out for the gateway's PATH",
+          "only the operator may choose where agents are searched for; leave path out to search the gateway's PATH",
         );
       return listAgents(agents, (await callersPath.directories(path)).join(":"));
     },

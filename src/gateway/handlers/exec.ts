@@ -36,7 +36,7 @@ export async function execFor(
 ): Promise<AnswerOf<"exec">> {
   const bind = async (runId: string | null): Promise<void> => {
     const token = identity.env?.["HOLDFAST_TOKEN"];
-    // Unbound, it ends by its age.
+    // A token that is not bound to a run ends by its age.
     if (token !== undefined) await gate.sessions.bindToken(token, runId).catch(() => undefined);
   };
   const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid, going).catch(

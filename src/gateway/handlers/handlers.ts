@@ -52,7 +52,7 @@ export interface Desk extends ChannelDesk {
   readonly supervisor: Supervisor;
   readonly processesOf: (record: RunRecord) => Promise<RunProcesses>;
   readonly stops: Stops;
-  /** Have the gateway that holds a run stop it, when its record cannot be read. */
+  /** Stops a run whose record cannot be read through the gateway that holds it. */
   readonly stopByPeers: (
     requester: Requester,
     runId: string,
@@ -78,11 +78,11 @@ export interface Desk extends ChannelDesk {
 export interface ExecQuestion {
   readonly argv: readonly string[];
   readonly cwd: string | undefined;
-  /** The caller's whole environment; undefined: it gave none. */
+  /** The caller's whole environment; undefined: the caller gave none. */
   readonly environment: Readonly<Record<string, string>> | undefined;
-  /** On top of it. */
+  /** Variables to set in addition. */
   readonly env: Readonly<Record<string, string>>;
-  /** Of an agent: the operator's word. */
+  /** Entry of the agent to start; the operator wrote it, so it is trusted. */
   readonly entry?: Pick<AgentEntry, "env" | "passEnv">;
   /** Default: none. */
   readonly stdin?: AskedStdin;
@@ -147,7 +147,7 @@ export function createHandlers(desk: Desk): Handlers {
         maxBytes: defaults.listBytes,
       });
       if (storeAway !== null) {
-        // Not read by SQL, so not filtered by it.
+        // These records do not come from SQL, so SQL has not filtered them.
         const sees = sights.runsOf(requester);
         const seen = await Promise.all(runs.map(({ sessionId }) => sees(sessionId)));
         return { runs: runs.filter((_, at) => seen[at]), next: null, storeAway };
@@ -253,7 +253,7 @@ export function createHandlers(desk: Desk): Handlers {
       const { reason, ...rest } = body;
       const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
       const { survivors, ...answer } = await desk.stops.stop(record, { actor, ...defined(rest) }, gone);
-      // That it is gone does not wait for a store that may be away.
+      // The answer that the run is gone does not wait for the store, which may be unreachable.
       const now = await nowOf(supervisor, record, defaults.localAnswerMs);
       return { ...answer, survivors: [...survivors], run: now.record };
     },
@@ -320,7 +320,7 @@ export function createHandlers(desk: Desk): Handlers {
   };
 }
 
-/** What was allowed, in place of what was asked for. */
+/** The request with the allowed command in place of the requested one. */
 function withCommand(body: HeardOf<"exec">["body"], { argv, environment, env }: AllowedCommand): typeof body {
   const [shell] = argv;
   return {

@@ -58,16 +58,16 @@ const isDirectory: IsDirectory = (path) =>
 /**
  * The directories of a PATH that a caller gave: absolute, existing, each once.
  *
- * A directory on a network file system whose server is away may never answer, and a system call that waits cannot be
- * called off. So one directory is looked at a time, for all callers: it costs one of the process's few threads for file
- * access, and whoever waits for it is answered within a bound.
+ * A directory on a network file system whose server is unreachable may never answer, and a blocked system call cannot be
+ * cancelled. So all callers together look at one directory at a time: a blocked call occupies only one of the process's
+ * few threads for file access, and each caller is answered within a fixed time.
  */
 export class CallersPath {
   readonly #isDirectory: IsDirectory;
   readonly #withinMs: number;
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
-  /** The directory that is looked at. */
+  /** The directory that is being checked. */
   #at = "";
 
   constructor(withinMs: number = defaults.agentPathMs, looksLike: IsDirectory = isDirectory) {
@@ -80,7 +80,7 @@ export class CallersPath {
     if (named.length > defaults.agentPathDirectories)
       throw new BadInput(
         "path",
-        `path has ${named.length} directories, and at most ${defaults.agentPathDirectories} are looked at`,
+        `path has ${named.length} directories; at most ${defaults.agentPathDirectories} are allowed`,
       );
     if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests("agents being looked for");
     const late = AbortSignal.timeout(this.#withinMs);
@@ -94,11 +94,11 @@ export class CallersPath {
     if (directories !== null) return directories;
     throw new BadInput(
       "path",
-      `the directory ${JSON.stringify(this.#at)} has not answered within ${this.#withinMs / 1000} s; leave it out of path`,
+      `the directory ${JSON.stringify(this.#at)} did not answer within ${this.#withinMs / 1000} s; leave it out of path`,
     );
   }
 
-  /** Null: whoever asked does not wait any more. */
+  /** Null: the caller no longer waits. */
   async #look(named: ReadonlySet<string>, late: AbortSignal): Promise<readonly string[] | null> {
     const found: string[] = [];
     for (const directory of named) {

@@ -25,7 +25,7 @@ export async function pollRun(
   if (query.waitMs > 0) {
     const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
     await news(changed, query.waitMs, gone).finally(() => quit.abort());
-    // Many may wait for the same news, and each answer costs memory.
+    // Many callers may wait for the same output, and each answer costs memory, so they take turns.
     return turn(() => answer(reader, record, run, from, query, seemsToWait));
   }
   return answer(reader, record, run, from, query, seemsToWait);

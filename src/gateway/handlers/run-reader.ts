@@ -15,7 +15,7 @@ export async function nowOf(reader: RunReader, record: RunRecord, waitMs?: numbe
   return ending ?? { record: (await reader.getRun(record.runId)) ?? record, recordPending: null };
 }
 
-/** Where the page after this run begins. */
+/** The cursor of the page that begins after this run. */
 export function nextOf({ createdAt, runId }: RunRecord): string {
   return `${createdAt}.${runId}`;
 }

@@ -26,7 +26,7 @@ export interface TaskReadingDesk {
   };
   readonly sights: Pick<Sights, "session" | "perhaps" | "tasksOf" | "tasks">;
   readonly places: TaskPlaces;
-  /** What a store that had gone back in time could not be told again, of the last day. */
+  /** Records of the last day that the store had lost and that could not be put back. */
   readonly notRestored: () => Promise<readonly NotRestored[]>;
 }
 
@@ -172,7 +172,7 @@ async function listTasks(
       if (await sees(task)) tasks.push(task);
     }
     if (page.length < size) return { tasks, next: null };
-    // SQLite reads without leaving the event loop.
+    // SQLite reads block the event loop.
     await nextTurn();
   }
   return { tasks, next: last === null ? null : places.write(last) };

@@ -6,7 +6,7 @@ export interface OutputPiece {
   readonly stream: StreamName;
   readonly offset: number;
   readonly nextOffset: number;
-  /** As it came. */
+  /** The unchanged text. */
   readonly text: string;
   /** The bytes of `text`. */
   readonly bytes: Buffer;
@@ -67,7 +67,7 @@ export async function textFrom(
   return { stream, offset, nextOffset: start + whole, text, bytes: own, skipped, lost, ended };
 }
 
-/** As it is answered: made safe for terminals as a log is, and the bytes as they came only when asked for. */
+/** The piece as it is sent: text sanitized like that of a log, and the unchanged bytes only with `raw`. */
 export function shownPiece({ text, bytes, ...piece }: OutputPiece, raw: boolean) {
   return { ...piece, text: sanitizeText(text), ...(raw ? { base64: bytes.toString("base64") } : {}) };
 }

@@ -62,8 +62,9 @@ export async function listenForPeers(
 }
 
 /**
- * Limits connections without a completed handshake to `peerStrangers`. Beyond that the oldest one of the address that
- * has the most is closed, so idle connections never keep a peer out, and one address cannot close another's.
+ * Limits connections without a completed handshake to `peerStrangers`. Beyond that, the address with
+ * the most such connections loses its oldest one, so idle connections never keep a peer out, and one address cannot
+ * displace the connections of another.
  * Connections of peers are limited separately.
  */
 function boundConnections(server: Server): void {

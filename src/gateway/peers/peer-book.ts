@@ -5,8 +5,8 @@ import type { GatewayStore } from "../../store/gateway-store.js";
 import { readOwnFile, writeOwnFile } from "../../store/own-file.js";
 
 /**
- * The other gateways of a shared store as they were last known, with the keys that they are reached by, kept beside the
- * store: one that cannot be read must not keep a run of another host from being stopped.
+ * The last known addresses and keys of the other gateways of a shared store, kept in a file in the state directory, so
+ * that a run of another host can be stopped while the store cannot be read.
  */
 export class PeerBook {
   readonly #path: string;
@@ -18,7 +18,7 @@ export class PeerBook {
     this.#instanceId = instanceId;
   }
 
-  /** What a former gateway knew. A file that is damaged is as good as none. */
+  /** Loads the file of an earlier gateway. A damaged file counts as missing. */
   async load(): Promise<void> {
     try {
       const kept = JSON.parse(await readOwnFile(this.#path)) as readonly GatewayRecord[];
@@ -32,14 +32,14 @@ export class PeerBook {
     return this.#known.get(instanceId) ?? null;
   }
 
-  /** Those that listen for others and have not stopped. */
+  /** Gateways that listen for other gateways and have not stopped. */
   reachable(): readonly GatewayRecord[] {
     return [...this.#known.values()].filter(
       ({ address, peerKey, stoppedAt }) => address !== null && peerKey !== null && stoppedAt === null,
     );
   }
 
-  /** Keys are read, and the file is written, only when a gateway has come, gone or been restarted. */
+  /** Reads keys and writes the file only when a gateway was added, removed or restarted. */
   async refresh(store: Pick<GatewayStore, "listGateways" | "getGateway">): Promise<void> {
     const others = (await store.listGateways()).filter(({ instanceId }) => instanceId !== this.#instanceId);
     const next = new Map<string, GatewayRecord>();

@@ -22,7 +22,7 @@ export async function statedRequester(
   { socket, headers }: IncomingMessage,
 ): Promise<Requester> {
   const caller = callerOf(socket);
-  // The handshake has proven its key; one that the store cannot confirm now was known before.
+  // The handshake has proven the peer's key. If the store cannot confirm the peer now, the last known peers can.
   const known = caller === null ? null : (book.get(caller) ?? (await store.getGateway(caller)));
   if (known === null) throw new Unauthorized("only gateways of the same store are answered here");
   const said = headers[HEADER];

@@ -13,8 +13,8 @@ export interface StopByPeersParts {
 }
 
 /**
- * Stop a run whose record cannot be read: every known peer is asked, and the one that holds the run answers. Rejects with
- * StoreUnreadable when none does.
+ * Stop a run whose record cannot be read: asks every known peer, and the peer that holds the run stops it. Rejects with
+ * StoreUnreadable if no peer holds the run.
  */
 export async function stopByPeers(
   { book, instanceId }: StopByPeersParts,

@@ -2,19 +2,19 @@ import { defaults } from "../../defaults.js";
 import { TooManyRequests, TooManyStreams } from "../../errors.js";
 import type { Requester } from "./requester.js";
 
-/** What one session has under way. */
+/** The requests and streams of one session that are under way. */
 interface Lane {
   readonly queue: (() => Promise<void>)[];
   /** Requests without a complete answer, queued ones included. */
   requests: number;
   streams: number;
-  /** Bytes of request bodies and of answers that were not taken yet. */
+  /** Bytes of request bodies and of unread answers. */
   bytes: number;
 }
 
 /** A request that was admitted. */
 export interface CountedRequest extends Disposable {
-  /** Counts bytes of its body. Throws TooManyRequests when its session has too many at the same time. */
+  /** Counts bytes of its body. Throws TooManyRequests if its session has too many bytes at the same time. */
   take(bytes: number): void;
   /** Counts bytes of its answer. */
   give(bytes: number): void;
@@ -37,13 +37,13 @@ const LIMITS: AdmissionLimits = {
 };
 
 /**
- * Decides when the requests of sessions are worked on, so that the operator never waits behind them. The operator's work
+ * Decides when the requests of sessions are handled, so that the operator never waits behind them. The operator's work
  * starts at once. Work of sessions is queued per session and started in rotation, one per turn of the event loop. It
- * occupies one of `working` slots until it is done or `slotMs` have passed: what takes longer waits for something else.
+ * occupies one of `working` slots until it is done or `slotMs` have passed: longer work is assumed to wait for something else.
  */
 export class Admission {
   readonly #limits: AdmissionLimits;
-  /** In rotation: a lane moves to the end when its work is started. */
+  /** In order of rotation: a lane moves to the end when its work is started. */
   readonly #lanes = new Map<string, Lane>();
   #working = 0;
   #first = 0;
@@ -74,7 +74,7 @@ export class Admission {
     return {
       take: (bytes) => {
         if (lane.bytes + bytes > limit)
-          throw new TooManyRequests(`requests and untaken answers of ${limit} bytes`);
+          throw new TooManyRequests(`requests and unread answers of ${limit} bytes`);
         hold(bytes);
       },
       give: hold,
@@ -102,7 +102,7 @@ export class Admission {
     });
   }
 
-  /** While the operator's work goes on, at most for `operatorFirstMs`, sessions' work is started only now and then. */
+  /** While the operator's work is under way, for at most `operatorFirstMs`, less work of sessions is started. */
   async #runFirst<Result>(work: () => Promise<Result>): Promise<Result> {
     this.#first += 1;
     let counted = true;
@@ -149,7 +149,7 @@ export class Admission {
       this.#lanes.delete(sessionId);
   }
 
-  /** In a later turn of the event loop, so that what the operator has sent meanwhile comes first. */
+  /** Starts work in a later turn of the event loop, so that requests that the operator sent meanwhile come first. */
   #schedule(): void {
     if (this.#scheduled || this.#working >= this.#limits.working) return;
     this.#scheduled = true;
@@ -163,7 +163,7 @@ export class Admission {
 
   #startNext(): void {
     for (const [sessionId, lane] of this.#lanes) {
-      // A session that does not take its answers gets no more of them.
+      // No more work is started for a session that does not read its answers.
       const work = lane.bytes > this.#limits.bytes ? undefined : lane.queue.shift();
       if (work === undefined) continue;
       this.#lanes.delete(sessionId);

@@ -35,9 +35,9 @@ export const GATEWAY_STOPS = "the gateway stops";
 export interface Asking {
   readonly requester: Requester;
   readonly gone: AbortSignal;
-  /** Another gateway asks: it is not passed on once more. */
+  /** The request comes from another gateway, so it is not forwarded again. */
   readonly fromPeer?: boolean;
-  /** Does work when it is the requester's turn: for what comes after a long wait, and for each page of a stream. */
+  /** Does work when it is the requester's turn. For work after a long wait, and for each page of a stream. */
   readonly turn: <Result>(work: () => Promise<Result>) => Promise<Result>;
   /** Counts a stream of the requester until it is disposed of. Throws TooManyStreams. */
   readonly stream: () => Disposable;
@@ -112,11 +112,11 @@ async function answer(
   const requester = await entrance.requesterOf(request);
   entrance.connections?.identify(request.socket, requester);
   if (!budget.take(requester.actor))
-    throw new TooManyRequests(`asked ${defaults.requestsPerSecond} times a second`);
+    throw new TooManyRequests(`sent ${defaults.requestsPerSecond} requests in a second`);
   if (gone.aborted) return;
   const counted = admission.request(requester);
   response.once("close", () => counted[Symbol.dispose]());
-  // The caller may leave before its turn.
+  // The caller may close the connection before its turn.
   await admission.run(requester, () =>
     gone.aborted ? Promise.resolve() : respond(options, requester, counted, request, response, gone),
   );
@@ -148,7 +148,7 @@ async function respond(
   const { verb, route, params } = found;
   // Not seen is not there: the same answer as for a path that does not exist.
   const ofAgent = isDoneWithAgent(verb);
-  // A peer asks for a stop only when it cannot read the store by which stops are handed over.
+  // A peer asks for a stop only if it cannot read the store, through which stops are handed over otherwise.
   const there = ofAgent || isAnsweredThere(verb) || (entrance.forPeers && verb === "kill");
   if ((route.audience === "operator" && requester.kind !== "operator") || (entrance.forPeers && !there))
     throw new NotFound(`${request.method ?? ""} ${url.pathname}`);

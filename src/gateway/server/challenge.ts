@@ -21,10 +21,10 @@ interface Challenged {
   readonly nonces: Nonces;
 }
 
-/** By connection: a proof is worth nothing on another one, nor after the next challenge. */
+/** Nonces by connection: a proof is not valid on another connection, or after the next challenge. */
 const challenged = new WeakMap<Duplex, Challenged>();
 
-/** Proves to a client that this gateway knows its token, and remembers what the client's own proof is made of. */
+/** Proves to a client that this gateway knows its token, and keeps the nonces for the client's own proof. */
 export async function answerChallenge(
   hashOf: HashOf,
   { socket, headers }: IncomingMessage,
@@ -39,7 +39,7 @@ export async function answerChallenge(
   return { nonce: nonces.gateway, proof: gatewayProof(hash, nonces) };
 }
 
-/** The token that a request shows: as it is, or as a proof on a connection that was challenged. Null: it shows none. */
+/** The token of a request: sent as it is, or as a proof on a challenged connection. Null: the request has none. */
 export function tokenOf({ headers, socket }: IncomingMessage): string | null {
   const [, scheme, shown] = /^(Bearer|Holdfast) ([\w.~+/=-]{1,300})$/.exec(headers.authorization ?? "") ?? [];
   if (shown === undefined) return null;

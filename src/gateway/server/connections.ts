@@ -5,9 +5,9 @@ import { TooManyRequests } from "../../errors.js";
 import { sessionIdOf, type Requester } from "./requester.js";
 
 /**
- * Limits the connections of listeners where tokens are shown. The limits do not count the operator's connections and
- * never close them: until a connection's first request it is nobody's, and beyond `connections` of those the oldest is
- * closed; afterwards it counts for its session.
+ * Limits the connections of listeners that accept tokens. A connection belongs to no one until its first request; beyond
+ * `connections` of such connections the oldest is closed. Afterwards it counts for its session. The operator's
+ * connections are not counted and never closed.
  */
 export class Connections {
   readonly #unidentified = new Set<Duplex>();
@@ -32,7 +32,7 @@ export class Connections {
     });
   }
 
-  /** Says for whom a request came over a connection. Throws TooManyRequests when it is one too many. */
+  /** Assigns a connection to the requester of its first request. Throws TooManyRequests beyond a limit. */
   identify(socket: Duplex, requester: Requester): void {
     const sessionId = sessionIdOf(requester);
     if (sessionId !== null && this.#sessionOf.get(socket) === sessionId) return;

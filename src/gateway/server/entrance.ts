@@ -10,11 +10,11 @@ import type { Requester } from "./requester.js";
 export interface Entrance {
   /** Names by which it may be asked; null: any (a local socket has none). */
   readonly served: Served | null;
-  /** Null: the listener limits its connections otherwise. */
+  /** Null: the listener limits its connections in another way. */
   readonly connections: Connections | null;
   /** Rejects with Unauthorized. */
   readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
-  /** Finds the token that a client names before it proves to know it; null: no tokens are used here. */
+  /** Finds the token that a client names before it proves that it knows it; null: this listener uses no tokens. */
   readonly hashOf: HashOf | null;
   /** Other gateways come in here: they ask about runs and agents' sessions, and for nothing else. */
   readonly forPeers: boolean;

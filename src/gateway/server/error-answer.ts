@@ -5,7 +5,7 @@ export interface ErrorAnswer {
   readonly error: { readonly code: string; readonly message: string; readonly [field: string]: unknown };
 }
 
-/** An error that the gateway answered with: its code and fields are those of the class it was there. */
+/** An error that the gateway answered with, with the code and fields of the original error. */
 export class GatewayError extends HoldfastError {
   readonly fields: Readonly<Record<string, unknown>>;
   constructor({ code, message, ...fields }: ErrorAnswer["error"]) {
@@ -14,7 +14,7 @@ export class GatewayError extends HoldfastError {
   }
 }
 
-/** The limits are of what is under way now, and a second is what the rate of requests is counted by. */
+/** One second: the rate is counted per second, and the other limits apply only to work that is under way. */
 const RETRY_AFTER_S = "1";
 
 /** HTTP's word for each code. A code that is not listed is a failure of ours. */
@@ -68,7 +68,7 @@ export function statusFor(error: unknown): number {
   return error instanceof HoldfastError ? (STATUS[error.code] ?? 500) : 500;
 }
 
-/** Of every answer with this error. A caller that is over a limit is told when to try again. */
+/** Headers of an answer with this error. They tell a caller beyond a limit when to try again. */
 export function headersFor(error: unknown): Readonly<Record<string, string>> {
   if (statusFor(error) !== 429) return {};
   const close = error instanceof TooManyRequests && error.close;

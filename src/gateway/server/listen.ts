@@ -91,7 +91,7 @@ async function fileId(path: string): Promise<string | null> {
   );
 }
 
-/** Whether another process of ours listens there: its socket is not taken away. */
+/** Whether another process of this user listens on the socket; then the socket is not replaced. */
 function isServed(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     try {
@@ -110,7 +110,7 @@ function isServed(path: string): Promise<boolean> {
   });
 }
 
-/** A slow or silent caller holds up only itself. How many there may be: see Connections. */
+/** A slow or silent caller delays only itself. Connections limits how many there are. */
 export function bounded(app: RequestListener, requestMs: number): Server {
   const server = createServer(bounds(requestMs), app);
   server.maxRequestsPerSocket = 0;

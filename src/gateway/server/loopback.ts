@@ -49,8 +49,8 @@ export async function listenOnLoopback(
 }
 
 /**
- * Two hosts in one request are read differently by different programs, so a proxy in between may have checked the other
- * one. Node keeps the first of several Host headers.
+ * Programs differ in which of two hosts in a request they use, so a proxy in between may have checked the other one.
+ * Node keeps the first of several Host headers.
  */
 function mustNameOneHost({ rawHeaders, url = "" }: IncomingMessage): void {
   const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host");

@@ -10,8 +10,8 @@ interface Line {
 const READ_AHEAD = 32;
 
 /**
- * Requests of one connection are worked on one after the other, with a turn of the event loop in between: thousands that
- * arrive together do not keep other connections waiting, and are not all read at once.
+ * Requests of one connection are handled one after the other, with a turn of the event loop in between, so that thousands
+ * that arrive together do not keep other connections waiting and are not all read at once.
  */
 export class Pipelines {
   readonly #lines = new WeakMap<Socket, Line>();

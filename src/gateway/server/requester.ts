@@ -27,7 +27,7 @@ export function isOperatorToken(token: string): boolean {
   return token.startsWith(PREFIX);
 }
 
-/** For clients: makes nothing. Rejects with UnsafePath when the file is not this user's own. */
+/** For clients: creates no token. Rejects with UnsafePath if the file belongs to another user or is a symbolic link. */
 export async function readOperatorToken(home: string): Promise<string | null> {
   return readOwnFile(join(home, FILE)).then(
     (text) => text.trim(),

@@ -7,13 +7,13 @@ import type { Store } from "../../store/store.js";
 import { isEnded, outboxRank, type OutboxEntry, type TaskRecord } from "../../store/task-record.js";
 import type { Problem } from "../../supervisor/api.js";
 
-/** Compared in one question. */
+/** Tasks compared in one query. */
 const PAGE = 100;
 
-const WHY = "the store has gone back in time, and was told again";
+const WHY = "the store had lost this record, and it was put back";
 
 export interface RestoreParts {
-  /** Itself, not the one that notes what it is told. */
+  /** The store itself, without the wrapper that records writes in the ledger. */
   readonly store: Store;
   readonly ledger: TaskLedger;
   /** Where the ledger is. */
@@ -23,24 +23,24 @@ export interface RestoreParts {
 }
 
 /**
- * Puts tasks, messages and sessions back into a shared store that was put back to a backup, or lost its newest writes in
- * a fail-over. What cannot be put back is an event, and is kept for `tasks audit` and `doctor`.
+ * Puts tasks, messages and sessions back into a shared store that was restored from an older backup or lost its newest
+ * writes in a fail-over. Each record that cannot be put back has an event, and is kept for `tasks audit` and `doctor`.
  */
 export class TaskRestorer {
   readonly #parts: RestoreParts;
-  /** The store's era when everything was last compared; null: it has not been by this process. */
+  /** The store's era when everything was last compared; null: this process has not compared yet. */
   #comparedEra: number | null = null;
   /** When the first comparison of this era began. */
   #comparingSince = 0;
   #comparingEra: number | null = null;
-  /** When what other gateways did was last noted. */
+  /** When the changes of other gateways were last recorded. */
   #learnedAt = Date.now();
 
   constructor(parts: RestoreParts) {
     this.#parts = parts;
   }
 
-  /** How many tasks and sessions were put back. Compares only where the store may have gone back. */
+  /** Returns how many tasks and sessions were put back. Compares only if the store may have lost records. */
   async look(): Promise<number> {
     const { store, ledger } = this.#parts;
     const { eras } = store;
@@ -63,8 +63,8 @@ export class TaskRestorer {
   }
 
   /**
-   * Other gateways end tasks of this one, deliver its messages, and forget both when they are old. Noted here, so that
-   * nothing is put back, or sent, that was over. `eras`: the store has not gone back.
+   * Other gateways end tasks of this gateway, deliver its messages, and remove both when they are old. The ledger records
+   * that, so that nothing is put back or sent that was over. `eras`: the store's era at the start of the round.
    */
   async #learn(eras: number): Promise<void> {
     if (Date.now() - this.#learnedAt < defaults.taskSweepMs) return;
@@ -75,7 +75,7 @@ export class TaskRestorer {
       await learnPage(this.#parts, taskIds.slice(at, at + PAGE), eras);
   }
 
-  /** One question, for tables that were put back under our hands. */
+  /** One query that detects tables that were restored while this gateway runs. */
   async #hasForgotten(): Promise<boolean> {
     const { store, ledger } = this.#parts;
     const told = ledger.newest === null ? null : (ledger.get(ledger.newest)?.task ?? null);
@@ -141,7 +141,7 @@ class Round {
     const known = await store.getSession(id);
     if (known !== null) {
       if (known.closedAt !== null && closedAt === null) await ledger.noteSession(known);
-      // One that was closed since must not be open again, nor its token good.
+      // A session that was closed since the backup must not be open again, and its token must not be valid.
       if (known.closedAt === null && closedAt !== null)
         await store.closeSession(id, `gateway:${instanceId}`, closedAt);
       return;
@@ -149,7 +149,10 @@ class Round {
     if (closedAt !== null) return;
     if (await store.restoreSession(session)) {
       this.#note("", `session ${key} (${id})`);
-      this.#refuse("", `the tokens of session ${key} (${id}) are not put back: give it a new one`);
+      this.#refuse(
+        "",
+        `the tokens of session ${key} (${id}) are not put back: issue a new one (holdfast sessions rotate-token)`,
+      );
     } else this.#refuse("", `session ${key} (${id}) is not put back: another open session has its key`);
   }
 
@@ -173,12 +176,16 @@ class Round {
     }
   }
 
-  /** Tells the operator, and writes down what was done. */
+  /** Reports to the operator and records what was done. */
   async end(): Promise<number> {
     const { store, directory, problem } = this.#parts;
     if (this.#events.length > 0) await store.appendEvents(this.#events);
     await noteNotRestored(directory, this.#notRestored).catch((cause: unknown) =>
-      problem({ runId: null, message: "what could not be put back could not be written down", cause }),
+      problem({
+        runId: null,
+        message: "the list of records that could not be put back could not be written",
+        cause,
+      }),
     );
     return this.#restored;
   }
@@ -188,29 +195,32 @@ class Round {
     const event = { type: "restored", at: Date.now(), data: { why: WHY, by: instanceId } } as const;
     const times = { leaseMs: defaults.deliveryLeaseMs, waitMs: defaults.outboxDoubtMs };
     const done = await store.restoreTask({ taskId, ...told, ...times }, event).catch((cause: unknown) => {
-      // A store that is away is asked again; what it refuses for another reason it refuses for good.
+      // If the store is unreachable, the next round tries again; any other refusal is final.
       if (isAway(cause)) throw cause;
       return cause instanceof Error ? cause : new Error(String(cause));
     });
     if (done instanceof Error) return this.#refuse(taskId, `task ${taskId} is not put back: ${done.message}`);
     if (done === "key-taken")
-      return this.#refuse(taskId, `task ${taskId} is not put back: another task has its key by now`);
+      return this.#refuse(taskId, `task ${taskId} is not put back: another task has its key now`);
     if (done !== "restored") return;
     this.#note(told.task?.runId ?? "", `task ${taskId}`);
     if (told.task !== null) await this.#lacks(told.task);
   }
 
-  /** What a task that was put back needs, and the store does not have any more. */
+  /** Reports records that a restored task refers to and that the store no longer has. */
   async #lacks(task: TaskRecord): Promise<void> {
     const { store } = this.#parts;
     const { taskId, turnId, status, targets } = task;
     if (turnId !== null && !isEnded(status) && (await store.getAcpTurn(turnId)) === null)
-      this.#refuse(taskId, `task ${taskId} is put back, its agent's turn ${turnId} is not: it ends as lost`);
+      this.#refuse(
+        taskId,
+        `task ${taskId} is put back, but its agent's turn ${turnId} is not: it ends as lost`,
+      );
     for (const target of targets)
       if (target.kind === "session" && (await store.getSession(target.sessionId)) === null)
         this.#refuse(
           taskId,
-          `task ${taskId} is put back, session ${target.sessionId} that is to be told of it is not`,
+          `task ${taskId} is put back, but session ${target.sessionId}, which is to be notified of it, is not`,
         );
   }
 
@@ -235,14 +245,14 @@ class Round {
   }
 }
 
-/** The store knows less of a task than it was told. An end is never taken back. */
+/** Whether the store has lost a part of a task. The end of a task is never undone. */
 function isBehind(told: TaskRecord, known: TaskRecord | null): boolean {
   return (
     known === null || (known.endedAt === null && (told.endedAt !== null || known.version < told.version))
   );
 }
 
-/** One about a change that the store does not have was replaced, or is too old to be kept. */
+/** A message about a state change that the store does not have was replaced, or is too old to be kept. */
 function isForgotten(told: OutboxEntry, known: OutboxEntry | undefined, task: TaskRecord | null): boolean {
   if (known === undefined) return told.notification.kind === "terminal" && task !== null;
   return outboxRank(known.status) < outboxRank(told.status) || known.attempts < told.attempts;

@@ -114,13 +114,13 @@ function onClock(table: string, row: Row, since: number, now: number): Row {
   return { ...row, ...Object.fromEntries(columns.map((column) => [column, there(row[column] ?? null)])) };
 }
 
-/** What a newer version has added is not known here, and would be left behind or left out. */
+/** Refuses a newer schema: columns and tables that this version does not know would not be copied. */
 async function requireKnownSchema(store: Reader, place: Place): Promise<void> {
   const [row] = await store.ask("select max(id) as version from holdfast_migrations");
   const version = Number(row?.["version"] ?? 0);
   if (version > newest)
     throw new CopyRefused(
-      `${nameOf(place)} has schema ${version}, and this version knows ${newest}: what a newer version has added would not be copied. Copy with that version`,
+      `${nameOf(place)} has schema ${version}, but this version knows only schema ${newest} and would not copy everything. Copy with the newer version`,
     );
 }
 

@@ -3,19 +3,19 @@ import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { readOwnFile, writeOwnFile } from "../own-file.js";
 
-/** Something that a store has forgotten and that could not be put back. */
+/** A record that a store has lost and that could not be put back. */
 export interface NotRestored {
-  /** Empty: it is about no task. */
+  /** Empty: the record is not about a task. */
   readonly taskId: string;
   /** One sentence for a person. */
   readonly detail: string;
   readonly at: number;
 }
 
-/** More than these would say no more. */
+/** How many are kept: more would not help the reader. */
 const KEPT = 1_000;
 
-/** Those of the last day. A file that is damaged is as good as none. */
+/** The records of the last day. A damaged file counts as missing. */
 export async function readNotRestored(directory: string, now = Date.now()): Promise<readonly NotRestored[]> {
   try {
     const kept = JSON.parse(await readOwnFile(pathIn(directory))) as readonly NotRestored[];

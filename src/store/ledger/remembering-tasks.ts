@@ -6,9 +6,9 @@ import type { OutboxResult } from "../task-store.js";
 import type { TaskLedger, TaskNews } from "./task-ledger.js";
 
 /**
- * The same store, whose tasks, messages and sessions are noted in a ledger before their writes are answered here. A note
- * that could not be written is reported, and changes nothing. A message that the ledger knows to be settled is not handed
- * out again by a store that has forgotten it.
+ * Wraps a store: its tasks, messages and sessions are recorded in a ledger before their writes are answered. An entry of
+ * the ledger that could not be written is reported and changes nothing else. A message that is settled according to the
+ * ledger is not handed out again by a store that has lost it.
  */
 export function rememberingTasks(
   store: Store,
@@ -18,13 +18,13 @@ export function rememberingTasks(
   const note = (news: TaskNews, durable: boolean): Promise<void> =>
     ledger
       .note(news, durable)
-      .catch((cause: unknown) => failing(`no copy of task ${news.taskId} could be kept here`, cause));
+      .catch((cause: unknown) => failing(`no copy of task ${news.taskId} could be kept on this host`, cause));
   const noteSession = async (id: string): Promise<void> => {
     const session = await store.getSession(id).catch(() => null);
     if (session !== null)
       await ledger
         .noteSession(session)
-        .catch((cause: unknown) => failing(`no copy of session ${id} could be kept here`, cause));
+        .catch((cause: unknown) => failing(`no copy of session ${id} could be kept on this host`, cause));
   };
   const noteDecided = async (taskId: string, entries: TaskNews["entries"]): Promise<void> => {
     const task = await store.getTask(taskId).catch(() => null);
@@ -34,7 +34,7 @@ export function rememberingTasks(
     (ledger.get(taskId)?.entries ?? []).filter(
       ({ status }) => status === "failed" || status === "parent_missing",
     );
-  /** After a change of the server, another gateway may know of a message that it was delivered, and says so first. */
+  /** After a change of the server, another gateway may have delivered a message, and gets time to record that first. */
   const isDoubtful = ({ createdAt }: OutboxEntry): boolean =>
     createdAt <= store.eraChangedAt && Date.now() - store.eraChangedAt < defaults.outboxDoubtMs;
   const writes = {
@@ -43,7 +43,7 @@ export function rememberingTasks(
       if (answer.created)
         await note(
           { taskId: task.taskId, task: answer.task, events: numbered(answer.task, events) },
-          // From here on whoever asked relies on it.
+          // From here on the caller relies on the task.
           true,
         );
       return answer;
@@ -75,7 +75,7 @@ export function rememberingTasks(
       const fresh: OutboxEntry[] = [];
       for (const entry of claimed) {
         const known = ledger.entry(entry.taskId, entry.key);
-        // Known to be settled: the store was put back to before that, or could not be told.
+        // Settled according to the ledger: the store has lost that, or could not be written then.
         const result = (known === null ? null : settledBefore(known)) ?? doubtful(entry, isDoubtful(entry));
         if (result === null) fresh.push(known === null ? entry : withAttempts(entry, known));
         else await store.settleOutbox(entry, result);
@@ -85,7 +85,7 @@ export function rememberingTasks(
     },
     settleOutbox: async (entry, result) => {
       const { key, taskId } = entry;
-      // That it arrived, or did not this time, holds whether the store can be told or not.
+      // The outcome of the attempt is a fact, whether or not the store can be written.
       const certain = result.status === "delivered" || result.status === "pending";
       if (certain) await note({ taskId, entries: [{ key, ...settledAs(result) }] }, false);
       const settled = await store.settleOutbox(entry, result);
@@ -117,7 +117,7 @@ export function rememberingTasks(
       return count;
     },
     deleteTasks: async (taskIds) => {
-      // Before: what is in the ledger and not in the store would be put back.
+      // Done before the store forgets them: otherwise they would be put back from the ledger.
       await ledger.forget(taskIds).catch((cause: unknown) => failing("old tasks stay in the ledger", cause));
       return store.deleteTasks(taskIds);
     },
@@ -174,11 +174,11 @@ function newEntry(taskId: string, { target, notification }: NewOutboxEntry): Out
 function doubtful({ spentMs }: OutboxEntry, doubt: boolean): OutboxResult | null {
   if (!doubt) return null;
   const error =
-    "the store was restarted or replaced; waiting for other gateways to tell it what they delivered";
+    "the store was restarted or replaced; waiting for other gateways to record what they delivered";
   return { status: "pending", error, spentMs, inMs: defaults.outboxDoubtMs };
 }
 
-/** What a message that the store hands out came to before; null: it is to be sent. One that waited in a session is put there again: under one id it is there once. */
+/** The earlier outcome of a message that the store hands out; null: it must be sent. A message that waited in a session is put there again; its id keeps it from appearing twice. */
 function settledBefore({ status, receipt, error, spentMs, settledAt }: OutboxEntry): OutboxResult | null {
   const at = settledAt ?? Date.now();
   switch (status) {
@@ -186,7 +186,7 @@ function settledBefore({ status, receipt, error, spentMs, settledAt }: OutboxEnt
       return { status, receipt, at };
     case "dismissed":
     case "failed":
-      return { status: "failed", error: error ?? "it was dismissed", spentMs, at };
+      return { status: "failed", error: error ?? "the message was dismissed", spentMs, at };
     case "parent_missing":
       return { status, at };
     case "pending":
@@ -195,14 +195,14 @@ function settledBefore({ status, receipt, error, spentMs, settledAt }: OutboxEnt
   }
 }
 
-/** Attempts that the store has forgotten may have arrived: it is marked as a repetition. */
+/** Attempts that the store has lost may have arrived, so the message is marked as a repetition. */
 function withAttempts(entry: OutboxEntry, known: OutboxEntry): OutboxEntry {
   if (known.attempts < entry.attempts) return entry;
   const unheard = Math.max(entry.unheard, known.unheard + (known.leaseOwner === null ? 0 : 1));
   return { ...entry, unheard };
 }
 
-/** As the store has it after an attempt. */
+/** The entry as the store has it after an attempt. */
 function settledAs(result: OutboxResult): Partial<OutboxEntry> {
   switch (result.status) {
     case "pending":

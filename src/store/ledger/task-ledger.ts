@@ -6,15 +6,15 @@ import { readOwnFile, WRITE_FLAGS } from "../own-file.js";
 import type { SessionRow } from "../session-record.js";
 import { isEnded, type OutboxEntry, type TaskEvent, type TaskRecord } from "../task-record.js";
 
-/** A task as a shared store was last told of it, with its history and its messages. */
+/** A task as it was last written to a shared store, with its history and its messages. */
 export interface ToldTask {
-  /** Null: another gateway's, of which only messages were sent from here. */
+  /** Null: the task belongs to another gateway, and only its messages were sent from here. */
   readonly task: TaskRecord | null;
   readonly events: readonly TaskEvent[];
   readonly entries: readonly OutboxEntry[];
 }
 
-/** What is new about a task. Parts of entries are merged into what is known of them by their key. */
+/** A change of a task. Partial entries are merged with the known entries by their key. */
 export interface TaskNews {
   readonly taskId: string;
   readonly task?: TaskRecord;
@@ -48,16 +48,16 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Beyond this, and twice what it must hold, the file is written anew. */
+/** The file is rewritten when it exceeds this size and twice the size of its live records. */
 const COMPACT_BYTES = 4 * 1024 * 1024;
 
-/** Tasks between two looks for those that are too old or too many. */
+/** Tasks recorded between two removals of old records. */
 const PRUNE_EVERY = 100;
 
 /**
- * What a shared store was told of tasks, messages and sessions from this state directory: open tasks, undelivered
- * messages, open sessions, and what ended or was delivered lately. One file that is only appended to, by the gateway
- * alone; writers at the same time share one fdatasync.
+ * Local copy of the tasks, messages and sessions that this state directory wrote to a shared store: open tasks,
+ * undelivered messages, open sessions, and recent ends and deliveries. It is one append-only file, which only the gateway
+ * writes; concurrent writers share one fdatasync.
  */
 export class TaskLedger implements AsyncDisposable {
   readonly #path: string;
@@ -69,9 +69,9 @@ export class TaskLedger implements AsyncDisposable {
   #ends = 0;
   #queue: Waiting[] = [];
   #writing: Promise<void> | null = null;
-  /** A write failed: the file may end in half a line, and lacks what memory has. */
+  /** A write failed: the file may end in an incomplete line, and lacks records that are in memory. */
   #torn = false;
-  /** The task that was last noted with a step of its own: a store that knows it knows all that came before. */
+  /** The task that was last recorded with a step of its own: a store that has it has all earlier records. */
   newest: string | null = null;
 
   private constructor(path: string, file: FileHandle) {
@@ -79,7 +79,7 @@ export class TaskLedger implements AsyncDisposable {
     this.#file = file;
   }
 
-  /** Damaged lines are left out: what they said is as if it had not been kept. */
+  /** Damaged lines are skipped, as if they had never been written. */
   static async open(directory: string): Promise<TaskLedger> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, "tasks.log");
@@ -96,7 +96,7 @@ export class TaskLedger implements AsyncDisposable {
       }
     ledger.#dropPartial();
     ledger.prune();
-    // Written anew, so that nothing is appended to half a line.
+    // Rewritten, so that nothing is appended to an incomplete line.
     await ledger.#compact();
     return ledger;
   }
@@ -127,13 +127,13 @@ export class TaskLedger implements AsyncDisposable {
     return [...this.#sessions.values()];
   }
 
-  /** Known to this process only: not worth a write. */
+  /** Changes only the memory of this process: not worth a write. */
   remember(task: TaskRecord): void {
     const kept = this.#tasks.get(task.taskId);
     if (kept !== undefined) kept.task = task;
   }
 
-  /** Resolves when later processes know it too; when it is `durable`, also after power loss. */
+  /** Resolves when the change is in the file; if it is `durable`, when it survives power loss. */
   async note(news: TaskNews, durable: boolean): Promise<void> {
     const { taskId, task, ...rest } = news;
     const before = this.#tasks.get(taskId)?.task ?? null;
@@ -195,7 +195,7 @@ export class TaskLedger implements AsyncDisposable {
     if (kept.entries.size > 2 * defaults.ledgerTaskEventsKept) dropOldStates(kept.entries);
   }
 
-  /** Of a record whose first line is damaged, later lines have only a part. */
+  /** Drops records whose first line is damaged: later lines have only a part of them. */
   #dropPartial(): void {
     for (const [taskId, kept] of this.#tasks) {
       for (const [key, { notification, target, taskId: of }] of kept.entries as Map<
@@ -209,7 +209,7 @@ export class TaskLedger implements AsyncDisposable {
     }
   }
 
-  /** What is over, of which nobody is to be told any more, and that is too old or too much. */
+  /** Removes ended tasks without waiting messages that are too old or too many. */
   prune(): void {
     const since = Date.now() - defaults.ledgerEndsKeptMs;
     const over = [...this.#tasks].flatMap(([taskId, kept]) => {
@@ -230,7 +230,7 @@ export class TaskLedger implements AsyncDisposable {
     });
   }
 
-  /** Never rejects. What comes while a batch is written shares the next one, and its sync. */
+  /** Never rejects. Lines that arrive while a batch is written share the next batch and its sync. */
   async #write(): Promise<void> {
     while (this.#queue.length > 0) {
       const batch = this.#queue.splice(0);
@@ -278,7 +278,7 @@ export class TaskLedger implements AsyncDisposable {
       throw error;
     }
     const former = this.#file;
-    // Appended to where the whole ends: its position is there already.
+    // The file position is already at the end of the rewritten file.
     this.#file = file;
     this.#bytes = Buffer.byteLength(text);
     this.#wholeBytes = this.#bytes;
@@ -288,7 +288,7 @@ export class TaskLedger implements AsyncDisposable {
   }
 }
 
-/** Without it, power loss could bring the file from before the rename back. */
+/** Without this sync, power loss could undo the rename. */
 async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, "r");
   try {
@@ -298,7 +298,7 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Null: it goes on, or a message about it is still to be sent. */
+/** When the task was done; null: it is open, or a message about it is still to be sent. */
 function overSince({ task, entries }: Kept): number | null {
   const all = [...entries.values()];
   if (all.some(({ status }) => status === "pending" || status === "session_queued")) return null;

@@ -3,8 +3,8 @@ import { defaults } from "../../defaults.js";
 
 /**
  * Circuit breaker for a server that hangs. A statement that fails only after `storeHangMs` opens it; while it is open,
- * statements fail at once, and one probe after the other waits for the server. A failure that comes
- * quickly (refused, terminated) does not open it: the next statement finds out as quickly.
+ * statements fail at once, and probes check the server one after the other. A quick failure (refused, terminated) does
+ * not open it, because the next statement fails as quickly.
  */
 export class Breaker {
   readonly #probe: () => Promise<void>;

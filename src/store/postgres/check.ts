@@ -27,7 +27,7 @@ export async function checkPostgresStore(options: ReadingOptions): Promise<Store
   }
 }
 
-/** How far the schema is, changing nothing. */
+/** The schema version and migrations of the store. Changes nothing. */
 export async function postgresMigrations({
   url,
   schema,

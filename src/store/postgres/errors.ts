@@ -28,12 +28,12 @@ const sentences: Readonly<Record<string, string>> = {
 /** Of these the server may recover, or another take its place, without anybody's help. */
 const passing = ["08", "25006", "53", "55P03", "57014", "57"];
 
-/** What PgBouncer says, all of it as a protocol violation: by a part of its message. https://www.pgbouncer.org/config.html */
+/** Errors of PgBouncer, recognized by a part of the message, because all of them have the same code. https://www.pgbouncer.org/config.html */
 const poolerSentences: readonly (readonly [RegExp, typeof StoreAway | typeof StateUnusable, string])[] = [
   [
     /no more connections allowed/,
     StoreAway,
-    `is behind a pooler that takes no more clients (max_client_conn). ${consequence} Raise max_client_conn, or use fewer gateways.`,
+    `is behind a pooler that accepts no more clients (max_client_conn). ${consequence} Raise max_client_conn, or use fewer gateways.`,
   ],
   [
     /query_wait_timeout/,
@@ -43,17 +43,17 @@ const poolerSentences: readonly (readonly [RegExp, typeof StoreAway | typeof Sta
   [
     /server login has been failing|server_login_retry|cannot connect to server|server conn|connect failed|login timeout/,
     StoreAway,
-    `is behind a pooler that cannot reach the server now. ${consequence} Check that the server runs; the pooler asks it again after its server_login_retry.`,
+    `is behind a pooler that cannot reach the server now. ${consequence} Check that the server runs; the pooler tries again after its server_login_retry.`,
   ],
   [
     /no such database|does not exist/,
     StateUnusable,
-    `does not exist, says the pooler in front of it. ${consequence} Add it to the section databases of the pooler's configuration, or use the address of another.`,
+    `does not exist according to the pooler in front of it. ${consequence} Add it to the section [databases] of the pooler's configuration, or use the address of another database.`,
   ],
   [
     /no such user|auth failed|authentication failed|login rejected|login failed/,
     StateUnusable,
-    `does not let this user in, says the pooler in front of it. ${consequence} Check user and password in its address, and auth_file of the pooler.`,
+    `refuses this user according to the pooler in front of it. ${consequence} Check user and password in the address, and auth_file of the pooler.`,
   ],
   [
     /unsupported startup parameter/,
@@ -98,14 +98,14 @@ export function poolIsFull({ label }: PostgresTarget, cause: unknown): StoreAway
   );
 }
 
-/** `options` of the address names a setting that the server does not take. Its value may be anything, and is not shown. */
+/** `options` of the address names a setting that the server refuses. The value is not shown, because it may be a secret. */
 export function refusesSetting(error: unknown, target: PostgresTarget, name: string): unknown {
   const translated = translatePostgresError(error, target, "connecting");
   if (translated !== error) return translated;
   const { label } = target;
   return new StateUnusable(
     label,
-    `the ${label} refuses the setting ${hide(name, target)} that options in its address names. ${consequence} Correct it.`,
+    `the ${label} refuses the setting ${hide(name, target)} in the options of its address. ${consequence} Correct or remove the setting.`,
   );
 }
 
@@ -115,7 +115,7 @@ export interface HostFailure {
   readonly error: unknown;
 }
 
-/** Of several hosts none took the connection. What waiting does not mend is told before the rest. */
+/** No host accepted the connection. An error that waiting does not resolve takes precedence over the others. */
 export function noServer(target: PostgresTarget, failures: readonly HostFailure[]): unknown {
   const { label } = target;
   const lasting = failures.find(({ error }) => {
@@ -124,24 +124,24 @@ export function noServer(target: PostgresTarget, failures: readonly HostFailure[
   });
   if (lasting !== undefined) return lasting.error;
   const told = failures.map(({ host, error }) => {
-    const why = isStandByError(error) ? "only lets itself be read" : hide(reason(error), target);
+    const why = isStandByError(error) ? "accepts only reads" : hide(reason(error), target);
     return `${host}: ${why}`;
   });
   const causes = failures.map(({ error }) => error);
   return new StoreAway(
     label,
-    `the ${label} cannot be reached at any of its hosts (${told.join("; ")}). ${consequence} Check that one of them runs as the primary.`,
+    `the ${label} cannot be reached at any of its hosts (${told.join("; ")}). ${consequence} Check that one of the hosts runs as the primary.`,
     { cause: new AggregateError(causes) },
   );
 }
 
-/** Another host may take the connection that this one has not: a stand-by can be behind, and not know a new user or database. */
+/** Whether another host may accept the connection: a stand-by can lag behind and not know a new user or database. */
 export function triesNextHost(error: unknown): boolean {
   if (error instanceof StateUnusable) return error instanceof StoreAway;
   return !isOfFile(error) && !isPoolBusy(error);
 }
 
-/** The driver's pool had no free connection in time: no host was asked. */
+/** The driver's pool had no free connection in time, so no host was contacted. */
 function isPoolBusy(error: unknown): boolean {
   return error instanceof Error && error.message === "timeout exceeded when trying to connect";
 }

@@ -19,7 +19,7 @@ export class EventWatch implements AsyncDisposable {
   readonly #called: (target: string | null) => void;
   readonly #poll: NodeJS.Timeout;
   #client: Client | null = null;
-  /** The host that is asked next: the one that served last, or the one after it when that failed. */
+  /** The host to try next: the one of the last connection, or the one after it if that failed. */
   #host = 0;
   #again: NodeJS.Timeout | null = null;
   #pauseMs: number = defaults.storeRetryMs;
@@ -66,7 +66,7 @@ export class EventWatch implements AsyncDisposable {
     client.on("end", () => this.#lost(client));
     try {
       await client.connect();
-      // Whether a pooler is fit is for the store to find out, which is opened first.
+      // The store, which is opened first, has already checked the mode of a pooler.
       const { settings, host } = this.#session();
       const preparing = { target: this.#target, host, settings, standByWillDo: false, poolingChecked: true };
       await prepareSession(client, preparing);

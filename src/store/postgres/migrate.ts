@@ -65,7 +65,7 @@ create table holdfast_migrations (id bigint primary key, name text not null, app
 ${preamble}`;
 }
 
-/** For supervisors that leave migrations to the operator. */
+/** For supervisors with `database.migrate = "manual"`. */
 export async function requireMigratedSchema(client: PoolClient, target: PostgresTarget): Promise<void> {
   requireMigrated(placeOf(target), await missing(client, target));
 }
@@ -87,7 +87,7 @@ async function missing(
   return recorded === null ? null : missingFrom(placeOf(target), recorded);
 }
 
-/** What the store says of its migrations, of a newer version too. Null: nothing has been written yet. */
+/** The migrations that the store has recorded, including those of a newer version. Null: the store has no tables yet. */
 export async function appliedTo(
   client: Pool | PoolClient,
   target: PostgresTarget,

@@ -16,7 +16,7 @@ export interface PostgresStoreOptions {
   readonly name: string;
   readonly eventsKept?: number;
   readonly busyMs?: number;
-  /** `manual`: a schema that is not up to date is refused. */
+  /** `manual`: an older schema is refused. */
   readonly migrate?: MigrationMode;
 }
 

@@ -14,13 +14,13 @@ export function openPool(
   return new HostPool(target, settings, met);
 }
 
-/** What the next client that the pool makes is to be. */
+/** Settings of the next client that the pool creates. */
 interface Plan {
   host: number;
   standByWillDo: boolean;
 }
 
-/** Connections to whichever of the hosts takes them. Each new one tries the host that served last first, then the others. */
+/** Connection pool over several hosts. Each new connection tries the host of the last successful one first, then the others. */
 class HostPool extends Pool {
   readonly #target: PostgresTarget;
   readonly #plan: Plan;
@@ -35,13 +35,13 @@ class HostPool extends Pool {
       readonly standByWillDo = plan.standByWillDo;
       constructor() {
         super(clientConfig(target, hostAt(target, plan.host), settings));
-        // Whoever uses a connection that is lost hears of it from the statement.
+        // The user of a lost connection gets the error from its statement.
         this.on("error", () => {});
       }
     }
     super({
       Client: HostClient,
-      // For a place in the pool, too.
+      // This time also covers the wait for a place in the pool.
       connectionTimeoutMillis: (settings.busyMs ?? defaults.storeBusyMs) * target.hosts.length,
       max: defaults.storeConnections,
       min: 1,
@@ -86,7 +86,7 @@ class HostPool extends Pool {
       for (const at of order) {
         const former = failures.find((failure) => failure.at === at);
         if (pass > 0 && !isStandByError(former?.error)) continue;
-        // Read by the client that this very call makes, if it makes one.
+        // Read by the client that this call creates, if it creates one.
         this.#plan.host = at;
         this.#plan.standByWillDo = accepts;
         try {

@@ -5,7 +5,7 @@ import type { PostgresTarget } from "./target.js";
 /** Other clients of a busy pooler can hide what one round would show. */
 const ROUNDS = 3;
 
-/** Whether a pooler answers in the server's place: it gives each client a process id of its own for cancel requests. */
+/** Whether a pooler answers in the server's place: it reports another process id than the server's, for cancel requests. */
 export function isPooled(client: ClientBase, backendPid: number): boolean {
   return (client as ClientBase & { readonly processID: number | null }).processID !== backendPid;
 }
@@ -13,7 +13,7 @@ export function isPooled(client: ClientBase, backendPid: number): boolean {
 /**
  * Rejects unless the pooler keeps one server connection for each client connection. With transaction pooling, the
  * transaction of a second client takes the server connection that the first has just used (the last one released is
- * the next one given), or the first is given another at its next statement (pools that go round).
+ * the next one assigned), or the first gets another at its next statement (round-robin pools).
  */
 export async function requireSessionPooling(
   first: ClientBase,
@@ -41,7 +41,7 @@ async function pidOf(client: ClientBase): Promise<number> {
   return rows[0]?.pid ?? 0;
 }
 
-/** What the second client is refused, while the first is answered, is the pooler's doing. */
+/** If the second client is refused while the first is answered, the pooler has refused it. */
 async function ask<Answer>(
   answer: Promise<Answer>,
   first: ClientBase,
@@ -54,7 +54,7 @@ async function ask<Answer>(
       throw notSessionPooling(target);
     const translated = translatePostgresError(error, target, "connecting");
     await pidOf(first);
-    // No word from the pooler: the client waits for a server connection.
+    // The pooler sent no error: the client waits for a server connection.
     throw "severity" in Object(error) ? translated : poolIsFull(target, error);
   }
 }

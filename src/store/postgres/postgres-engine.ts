@@ -37,7 +37,7 @@ export class Meetings {
   };
 }
 
-/** Makes the tables that are missing, or rejects. */
+/** Creates missing tables, or rejects. */
 type BringUpToDate = (client: PoolClient, target: PostgresTarget) => Promise<void>;
 
 type Ask = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
@@ -187,7 +187,7 @@ export class PostgresEngine implements Engine {
     }
   }
 
-  /** A server that says why (a lock, a full table) does not hang. */
+  /** A server that answers with an error (a lock, a full table) does not hang. */
   #failed(error: unknown, began: number): unknown {
     const said = error instanceof StoreAway && error.cause instanceof DatabaseError;
     if (error instanceof StoreAway && !said) this.#breaker.failed(error, performance.now() - began);

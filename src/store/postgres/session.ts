@@ -14,12 +14,12 @@ export interface SessionSettings {
   readonly busyMs?: number | undefined;
 }
 
-/** A little later than the server, for one that does not even say so. */
+/** Slightly longer than the server's own timeout, for a server that does not answer at all. */
 export function clientTimeout(busyMs: number): number {
   return busyMs + Math.min(busyMs, 1_000);
 }
 
-/** What is sent at start-up is only what PgBouncer accepts: `prepareSession` sets the rest. */
+/** Only parameters that PgBouncer accepts are sent at start-up; `prepareSession` sets the rest. */
 export function newClient(target: PostgresTarget, host: PostgresHost, settings: SessionSettings): Client {
   return new Client(clientConfig(target, host, settings));
 }
@@ -44,16 +44,16 @@ export interface Preparing {
   readonly target: PostgresTarget;
   readonly host: PostgresHost;
   readonly settings: SessionSettings;
-  /** A server that can only be read is good enough. */
+  /** A server that accepts only reads is sufficient. */
   readonly standByWillDo: boolean;
-  /** The pooler in front of this host, if there is one, is known to pool sessions. */
+  /** The pooler in front of this host, if there is one, is known to use session mode. */
   readonly poolingChecked: boolean;
 }
 
 /**
- * The first statements on a new connection. Nothing is set before it is known that the connection stays ours: under
- * transaction pooling, the settings would be those of another program next. Returns what it leads to: this start of
- * this server, this database, these tables.
+ * Runs the first statements on a new connection. Nothing is set before the pooling mode is known: with transaction
+ * pooling, the settings would apply to another program next. Returns an identifier of the server, its start, the
+ * database and the tables.
  */
 export async function prepareSession(client: ClientBase, preparing: Preparing): Promise<string> {
   const { target, host, settings, standByWillDo, poolingChecked } = preparing;
@@ -72,18 +72,18 @@ export async function prepareSession(client: ClientBase, preparing: Preparing): 
     });
   const busyMs = settings.busyMs ?? defaults.storeBusyMs;
   const wanted = {
-    // Nobody else's tables can be meant by a bare name.
+    // A bare name can only mean a table of this schema.
     search_path: target.schema,
     statement_timeout: String(busyMs),
-    // A transaction whose client has vanished must not hold its locks for long.
+    // A transaction whose client is gone must not hold its locks for long.
     idle_in_transaction_session_timeout: String(busyMs),
     default_transaction_read_only: settings.readOnly ? "on" : "off",
   };
   const set = Object.entries(wanted).map(
     ([name, value]) => `set_config('${name}', ${escapeLiteral(value)}, false)`,
   );
-  // A pooler without a reset query leaves the prepared statements of its last client, whose names are ours.
-  // What is committed survives the server's death, whatever its default; stricter settings stay.
+  // A pooler without a reset query keeps the prepared statements of its last client, which may have the same names.
+  // Commits survive a crash of the server, whatever its default; stricter settings stay.
   const answers = (await client.query(`deallocate all;
     select ${set.join(", ")},
       case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', false) end;

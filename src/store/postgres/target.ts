@@ -1,13 +1,13 @@
 import { BadInput } from "../../errors.js";
 
-/** Which servers of several a connection may lead to, as libpq's `target_session_attrs`. */
+/** Which of several servers a connection may use, as libpq's `target_session_attrs`. */
 export type SessionAttributes = "any" | "primary" | "read-write";
 
 /** One server that an address names. */
 export interface PostgresHost {
   /** For the driver alone: it may hold a password. */
   readonly url: string;
-  /** For people: host and port. */
+  /** Host and port, for messages. */
   readonly name: string;
 }
 
@@ -18,7 +18,7 @@ export interface PostgresTarget {
   readonly attributes: SessionAttributes;
   /** How long one host may take to connect; null: the store's default. */
   readonly connectMs: number | null;
-  /** Settings for the session that the URL asks for, by `options`. */
+  /** Session settings from `options` of the URL. */
   readonly settings: readonly (readonly [name: string, value: string])[];
   readonly schema: string;
   /** For people: without user, password and parameters. */
@@ -32,7 +32,7 @@ export const ADDRESS =
 
 export const DEFAULT_SCHEMA = "holdfast";
 
-/** What an address may say beside user, password, host, port and database. */
+/** Parameters that an address may have besides user, password, host, port and database. */
 const supported = [
   "host",
   "port",
@@ -49,7 +49,7 @@ const supported = [
   "ssl",
 ];
 
-/** What the store itself sets for every connection: accepted in an address, and without effect. */
+/** Parameters that the store sets for every connection: accepted in an address, without effect. */
 const ours = [
   "application_name",
   "fallback_application_name",
@@ -71,7 +71,7 @@ const sslModes: Readonly<Record<string, string>> = {
   "verify-full": "verify-full",
 };
 
-/** A supervisor stops steering after 20 s without the store, and should have tried every host by then. */
+/** A supervisor stops controlling its runs after 20 s without the store, and should have tried every host by then. */
 const LONGEST_CONNECT_S = 20;
 
 /** The parsed text is never quoted, nor kept as a cause: it may hold a password, well written or not. */
@@ -85,7 +85,7 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
     /^(postgres(?:ql)?):\/\/([^/?#]*)(\/[^?#]*)?(\?[^#]*)?$/.exec(text) ?? [];
   const userEnd = authority.lastIndexOf("@") + 1;
   const userinfo = authority.slice(0, userEnd);
-  // Hosts are parameters of each address: a URL has room for one.
+  // The URL is parsed without its hosts, because a URL has room for only one.
   const written = `${scheme}://${userinfo}localhost${path}${query}`;
   const url = scheme !== "" && URL.canParse(written) ? new URL(written) : null;
   // The rest of a password with "/" in it, which would be shown as the name of the database.
@@ -122,7 +122,7 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
   };
 }
 
-/** Null: it is well written; else what is wrong with it, for the end of a sentence about it. Shows no password. */
+/** What is wrong with an address, as the end of a sentence; null: nothing. Contains no password. */
 export function addressProblem(text: string): string | null {
   try {
     parseTarget(text);
@@ -149,13 +149,13 @@ class BadAddress extends BadInput {
 function requireSupported(parameters: URLSearchParams): void {
   for (const name of parameters.keys()) {
     if (supported.includes(name) || ours.includes(name)) continue;
-    // A name that is none may be the rest of a password with "?" or "&" in it.
+    // Text that is not a valid name may be the rest of a password with "?" or "&" in it.
     const shown = /^[a-z][a-z_]{1,40}$/i.test(name) ? ` "${name}"` : "";
     throw new BadAddress(`has an unsupported parameter${shown}; supported are ${supported.join(", ")}`);
   }
 }
 
-/** As libpq: lists, in the address itself or as parameters, with as many ports as hosts, or one for all. */
+/** Hosts and ports as in libpq: lists in the address itself or as parameters, with as many ports as hosts or one for all. */
 function hostsOf(
   authority: string,
   parameters: URLSearchParams,
@@ -175,7 +175,7 @@ function hostsOf(
   return hosts.map((host, at) => {
     const port = (ports.length === 1 ? ports[0] : ports[at]) ?? "";
     if (port !== "" && !(/^\d{1,5}$/.test(port) && Number(port) > 0 && Number(port) < 65_536))
-      throw new BadAddress("has a port that is no number from 1 to 65535");
+      throw new BadAddress("has a port that is not a number from 1 to 65535");
     return { host: host === "" ? "localhost" : host, port };
   });
 }
@@ -185,7 +185,7 @@ function nameOf(host: string, port: string): string {
   return port === "" ? shown : `${shown}:${port}`;
 }
 
-/** `-c name=value` and `--name=value`, as the server's command line. PgBouncer takes no `options`: they are set later. */
+/** `-c name=value` and `--name=value`, as the server's command line. PgBouncer does not accept `options`, so they are set later. */
 function settingsOf(options: string): readonly (readonly [string, string])[] {
   const words = options.trim().split(/(?<!\\)\s+/);
   const settings: (readonly [string, string])[] = [];
@@ -194,7 +194,7 @@ function settingsOf(options: string): readonly (readonly [string, string])[] {
     const setting = word === "-c" ? (words[(at += 1)] ?? "") : word.replace(/^(-c|--)/, "");
     const [, name = "", value = ""] = /^([a-z][a-z0-9_.-]*)=(.*)$/is.exec(setting) ?? [];
     if (setting === word || name === "")
-      throw new BadAddress('has "options" with something else than -c name=value in it');
+      throw new BadAddress('has "options" that are not of the form -c name=value');
     settings.push([name.replaceAll("-", "_"), value.replaceAll(/\\(.)/gs, "$1")]);
   }
   return settings;
@@ -204,7 +204,7 @@ function attributesOf(text: string | null): SessionAttributes {
   if (text === null || text === "any") return "any";
   if (text === "primary" || text === "read-write") return text;
   throw new BadAddress(
-    "has a target_session_attrs that is not supported; supported are read-write, primary and any: a store must be written",
+    "has a target_session_attrs that is not supported; supported are read-write, primary and any, because a store must be writable",
   );
 }
 
@@ -212,7 +212,9 @@ function connectMsOf(text: string | null): number | null {
   if (text === null) return null;
   const seconds = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (!(seconds >= 1 && seconds <= LONGEST_CONNECT_S))
-    throw new BadAddress(`has a connect_timeout that is no number of seconds from 1 to ${LONGEST_CONNECT_S}`);
+    throw new BadAddress(
+      `has a connect_timeout that is not a number of seconds from 1 to ${LONGEST_CONNECT_S}`,
+    );
   return seconds * 1_000;
 }
 

@@ -8,7 +8,7 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 /** Rows deleted at a time: few enough that the unlucky write is not noticed. */
 const PRUNED_AT_ONCE = 100;
 
-/** More where many state directories share a table: finding the oldest of one reads the numbers of all that it keeps. */
+/** Larger if state directories share a table: finding the oldest event of one reads the numbers of all its events. */
 const PRUNED_AT_ONCE_SHARED = 1_000;
 
 /** A statement has room for 32,766 values; fewer shapes of it are kept prepared this way, too. */
@@ -22,8 +22,8 @@ export interface EventRetention {
 }
 
 /**
- * Within a transaction: insert, and now and then forget the oldest, so that never more than `kept` are committed. In a
- * shared table each state directory forgets only its own, and may keep a few hundred more until its turn comes.
+ * Within a transaction: insert events, and from time to time delete the oldest, so that never more than `kept` are
+ * committed. In a shared table each state directory deletes only its own events, and may keep a few hundred more.
  */
 export function* appendEvents(
   db: Kysely<Schema>,
@@ -50,7 +50,7 @@ export function* appendEvents(
   else for (const state of states) yield* countOf(forgetOldest(db, state, kept - step + 1));
 }
 
-/** All but the newest of one state directory. */
+/** Deletes all but the newest events of one state directory. */
 function forgetOldest(db: Kysely<Schema>, state: string | null, kept: number): Compilable {
   const isIts = state === null ? sql<boolean>`state_id is null` : sql<boolean>`state_id = ${state}`;
   const newestForgotten = db

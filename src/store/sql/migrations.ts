@@ -22,8 +22,9 @@ export interface Migration {
   readonly sql: string;
   /**
    * The lowest schema version whose builds can read and write the store after this migration. Expand, then contract:
-   * a migration adds what the next release uses, with defaults, and another takes away what the last one no longer
-   * uses, so from 17 on every migration has one below its own id. Builds before 16 do not know of it, and refuse.
+   * one migration adds columns for the next release, with defaults, and a later one removes columns that the previous
+   * release no longer uses. So from 17 on, every migration has a value below its own id. Builds before 16 do not know
+   * this value, and refuse every newer schema.
    */
   readonly minCompatible?: number;
 }
@@ -77,7 +78,7 @@ export function otherProgram({ path, otherwise }: Place): StateUnusable {
   );
 }
 
-/** Which are not recorded, whatever comes after them. A newer store is refused unless it says that this build may use it. */
+/** The migrations that are not recorded. A newer store is refused unless it records that this build may use it. */
 export function missingFrom(
   { path, otherwise }: Place,
   recorded: readonly AppliedMigration[],
@@ -89,7 +90,7 @@ export function missingFrom(
     const by = needed === version ? "" : ` for builds of schema ${needed} or later`;
     throw new StateUnusable(
       path,
-      `the store ${path} was written by a newer Holdfast (schema ${version}${by}, this one knows ${newest}); it is left as it is and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
+      `the store ${path} was written by a newer Holdfast (schema ${version}${by}, this one knows ${newest}); the store was not changed and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
     );
   }
   return migrations.filter(({ id }) => !applied.has(id));
@@ -100,7 +101,7 @@ function neededFor({ id, min_compatible }: AppliedMigration): number {
   return id <= newest ? 0 : (min_compatible ?? id);
 }
 
-/** For gateways that are told to leave migrations to the operator. Null: the store has no tables. */
+/** For gateways with `database.migrate = "manual"`. `pending` null: the store has no tables. */
 export function requireMigrated({ path }: Place, pending: readonly Migration[] | null): void {
   if (pending?.length === 0) return;
   const found = pending === null ? "has no tables yet" : `lacks ${pending.map(named).join(", ")}`;
@@ -123,11 +124,11 @@ export function requireNoneMissing({ path }: Place, [first]: readonly Migration[
   );
 }
 
-/** How far a store's schema is, for whoever decides about migrating it. */
+/** The schema version of a store and its migrations, for the operator who decides about migrating it. */
 export interface MigrationStatus {
-  /** Of the store; null: it has no tables yet. */
+  /** Schema version of the store; null: it has no tables yet. */
   readonly schema: number | null;
-  /** Of this build. */
+  /** Schema version of this build. */
   readonly build: number;
   /** `minCompatible` null: builds that do not know the migration refuse the store afterwards. */
   readonly pending: readonly {
@@ -135,7 +136,7 @@ export interface MigrationStatus {
     readonly name: string;
     readonly minCompatible: number | null;
   }[];
-  /** Applied by a newer build, which says that this one may use the store all the same. */
+  /** Applied by a newer build, and compatible with this build. */
   readonly newer: readonly { readonly id: number; readonly name: string }[];
 }
 

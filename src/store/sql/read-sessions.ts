@@ -55,7 +55,7 @@ export async function listSessions(
   return (await query.execute()).map(toSessionRow);
 }
 
-/** Of a token: derived from the run's record, so that it holds whoever recorded the end, and whenever. */
+/** Whether the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */
 export const runIsOpen = sql<boolean>`exists (
   select 1 from runs where runs.run_id = session_tokens.run_id and runs.state <> 'exited'
 )`;
@@ -90,7 +90,7 @@ export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise
   return row?.hash ?? null;
 }
 
-/** What a row has besides its texts without a bound of their own. */
+/** Estimated bytes of a row besides its texts of unlimited length. */
 const ROW_BYTES = 2_000;
 
 export async function storedBytes(db: Kysely<Schema>, sessionId: string): Promise<number> {

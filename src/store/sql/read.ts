@@ -85,7 +85,7 @@ export async function listRuns(
   }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   if (filter.maxBytes !== undefined) {
-    // By their ids afterwards: large records are not sorted, nor read in vain.
+    // Records are read by their ids afterwards, so that large records are not sorted or read in vain.
     const sizes = await query
       .clearSelect()
       .select(["run_id", recordBytes.as("bytes")])
@@ -98,10 +98,10 @@ export async function listRuns(
   return (await query.execute()).map(toRunRecord);
 }
 
-/** The columns of a run without a bound of their own. */
+/** The columns of a run that have no length limit. */
 const recordBytes = sql<number>`octet_length(labels) + octet_length(command) + octet_length(cwd) + octet_length(residue)`;
 
-/** How many fit, at least one. */
+/** How many records fit; at least one. */
 function countWithin(sizes: readonly { readonly bytes: number }[], maxBytes: number): number {
   let total = 0;
   const over = sizes.findIndex(({ bytes }) => (total += bytes) > maxBytes);

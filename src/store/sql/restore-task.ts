@@ -68,7 +68,7 @@ export function* restoreTask(
   return "restored";
 }
 
-/** What was written under the same number since stays; then the next free number is taken. Returns the highest. */
+/** Events written under the same number since stay; the restored event then takes the next free number. Returns the highest number. */
 function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly TaskEvent[]): Steps<number> {
   const known = yield* rowsOf(
     db.selectFrom("task_events").select(["seq", "at", "type"]).where("task_id", "=", taskId),
@@ -99,7 +99,7 @@ function* restoreEntry(
   const [known] = yield* rowsOf(
     db.selectFrom("task_outbox").select(["status", "attempts"]).where("entry_key", "=", entry.key),
   );
-  // One about a change that the store does not have was replaced, or is too old to be kept.
+  // A message about a state change that the store does not have was replaced, or is too old to be kept.
   if (known === undefined && entry.notification.kind === "state" && !whole) return false;
   if (
     known !== undefined &&
@@ -107,7 +107,7 @@ function* restoreEntry(
     known.attempts >= entry.attempts
   )
     return false;
-  // The message in the session may be gone with the rest: under one id it is put there once.
+  // The message in the session may be lost, too; its id keeps it from appearing twice.
   const status = entry.status === "session_queued" ? "pending" : entry.status;
   const sending = status === "pending" && entry.leaseOwner !== null;
   const row = {

@@ -18,7 +18,7 @@ export function inScope(
   return sql<boolean>`(${sql.join(parts, sql` or `)})`;
 }
 
-/** Whether a column names a session in the scope. The sessions are looked through once for the whole statement. */
+/** Whether a column names a session in the scope. The sessions are read once for the whole statement. */
 export function ofScope(words: Words, column: string, scope: SessionScope): RawBuilder<boolean> {
   return sql<boolean>`${sql.ref(column)} in (select sessions.id from sessions where ${inScope(words, scope)})`;
 }

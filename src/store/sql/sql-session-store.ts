@@ -13,10 +13,10 @@ import { countOf, rowsOf, type Steps } from "./steps.js";
 const open = sql<boolean>`closed_at is null`;
 const pending = sql<boolean>`verdict is null`;
 
-/** In `run_id`: the run is being started. */
+/** Value of `run_id` while the run is being started. */
 const UNBOUND = "";
 
-/** A run is started within seconds, or when a person has approved of it. */
+/** How long an unbound token is kept: a run starts within seconds, or after the operator's approval. */
 const UNBOUND_KEPT_MS = 3_600_000;
 
 const runEnded = sql<boolean>`(run_id is not null and run_id <> '' and not ${read.runIsOpen})`;
@@ -38,7 +38,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     const { closedAt, agentSessionId, ...opened } = session;
     const row = { ...toSessionColumns(opened), closed_at: closedAt, agent_session_id: agentSessionId };
     const insert = this.#engine.db.insertInto("sessions").values(row);
-    // Whichever of the two keys is taken: nothing is written.
+    // If either of the two keys is taken, nothing is written.
     return (await this.#count(insert.onConflict((conflict) => conflict.doNothing()))) > 0;
   }
 
@@ -98,7 +98,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
       run_id: ofRun ? UNBOUND : null,
       expires_at: expiresAt,
     };
-    // So that they do not pile up between two rounds of retention.
+    // Ended tokens must not accumulate between two rounds of retention.
     const ended = db.deleteFrom("session_tokens").where("session_id", "=", sessionId).where(runEnded);
     return this.#insertFor(sessionId, db.insertInto("session_tokens").values(row), ofRun ? [ended] : []);
   }

@@ -52,7 +52,7 @@ function missing(db: DatabaseSyncInstance, path: string): readonly Migration[] |
   return recorded === null ? null : missingFrom(placeOf(path), recorded);
 }
 
-/** What the store says of its migrations, of a newer version too. Null: the database is empty. */
+/** The migrations that the store has recorded, including those of a newer version. Null: the database is empty. */
 export function appliedTo(db: DatabaseSyncInstance, path: string): readonly AppliedMigration[] | null {
   const names = db.prepare("select name from sqlite_schema where type = 'table'").all() as { name: string }[];
   if (names.length === 0) return null;
