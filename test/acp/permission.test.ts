@@ -169,7 +169,7 @@ test("a request is read for what decides, and one that cannot be read is none", 
     expect(readPermission(wrong)).toBeNull();
 });
 
-test("all that an agent says of a tool is part of the question about it", () => {
+test("everything that an agent says about a tool is part of the question", () => {
   const toolCall = {
     toolCallId: "1",
     title: "Run a command",

@@ -23,7 +23,7 @@ function session(more: Record<string, string> = {}): Many {
   return new Many({ ...resident.env, HOLDFAST_TOKEN: token, ...more });
 }
 
-test("a session's command has none of the gateway's secrets, and the operator's PATH", async () => {
+test("a session's command gets the operator's PATH and no secrets of the gateway", async () => {
   await using own = session();
   const { code, stdout } = await own.holdfast("run", "--", "env");
   expect(code).toBe(0);
@@ -47,7 +47,7 @@ test("variables that are not listed are refused by name; --clear-env leaves them
   expect(stdout).not.toContain("MAKEFLAGS");
 });
 
-test("a command inside a session's run runs commands without further ado", async () => {
+test("a command inside a session's run can run commands without further options", async () => {
   await using own = session();
   const nested = `cd / && exec ${process.execPath} ${main} run -- env`;
   const { code, stdout, stderr } = await own.holdfast("run", "--", "sh", "-c", nested);

@@ -100,7 +100,7 @@ describe.skipIf(whyNoOtherUser !== null)("a state directory that another user ma
     },
   );
 
-  test("a socket of that user in our own directory is not connected to", async () => {
+  test("commands do not connect to a socket of that user in our own directory", async () => {
     // Only root can move it there; the check of the socket itself must hold all the same.
     const theirs = join(place, "theirs");
     await mkdir(theirs);

@@ -276,7 +276,7 @@ describe.concurrent("logs", () => {
   });
 });
 
-test("poll and logs as JSON have text without escapes, and what came only with --raw", async () => {
+test("poll and logs as JSON have text without escapes, and unchanged text only with --raw", async () => {
   const runId = await shared.script(String.raw`printf 'a\033[31mb\000\n'`);
   await shared.ended(runId);
   const json = async (...words: readonly string[]): Promise<string> =>

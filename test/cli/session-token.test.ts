@@ -54,7 +54,7 @@ test.for([
   expect(await resident.record(runId)).toMatchObject({ state: "running" });
 });
 
-test("a service that was not installed has left no unit", () => {
+test("a refused service installation leaves no unit", () => {
   expect(existsSync(join(resident.home, "systemd"))).toBe(false);
 });
 

@@ -170,7 +170,7 @@ test("a question is listed with when it expires, allowed or denied once, and too
   expect(await denied).toMatchObject({ code: "EXEC_DENIED" });
 });
 
-test("what a row of the list does not show whole is shown by `approvals show`, and allowed with its digest", async () => {
+test("`approvals show` shows what a row of the list does not, and its digest allows the question", async () => {
   const { client, session } = await create("--key", "lengthy", "--ask", "*");
   const argv = ["sh", "-c", `${"true; ".repeat(200)}echo \u001b[2Kthe end`];
   const answer = client.exec({ body: { argv, env: { LESSOPEN: "|id" } } });

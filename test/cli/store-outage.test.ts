@@ -147,7 +147,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
   });
 
   test(
-    "a lookup that cannot be made says so, and not that nothing is there",
+    "a lookup without a readable store reports that, not an absent record",
     { timeout: 120_000 },
     async () => {
       const lookups = [
@@ -190,7 +190,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
   );
 
   test(
-    "a table that is locked, or no connection left, is not absence either",
+    "a locked table or a full connection limit is not reported as an absent record",
     { timeout: 120_000 },
     async () => {
       const lock = new Client(fleet.database.url);

@@ -45,7 +45,7 @@ test("sessions take turns, one piece of work in each turn of the event loop", as
   expect(started).toEqual(["one 0", "other 0", "one 1", "other 1", "one 2"]);
 });
 
-test("work that takes long makes room for the next", async () => {
+test("work that takes long frees its slot for the next", async () => {
   const admission = new Admission({ working: 1, slotMs: 5 });
   void admission.run(one, never);
   expect(await admission.run(one, async () => "done")).toBe("done");
@@ -74,7 +74,7 @@ test("requests, streams and bytes of one session are limited; another session an
   }
 });
 
-test("a session that does not take its answers gets no more of them until it does", async () => {
+test("a session that does not read its answers gets no more until it does", async () => {
   const admission = new Admission({ bytes: 100 });
   const request = admission.request(one);
   request.give(101);
@@ -88,7 +88,7 @@ test("a session that does not take its answers gets no more of them until it doe
   expect(started).toBe(true);
 });
 
-test("so many requests a second, after a burst, of each caller", () => {
+test("each caller has a burst and then a rate of requests per second", () => {
   const budget = new Budget(10, 20);
   const taken = (who: string, now: number, count: number): number =>
     Array.from({ length: count }, () => budget.take(who, now)).filter(Boolean).length;
@@ -101,7 +101,7 @@ class Line extends Duplex {
   override _read(): void {}
 }
 
-test("connections: the oldest without a request gives way, a session has its limit, and the operator has none", async () => {
+test("connections: the oldest without a request is closed, a session has a limit, and the operator has none", async () => {
   const connections = new Connections(3, 2);
   const server = new EventEmitter() as Server;
   connections.watch(server);

@@ -20,7 +20,7 @@ async function listed(path: string): Promise<string | null | undefined> {
   return agents.find(({ id }) => id === "mine")?.cli?.executable;
 }
 
-test("the operator's path is looked at: absolute directories, those that exist", async () => {
+test("the operator's path is searched: only absolute directories that exist", async () => {
   const found = join(work, "bin", "mine");
   expect(await listed(join(work, "bin"))).toBe(found);
   expect(await listed(`:bin:${work}/none:${found}:${work}/bin:${work}/bin`)).toBe(found);
@@ -33,7 +33,7 @@ test("the operator's path is looked at: absolute directories, those that exist",
   }
 });
 
-test("a session learns nothing of the file system by a path: whatever it says, it is refused", async () => {
+test("a session learns nothing about the file system from a path: every path is refused", async () => {
   const { token } = await stage.client.openSession({
     body: { key: "curious", execRules: [{ effect: "allow" }] },
   });
@@ -52,7 +52,7 @@ test("a session learns nothing of the file system by a path: whatever it says, i
   expect(checks).toMatchObject([{ executable: null, failure: "not-found" }]);
 });
 
-test("a path of more directories than anybody has is refused, and so is a longer one", async () => {
+test("a path with too many directories or characters is refused", async () => {
   const path = "/:".repeat(defaults.agentPathDirectories);
   expect(await refusal(stage.client.listAgents({ query: { path } }))).toMatchObject({ code: "BAD_INPUT" });
   const long = `/${"x".repeat(8_192)}`;
@@ -61,7 +61,7 @@ test("a path of more directories than anybody has is refused, and so is a longer
   });
 });
 
-test("directories that do not answer hold one lookup, and every request is answered in time", async () => {
+test("directories that do not answer block one lookup, and every request is answered in time", async () => {
   const looked: string[] = [];
   let answer = (): void => undefined;
   const hangs = new Promise<boolean>((resolve) => (answer = () => resolve(true)));

@@ -107,7 +107,7 @@ test("a long command is read page by page, and secrets on request", async () => 
   expect((await answer).code).toBe("EXEC_DENIED");
 });
 
-test("what is allowed is not executed when another program would be", async () => {
+test("an allowed command is not executed if its path now leads to another program", async () => {
   const { client, id } = await session("exchanged");
   const program = async (at: string, text: string): Promise<void> => {
     await writeFile(join(directory, at), `#!/bin/sh\necho ${text}\n`);

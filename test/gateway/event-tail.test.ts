@@ -71,7 +71,7 @@ describe("whoever follows the events", () => {
     expect(await found).toMatchObject([{ seq: 1 }]);
   });
 
-  test("share one read when they see the same and have read as far", async () => {
+  test("share one read if they have the same filter and position", async () => {
     const there = [numbered(1)];
     const scoped = vi.fn(async (_: unknown, { after = 0 } = {}) => there.filter(({ seq }) => seq > after));
     const tail = new EventTail({ listEvents: async () => [], listScopedEvents: scoped, eventsReach });

@@ -228,7 +228,7 @@ describe("which program a rule means", () => {
   });
 });
 
-describe("what a judged command has for an environment", () => {
+describe("the environment of a judged command", () => {
   const printed = async (client: Awaited<ReturnType<typeof session>>["client"], body: object = {}) => {
     const answer = await client.exec({ body: { argv: ["env"], ...body } });
     return new Map(
@@ -238,7 +238,7 @@ describe("what a judged command has for an environment", () => {
     );
   };
 
-  test("the gateway's own secrets are not in it, and what the config lists is", async () => {
+  test("has the variables that the config lists, and no secrets of the gateway", async () => {
     process.env["HOLDFAST_DATABASE_URL"] = "postgres://hush-database@example.invalid/x";
     try {
       for (const rules of [allow("env"), [{ effect: "allow" }] satisfies Rules]) {
@@ -258,7 +258,7 @@ describe("what a judged command has for an environment", () => {
     }
   });
 
-  test("listed variables of the caller are in it, and those of its shell are left out without a word", async () => {
+  test("has listed variables of the caller, and leaves out those of its shell without a message", async () => {
     const { client } = await session(allow("env"));
     const listed = {
       LANG: "de_DE.UTF-8",
@@ -283,7 +283,7 @@ describe("what a judged command has for an environment", () => {
       expect([name, environment.get(name)]).not.toEqual([name, value]);
   });
 
-  test("what is not listed is named to the person who is asked, and in it when that person allows", async () => {
+  test("has a variable that is not listed if the operator, to whom the question names it, allows that", async () => {
     const { client, id } = await session([{ effect: "ask", executable: "env" }, { effect: "deny" }]);
     const answer = printed(client, {
       environment: { UNLISTED: "one", LANG: "C" },
@@ -340,7 +340,7 @@ describe("agents that a session starts", () => {
     expect(existsSync(canary)).toBe(false);
   });
 
-  test("acp spawn: the same, and what the agent has is no secret of the gateway's", async () => {
+  test("acp spawn: the same, and the agent gets no secrets of the gateway", async () => {
     const { client } = await session(allow("node", "..."));
     const body = { agent: "shell", cwd: planted };
     for (const environment of [{ PATH: planted }, { NODE_OPTIONS: `--require ${join(planted, "code.cjs")}` }])

@@ -303,7 +303,7 @@ test("text of exec and poll has no terminal escapes and no control characters, e
   expect(answer.output[0]).not.toHaveProperty("base64");
 });
 
-test("exec and poll give the bytes as they came when asked for", async () => {
+test("exec and poll return the unchanged bytes on request", async () => {
   const answer = await stage.client.exec({ body: { ...sh(NOISY), raw: true } });
   const bytes = Buffer.concat([
     Buffer.from("a\u001b[31mred\u001b[0m\u001b]0;title\u0007\0b\r\nc\rd\u202ee"),

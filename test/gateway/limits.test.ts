@@ -39,7 +39,7 @@ test.each<[string, Record<string, string>]>([
   expect((await stage.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
 });
 
-test("a session has so many streams, whatever kind they are; one that ends makes room", async () => {
+test("a session has a limit of streams of all kinds; a stream that ends frees its place", async () => {
   const token = await opened("streams");
   const streams = [];
   for (let at = 0; at < defaults.sessionStreams; at++) streams.push(await follow(token));

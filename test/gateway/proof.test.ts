@@ -124,7 +124,7 @@ describe("a process that listens in the gateway's place without the token", () =
     expect(impostor.received()).not.toContain("secret");
   });
 
-  test("neither does a follower of events, nor an attached terminal, say anything else", async () => {
+  test("a follower of events and an attached terminal send nothing else either", async () => {
     const impostor = await listenInPlace(answering(200, ready));
     const address = { socketPath: gatewaySocket(impostor.home), token };
     expect((await refusal(followLines(address, "/v1/events?follow=1").next())).code).toBe(
@@ -264,7 +264,7 @@ test("a bearer token is still accepted, for clients that are not ours", async ()
   expect((await stage.raw("GET", "/v1/gateway", { token: newToken() })).status).toBe(401);
 });
 
-test("a request that is given up takes its unproven connection with it", async () => {
+test("an aborted request closes its unproven connection", async () => {
   const closed = vi.fn();
   const impostor = await listenInPlace(createNetServer((socket) => void socket.on("close", closed)));
   const client = createClient({ socketPath: gatewaySocket(impostor.home), token: newToken() });

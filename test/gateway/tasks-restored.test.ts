@@ -66,7 +66,7 @@ class Receiver implements AsyncDisposable {
   }
 }
 
-describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store went back in time", () => {
+describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost its newest records", () => {
   let server: TestServer;
   let database: PostgresDatabase;
   let receiver: Receiver;

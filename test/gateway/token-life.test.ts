@@ -21,7 +21,7 @@ async function codeOf(token: string): Promise<string> {
     );
 }
 
-test("a run's token is good while the run lives, and dead when its end is recorded", async () => {
+test("a run's token is valid while the run lives, and invalid when its end is recorded", async () => {
   const { session, token } = await stage.client.openSession({ body: { key: "runs", ...allowed } });
   const path = join(stage.home, "token");
   const { run } = await stage.as(token).exec({
@@ -38,7 +38,7 @@ test("a run's token is good while the run lives, and dead when its end is record
   await stage.client.closeSession({ params: { id: session.id } });
 });
 
-test("tokens of many short runs do not pile up", async () => {
+test("tokens of many short runs do not accumulate", async () => {
   const { session, token } = await stage.client.openSession({ body: { key: "many", ...allowed } });
   const client = stage.as(token);
   for (let at = 0; at < 10; at++)
@@ -72,7 +72,7 @@ test("a token ends after its time, and a rotation ends the session's other token
   });
 });
 
-test("the token of a run that ended while no gateway was there is dead in the next one", async () => {
+test("the token of a run that ended without a gateway is invalid in the next gateway", async () => {
   const home = await place();
   const before = await gateway(home);
   const { token } = await before.client.openSession({ body: { key: "s", ...allowed } });

@@ -11,7 +11,7 @@ const own = {
   DSN: "x",
 };
 
-test("of the gateway's environment a run has what is listed, and nothing else", () => {
+test("a run has the listed variables of the gateway's environment, and nothing else", () => {
   const holdfast = { HOLDFAST_HOME: "/state", HOLDFAST_DATABASE_URL: "hush", HOLDFAST_TOKEN: "hush" };
   expect(cleanEnvironment(["DSN"], { ...own, ...holdfast })).toEqual({
     PATH: "/usr/bin",
@@ -60,7 +60,7 @@ test.each<[string, string, boolean]>([
   expect(unlisted).toEqual(passes ? [] : [name]);
 });
 
-test("whatever a caller has, a command without unlisted variables has only what was listed, or the gateway's own", () => {
+test("whatever the caller's environment, a command without unlisted variables has only listed variables or the gateway's own", () => {
   const name = fc.constantFrom(
     "LANG",
     "PATH",

@@ -107,21 +107,21 @@ describe("a program that the operator's PATH does not lead to", () => {
       expect(decideExec([rule(says, "git")], planted(found)).rule).toBeNull();
   });
 
-  test("is none that a rule which only says what it is called as allows", () => {
+  test("is not allowed by a rule with only calledAs", () => {
     for (const found of ["by-path", "relative"] as const) {
       expect(decideExec([{ effect: "allow", calledAs: "git" }], planted(found)).rule).toBeNull();
       expect(decideExec([{ effect: "deny", calledAs: "git" }], planted(found)).rule).toBe(0);
     }
   });
 
-  test("is meant by its path, unless it was named by a relative one", () => {
+  test("matches a rule by its path, unless it was given by a relative path", () => {
     for (const path of ["/tmp/bin/git", "/tmp/bin/", "/tmp/"]) {
       expect(decideExec([rule("allow", path)], planted("by-path")).rule).toBe(0);
       expect(decideExec([rule("allow", path)], planted("relative")).rule).toBeNull();
     }
   });
 
-  test("is denied by its name, its path and what it links to, however it was named", () => {
+  test("is denied by its name, its path and its link target, however it was given", () => {
     const linked = (found: ExecRequest["found"]) => ({ ...planted(found), file: "/usr/bin/curl" });
     for (const found of ["on-path", "by-path", "relative"] as const)
       for (const name of ["git", "/tmp/bin/git", "/tmp/", "curl", "/usr/bin/curl", "/usr/bin/"])

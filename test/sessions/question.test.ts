@@ -164,7 +164,7 @@ describe("a question", () => {
     );
   });
 
-  test("differs from that about a command in which one word is another, or one character", () => {
+  test("differs if one word or one character of the command differs", () => {
     fc.assert(
       fc.property(command, fc.nat(), word, fc.nat(), (one, at, other, split) => {
         const index = at % one.argv.length;
@@ -285,7 +285,7 @@ describe("a question", () => {
     expect(parts).toEqual([...question.parts()]);
   });
 
-  test("is whole in one line only when nothing is besides it", () => {
+  test("is whole in one line only without variables and input", () => {
     expect(commandQuestion(plain)).toMatchObject({ summary: "true", whole: true });
     expect(commandQuestion({ ...plain, stdin: { kind: "pipe" } }).whole).toBe(false);
     expect(commandQuestion({ ...plain, env: { set: { A: "" }, unset: [], unlisted: [] } }).whole).toBe(false);
@@ -300,7 +300,7 @@ describe("a question", () => {
   });
 
   test.each(["a", "eyJ-", "a=", "--a ", "http://", "token:", "x@", "--token ", "mysql -p", "'", "bearer "])(
-    "of a megabyte of %j is made in no time",
+    "of a megabyte of %j is made quickly",
     (piece) => {
       const began = performance.now();
       const question = commandQuestion({

@@ -122,7 +122,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await other.forgetTokens(AT)).toBe(0);
     });
 
-    test("tokens of ended runs do not pile up, and one whose run was never started is forgotten", async () => {
+    test("tokens of ended runs do not accumulate, and a token whose run was never started is removed", async () => {
       const session = newSession();
       await store.createSession(session);
       for (let at = 0; at < 50; at++) {
@@ -140,7 +140,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.resolveToken("unused", AT)).toBeNull();
     });
 
-    test("a token with an end is dead from then on; a rotation ends the others, at once or later, but not of runs", async () => {
+    test("a token is invalid after its end; a rotation ends the other tokens, at once or later, except those of runs", async () => {
       const session = newSession();
       await store.createSession(session);
       await store.issueToken(session.id, "short", AT, { expiresAt: AT + 10 });
@@ -164,7 +164,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.rotateTokens(session.id, "late", AT, { expiresAt: null, endAt: AT })).toBe(false);
     });
 
-    test("a page of runs ends before it exceeds its size, and the next one goes on after it", async () => {
+    test("a page of runs stays within its size, and the next page continues after it", async () => {
       const runs = Array.from({ length: 7 }, (_, at) =>
         newRun({ createdAt: AT + at, labels: { large: "x".repeat(at === 3 ? 100_000 : 10_000) } }),
       );

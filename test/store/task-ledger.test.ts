@@ -47,7 +47,7 @@ const restorerOf = (store: Store, ledger: TaskLedger): TaskRestorer =>
   new TaskRestorer({ store, ledger, directory: home, instanceId: "in_one", problem: () => {} });
 const claim = { owner: "gateway", leaseMs: 60_000, limit: 100 };
 
-test("what is noted is there for the next process, also after half a line", async () => {
+test("the next process reads every record, also after an incomplete line", async () => {
   await using store = await openSqliteStore({ path });
   const ledger = await openLedger();
   const copy = noted(store, ledger);
@@ -64,7 +64,7 @@ test("what is noted is there for the next process, also after half a line", asyn
   for (const line of lines) expect(() => JSON.parse(line) as unknown).not.toThrow();
 });
 
-test("what is over is kept for a day; what is open or to be delivered, for as long as it is", async () => {
+test("ended tasks are kept for a day; open tasks and undelivered messages for as long as needed", async () => {
   await using store = await openSqliteStore({ path });
   const ledger = await openLedger();
   const copy = noted(store, ledger);

@@ -20,7 +20,7 @@ alter table runs add column later_note text not null default 'unset';
 create table later_things (id text primary key not null, run_id text) strict;
 `;
 
-test("every migration after 16 lets builds of the schema before it go on", () => {
+test("every migration after 16 lets builds of the previous schema continue", () => {
   const later = migrations.filter(({ id }) => id > 16);
   for (const { id, minCompatible } of later) expect(minCompatible ?? id, `migration ${id}`).toBeLessThan(id);
 });
@@ -40,7 +40,7 @@ describe("a store that a later build has migrated", () => {
     return { code: status, stdout, stderr };
   };
 
-  test("SQLite: this build reads it, goes on with its runs, and keeps what it does not know", async () => {
+  test("SQLite: this build reads it, continues its runs, and keeps values that it does not know", async () => {
     await using field = await Field.open();
     await using gate = await Gate.make();
     const [runId = ""] = await field.orphan([gate.wait(7)]);
@@ -81,7 +81,7 @@ describe("a store that a later build has migrated", () => {
     expect(notes).toEqual([{ later_note: "kept" }, { later_note: "unset" }]);
   });
 
-  test("SQLite: what needs a later build is refused with both versions, and a copy is refused either way", async () => {
+  test("SQLite: a store that needs a later build is refused with both versions, and so is a copy from or to it", async () => {
     await using stage = await Stage.open();
     await using other = await Stage.open();
     expect(await stage.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
@@ -108,7 +108,7 @@ describe("a store that a later build has migrated", () => {
   });
 
   describe.skipIf(whyNoPostgres !== null)("PostgreSQL:", () => {
-    test("with database.migrate = manual nothing migrates but store migrate, and what is refused says so", async () => {
+    test("with database.migrate = manual only store migrate migrates, and other writers are refused with that reason", async () => {
       await using server = await startServer();
       await using stage = await Stage.open();
       const { url } = await server.createDatabase();

@@ -27,7 +27,7 @@ async function prepared() {
 const named = (variables: Record<string, string>) =>
   Object.entries(variables).map(([name, value]) => ({ name, value }));
 
-test("a terminal under exec rules runs no program that they do not allow, whatever it sets or is called", async () => {
+test("a terminal under exec rules runs no program that they do not allow, whatever its variables or name", async () => {
   const { house, canary, planted, repository } = await prepared();
   const execRules = [
     { effect: "allow", executable: "git", args: ["status"] },
@@ -138,7 +138,7 @@ test("a question names the directory in which the command is executed", async ()
   await house.gone(session);
 });
 
-test("an agent that is given no environment, and its terminals, have none of the gateway's secrets", async () => {
+test("an agent without an environment of its own, and its terminals, get no secrets of the gateway", async () => {
   process.env["GATEWAYS_OWN"] = "hush-own";
   onTestFinished(() => void delete process.env["GATEWAYS_OWN"]);
   const house = await Controlled.open();

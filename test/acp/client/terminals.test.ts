@@ -432,7 +432,7 @@ test("a terminal has the variables that the catalogue gives its agent, and no ot
   await house.gone(session);
 });
 
-test("a command that hides behind a header, a variable or a directory is shown in full, and only that is executed", async () => {
+test("a command hidden behind a header, a variable or a directory is shown in full, and only that command is executed", async () => {
   const house = await Controlled.open();
   const rules = [{ effect: "ask", kind: "execute" }] as const;
   const session = await user(house, { terminals: true }, { rules });

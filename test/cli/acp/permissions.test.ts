@@ -77,7 +77,7 @@ test("where only the answer is shown, the question is said beside it", async () 
   expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
 });
 
-test("what the title does not show is shown by `permissions show`, and allowed with its digest", async () => {
+test("`permissions show` shows what the title does not, and its digest allows the request", async () => {
   const title = `fetch ${"a".repeat(600)} then \u001b[2Kerase`;
   const { child, finished } = house.resident.start("acp", "prompt", "asks", steps({ ask: title }));
   await sees(child.stdout, "holdfast acp permissions show prm_");

@@ -81,7 +81,7 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(away.stdout + away.stderr).not.toContain("hunter2");
   });
 
-  test("the roles of docs/postgres.md suffice: the owner migrates, gateways run and doctor is content, readers read", async () => {
+  test("the roles of docs/postgres.md suffice: the owner migrates, gateways run, doctor finds nothing, readers read", async () => {
     const [, grants = ""] =
       /## Roles[^]*?```sql\n([^]*?)```/.exec(await readFile("docs/postgres.md", "utf8")) ?? [];
     const database = await running.createDatabase();

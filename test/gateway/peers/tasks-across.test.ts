@@ -171,7 +171,7 @@ describe.skipIf(whyNoPostgres !== null)(
       },
     );
 
-    test("the primary is killed while both are sending, and the stand-by promoted: live runs go on, every end is told", async () => {
+    test("when the primary is killed while both are sending, and the stand-by promoted, runs continue and every end is told", async () => {
       const { fleet, replicated } = await Fleet.replicated();
       await using _fleet = fleet;
       const { url, received } = await receiver();

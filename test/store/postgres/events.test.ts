@@ -50,7 +50,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     expect(await read()).toEqual(["first", "slow", "quick"]);
   });
 
-  test("each state directory keeps so many events of its own, however many others write", async () => {
+  test("each state directory keeps its own number of events, however many others write", async () => {
     const kept = 100;
     await using busy = await database.open({ eventsKept: kept });
     const quietRun = newRun({ runId: "quiet", stateId: "quiet" });

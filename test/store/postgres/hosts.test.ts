@@ -104,7 +104,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
     }
   });
 
-  test("where only a stand-by answers, nothing can be written, and is only read where the address allows it", async () => {
+  test("if only a stand-by answers, nothing can be written, and reading works only if the address allows it", async () => {
     await (await database.open())[Symbol.asyncDispose]();
     // The primary has waited for the stand-by to have it, not to show it.
     await expect
@@ -142,7 +142,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
     );
   });
 
-  test("a host that swallows connections is given up after its share of the time", async () => {
+  test("a host that does not answer connections is skipped after its share of the time", async () => {
     await using store = await database.open();
     await store.insertRun(newRun(), LEASE_MS);
     elsewhere.pause();

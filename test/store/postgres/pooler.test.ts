@@ -103,7 +103,7 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
     },
   );
 
-  test("transaction pooling is found out while other programs are busy in the same pool", async () => {
+  test("transaction pooling is detected while other programs are busy in the same pool", async () => {
     await (await database.open())[Symbol.asyncDispose]();
     await using pooler = await startPooler(server, { pool_mode: "transaction", default_pool_size: 5 });
     const url = pooler.urlOf(database.url);
@@ -122,7 +122,7 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
     await Promise.all(others);
   });
 
-  test("what PgBouncer refuses becomes a sentence that says what to change, without the password", async () => {
+  test("errors of PgBouncer become messages that say what to change, without the password", async () => {
     const opened = async (settings: Record<string, string | number>, change: (url: string) => string) => {
       await using pooler = await startPooler(server, { pool_mode: "session", ...settings });
       const url = change(pooler.urlOf(database.url)).replace("postgres@", "postgres:hunter2@");
@@ -147,7 +147,7 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
     });
   });
 
-  test("a server that PgBouncer cannot reach is away, and is used again when it is back", async () => {
+  test("a server that PgBouncer cannot reach is an outage, and is used again when it is back", async () => {
     await using pooler = await startPooler(server, { pool_mode: "session" });
     const url = pooler.urlOf(database.url);
     await using store = await database.open({ url, busyMs: 1_500 });
