@@ -250,6 +250,18 @@ const scenes: Readonly<Record<string, Scene>> = {
     await direct.createSession(session);
     return { call: () => store.issueToken(session.id, randomUUID(), AT) };
   },
+  rotateTokens: async (store, direct) => {
+    const session = newSession();
+    const [former, next] = [randomUUID(), randomUUID()];
+    await direct.createSession(session);
+    await direct.issueToken(session.id, former, AT);
+    const halves = async () => [
+      (await direct.resolveToken(former, AT + 1)) === null,
+      (await direct.resolveToken(next, AT + 1)) !== null,
+    ];
+    const facts = { expiresAt: null, endAt: AT };
+    return { call: () => store.rotateTokens(session.id, next, AT, facts), halves };
+  },
   ...Object.fromEntries(
     Object.entries({
       renewLeases: (store: Store) => store.renewLeases("owner-a", LEASE_MS),
@@ -311,6 +323,11 @@ const scenes: Readonly<Record<string, Scene>> = {
       forgetSessions: (store: Store) => store.forgetSessions(0),
       forgetSilent: (store: Store) => store.forgetSilent(60_000),
       resolveToken: (store: Store) => store.resolveToken("t", AT),
+      bindToken: (store: Store) => store.bindToken("t", "r"),
+      forgetTokens: (store: Store) => store.forgetTokens(AT),
+      storedBytes: (store: Store) => store.storedBytes("s"),
+      listScopedEvents: (store: Store) =>
+        store.listScopedEvents({ sessionId: "s", descendants: false, agentIds: [] }, { limit: 1 }),
       findTokenHash: (store: Store) => store.findTokenHash("t"),
       revokeToken: (store: Store) => store.revokeToken("t"),
       decideApproval: (store: Store) => store.decideApproval("a", { verdict: "deny", actor: "b", at: AT }),
@@ -349,7 +366,9 @@ describe.skipIf(whyNoPostgres !== null)("a connection to PostgreSQL that is cut"
     const methods: string[] = [];
     for (; proto !== Object.prototype; proto = Object.getPrototypeOf(proto) as object)
       methods.push(
-        ...Object.getOwnPropertyNames(proto).filter((name) => name !== "constructor" && name !== "eras"),
+        ...Object.getOwnPropertyNames(proto).filter(
+          (name) => !["constructor", "eras", "eraChangedAt"].includes(name),
+        ),
       );
     expect(new Set(methods)).toEqual(calls);
   });
