@@ -64,7 +64,7 @@ test("a question outlives the gateway that was asked; one that was decided is an
   const turn = await house.ask(session, "ask echo allowed");
   const { id } = await pending(house, session);
   const second = await house.restart();
-  await expect(second.acp.answerPermission(id, "allow", "ada")).rejects.toThrow("does not show all");
+  await expect(second.acp.answerPermission(id, "allow", "ada")).rejects.toThrow("does not show the whole");
   expect(await second.allow(id)).toBe(true);
   expect(await second.ended(turn)).toMatchObject({ outcome: "completed", text: "<yes>allowed\n" });
 

@@ -39,7 +39,7 @@ test("variables that are not listed are refused by name; --clear-env leaves them
       code: 126,
       stdout: "",
       stderr: expect.stringMatching(
-        /exec rules do not cover: MAKEFLAGS, PATH\. .*--clear-env.*environment\.pass/,
+        /variables that are not listed: MAKEFLAGS, PATH\. .*--clear-env.*environment\.pass/,
       ),
     });
   const { code, stdout } = await own.holdfast("run", "--clear-env", "--", "env");

@@ -164,7 +164,7 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     const status = await place.holdfast("gateway", "status");
     expect(status.code).toBe(3);
     expect(status.stderr).toContain(
-      `(pid ${pid}) runs, but what listens on ${gatewaySocket(place.home)} did not prove`,
+      `(pid ${pid}) runs, but the process that listens on ${gatewaySocket(place.home)} did not prove`,
     );
     const { code, stdout, stderr } = await place.holdfast("gateway", "restart");
     expect(code, stderr).toBe(0);

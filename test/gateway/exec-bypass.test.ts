@@ -223,7 +223,7 @@ describe("which program a rule means", () => {
     const { client } = await session(allow(join(open, "tool")));
     const { code, message } = await refusal(client.exec({ body: { argv: [join(open, "tool")] } }));
     expect(code).toBe("EXEC_DENIED");
-    expect(message).toContain("other users may write");
+    expect(message).toContain("other users can write");
     await nothingRan(client);
   });
 });

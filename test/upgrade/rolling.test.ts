@@ -68,7 +68,7 @@ describe("a store that a later build has migrated", () => {
       });
     expect(await field.holdfast("store", "migrate", "--check")).toMatchObject({
       code: 0,
-      stdout: expect.stringContaining(`${LATER} later: of a newer version`),
+      stdout: expect.stringContaining(`newer ${LATER} later: this version does not know it`),
     });
     const gateway = await field.gateway();
     await gate.open();

@@ -114,7 +114,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
     for (const more of ["", "&target_session_attrs=read-write", "&target_session_attrs=primary"]) {
       const refused = await refusal(openPostgresStore({ url: withHosts(hosts, more), name: "test" }));
       expect(refused).toMatchObject({ code: "STORE_AWAY" });
-      expect(refused.message).toContain(`${at.standBy}: only lets itself be read`);
+      expect(refused.message).toContain(`${at.standBy}: accepts only reads`);
       expect(refused.message).toContain("/nowhere: connect ENOENT");
       expect(refused.message).not.toContain("hunter2");
     }

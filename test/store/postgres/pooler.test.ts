@@ -136,7 +136,7 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
     });
     expect(await opened({}, (url) => url.replace("postgres@", "nobody@"))).toMatchObject({
       code: "STATE_UNUSABLE",
-      message: expect.stringContaining("does not let this user in"),
+      message: expect.stringContaining("refuses this user"),
     });
     expect(await opened({}, (url) => url.replace(database.name, "missing"))).toMatchObject({
       message: expect.stringContaining("does not exist"),
