@@ -3,6 +3,7 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { UnsafePath } from "../errors.js";
 
 const ROOT = 0;
+const WRITABLE_BY_GROUP = 0o020;
 const WRITABLE_BY_OTHERS = 0o022;
 const STICKY = 0o1000;
 
@@ -21,7 +22,7 @@ export interface PathFault {
 /**
  * The first component of an absolute path that a user other than us or root controls, as StrictModes of sshd_config(5)
  * defines it. Every directory from `/` on must be owned by us or root and not be writable by group or others, except
- * a sticky directory of root. A symbolic link must be owned by us or root, and its target is checked in its place. A
+ * a sticky directory of root, and our own directories for our private group. A symbolic link must be owned by us or root, and its target is checked in its place. A
  * path that ends in a file needs a file with the same owner and mode. Components that do not exist are not judged.
  */
 export function findPathFault(path: string): PathFault | null {
@@ -135,6 +136,8 @@ function pathJudge(uid: number): Judge {
     if ((found.mode & WRITABLE_BY_OTHERS) === 0) return null;
     const rootsOwn = found.uid === ROOT || found.uid !== uid;
     if (found.isDirectory() && rootsOwn && (found.mode & STICKY) !== 0) return null;
+    const onlyByGroup = (found.mode & WRITABLE_BY_OTHERS) === WRITABLE_BY_GROUP;
+    if (onlyByGroup && found.uid === uid && isPrivateGroup(found.gid, uid)) return null;
     return {
       path,
       problem: `can be written by others (mode ${mode}, owner uid ${found.uid})`,
@@ -144,6 +147,33 @@ function pathJudge(uid: number): Judge {
           : `Have its owner run \`chmod go-w '${path}'\`, or use another path`,
     };
   };
+}
+
+/**
+ * Whether an ordinary user is the only member of a group. Distributions that give each user such a group also let the
+ * group write new files (umask 002). Users and groups that are not in the local files, and root's, do not count.
+ */
+function isPrivateGroup(gid: number, uid: number): boolean {
+  if (uid === ROOT) return false;
+  try {
+    const users = entriesOf("/etc/passwd");
+    const owner = users.find(([, , id]) => Number(id) === uid)?.[0];
+    const members = entriesOf("/etc/group")
+      .filter(([, , id]) => Number(id) === gid)
+      .flatMap(([, , , names = ""]) => names.split(",").filter((name) => name !== ""));
+    const primary = users.filter(([, , , group]) => Number(group) === gid).map(([name]) => name);
+    return primary.includes(owner) && [...members, ...primary].every((name) => name === owner);
+  } catch {
+    return false;
+  }
+}
+
+/** Fields of passwd(5) or group(5). */
+function entriesOf(file: string): string[][] {
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => line.split(":"));
 }
 
 /**

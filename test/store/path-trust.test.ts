@@ -149,6 +149,41 @@ describe.skipIf(whyNoOtherUser !== null)("a socket", () => {
   });
 });
 
+describe.skipIf(whyNoOtherUser !== null)("a directory that its group can write to", () => {
+  /** Judged by a user of this passwd(5) and group(5), which are mounted over the system's. */
+  async function judged(passwd: string, group: string): Promise<string> {
+    await writeFile(path("passwd"), `root:x:0:0::/:/bin/sh\n${passwd}`);
+    await writeFile(path("group"), `root:x:0:\n${group}`);
+    const script = `import { findPathFault } from ${JSON.stringify(resolve("dist/store/path-trust.js"))};
+      console.log(JSON.stringify(findPathFault(${JSON.stringify(path("a", "b"))})?.path ?? null));`;
+    const steps = `mount --bind '${path("passwd")}' /etc/passwd && mount --bind '${path("group")}' /etc/group &&
+      exec setpriv --reuid=${OURS} --regid=${OURS} --clear-groups "$@"`;
+    const node = [process.execPath, "--input-type=module", "-e", script];
+    const words = ["--mount", "sh", "-c", steps, "sh", ...node];
+    const { stdout, stderr } = spawnSync("unshare", words, { cwd: "/", encoding: "utf8" });
+    return stdout.trim() || stderr;
+  }
+
+  const ADA = `ada:x:${OURS}:${OURS}::/home/ada:/bin/sh\n`;
+  const BOB = `bob:x:${OTHER}:${OTHER}::/home/bob:/bin/sh\n`;
+
+  test("is accepted for the user's private group only", async () => {
+    await chown(path("a", "b"), OURS, OURS);
+    await chmod(path("a", "b"), 0o775);
+    const refused = JSON.stringify(path("a", "b"));
+    expect(await judged(ADA + BOB, `ada:x:${OURS}:\nbob:x:${OTHER}:\n`)).toBe("null");
+    expect(await judged(ADA, `ada:x:${OURS}:ada\n`)).toBe("null");
+    expect(await judged(ADA + BOB, `ada:x:${OURS}:bob\nbob:x:${OTHER}:\n`)).toBe(refused);
+    expect(await judged(`${ADA}bob:x:${OTHER}:${OURS}::/:/bin/sh\n`, `ada:x:${OURS}:\n`)).toBe(refused);
+    expect(await judged(BOB, `bob:x:${OTHER}:\n`)).toBe(refused);
+    await chown(path("a", "b"), OURS, OTHER);
+    expect(await judged(ADA + BOB, `ada:x:${OURS}:\nbob:x:${OTHER}:ada\n`)).toBe(refused);
+    await chown(path("a", "b"), OURS, OURS);
+    await chmod(path("a", "b"), 0o777);
+    expect(await judged(ADA, `ada:x:${OURS}:\n`)).toBe(refused);
+  });
+});
+
 describe.skipIf(whyNoOtherUser !== null)("in a user namespace", () => {
   /** As root of a namespace in which only this uid is known. */
   function inside(uid: number, wanted: string): string {
