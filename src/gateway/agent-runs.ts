@@ -118,7 +118,7 @@ export class AgentRuns implements AsyncDisposable {
     const known = await supervisor.getRun(runId);
     // Another's: what it says, and when it ends, is no answer here.
     if (known !== null && known.sessionId !== sessionId) throw new RunExists(runId);
-    const open = await supervisor.listRuns({ sessionId, states: OPEN_STATES });
+    const open = await supervisor.listRuns({ sessionId, states: OPEN_STATES, withoutLabels: true });
     const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
     if (other !== undefined) throw new SessionBusy(sessionId, other.runId);
   }

@@ -55,7 +55,13 @@ export class Metrics implements AsyncDisposable {
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
     const open = async (): Promise<readonly RunRecord[]> =>
-      (await supervisor.listRunsOrLocal({ ...(await supervisor.scope()), states: OPEN_STATES })).runs;
+      (
+        await supervisor.listRunsOrLocal({
+          ...(await supervisor.scope()),
+          states: OPEN_STATES,
+          withoutLabels: true,
+        })
+      ).runs;
     const ofStore = (name: string, help: string, value: (now: WriteHealth) => number): void => {
       const gauge: Gauge = new Gauge({
         name: `holdfast_store_${name}`,

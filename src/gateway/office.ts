@@ -220,9 +220,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
   const handlers = createHandlers({
     supervisor,
     processesOf: async (record) =>
-      processesOfRun(observer, record, await supervisor.listRuns({ states: OPEN_STATES }), {
-        ports: record.service !== null,
-      }),
+      processesOfRun(
+        observer,
+        record,
+        await supervisor.listRuns({ states: OPEN_STATES, withoutLabels: true }),
+        {
+          ports: record.service !== null,
+        },
+      ),
     stops,
     stopByPeers: (requester, runId, body, unread) =>
       stopByPeers({ book, instanceId }, requester, runId, body, unread),
@@ -401,7 +406,12 @@ async function openRuns(
   const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
   const listed = supervisor
     .scope()
-    .then((mine) => supervisor.listRunsOrLocal({ ...mine, states: OPEN_STATES }, defaults.localAnswerMs));
+    .then((mine) =>
+      supervisor.listRunsOrLocal(
+        { ...mine, states: OPEN_STATES, withoutLabels: true },
+        defaults.localAnswerMs,
+      ),
+    );
   const asked = listed.then(
     ({ runs, storeAway }) => (storeAway === null ? { runs: runs.length, storeAway } : held(storeAway)),
     (error: unknown) => held(error instanceof Error ? error.message : String(error)),

@@ -127,6 +127,8 @@ export interface RunFilter {
   readonly after?: Pick<RunRecord, "createdAt" | "runId">;
   /** Stop before the records exceed this size; the first one is always read. */
   readonly maxBytes?: number;
+  /** Labels are not read, and the records have none: for readers that need none, since labels may be large. */
+  readonly withoutLabels?: true;
 }
 
 /** The runs of one state directory: those that say so, and of those that do not say, what these instances started. */

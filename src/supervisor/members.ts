@@ -39,7 +39,7 @@ export function unanswered({ looks }: LiveRun): void {
 async function seenMembers(live: LiveRun): Promise<LiveProcesses> {
   const { host, store } = live.context;
   const { facts } = live;
-  const records = await store.listRuns({ states: OPEN_STATES });
+  const records = await store.listRuns({ states: OPEN_STATES, withoutLabels: true });
   const record = records.find(({ runId }) => runId === facts.runId);
   if (record === undefined || record.anchor === null) return [];
   const [evidence] = await host.inspect([record.anchor]);

@@ -138,3 +138,42 @@ test(
     expect(most).toBeLessThan(RSS_MB);
   },
 );
+
+test(
+  "a session that asks for everything about runs with large labels leaves the gateway small and the operator served",
+  { timeout: 60_000 },
+  async () => {
+    const home = await place();
+    const { client: operator, pid } = await gateway(home);
+    const { session, token } = await operator.openSession({ body: { key: "large" } });
+    {
+      await using store = await openSqliteStore({ path: join(home, "store.sqlite") });
+      for (let at = 0; at < 1_100; at++) {
+        const labels = { large: "x".repeat(at < 20 ? OLD_LABELS : 16_000) };
+        const run = newRun({ sessionId: session.id, labels, createdAt: Date.now() });
+        const lease = await store.insertRun(run, LEASE_MS);
+        await store.saveRun(lease, { ...exited, at: Date.now() });
+      }
+    }
+    const client = createClient({ socketPath: gatewaySocket(home), token });
+    const params = { id: session.id };
+    const before = await rssOf(pid);
+    for (let at = 0; at < 3; at++) {
+      const { runs } = await client.sessionHistory({ params, query: { limit: 1_000 } });
+      expect(runs).toHaveLength(1_000);
+      await client.sessionStatus({ params });
+    }
+    expect((await rssOf(pid)) - before).toBeLessThan(100);
+    const [cleared, waited] = await Promise.all([
+      client.clear(),
+      delay(50).then(async () => {
+        const begun = performance.now();
+        await operator.listRuns();
+        return performance.now() - begun;
+      }),
+    ]);
+    expect(cleared).toEqual({ cleared: 1_100 });
+    expect(waited).toBeLessThan(ANSWER_MS);
+    expect((await rssOf(pid)) - before).toBeLessThan(200);
+  },
+);

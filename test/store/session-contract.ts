@@ -184,6 +184,15 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(pages.map(({ length }) => length)).toEqual([2, 1, 1, 2, 1]);
     });
 
+    test("runs are listed without their labels, and otherwise as they are", async () => {
+      const run = newRun({ createdAt: AT, labels: { some: "label" } });
+      await store.insertRun(run, LEASE_MS);
+      const [whole] = await other.listRuns({ sessionId: run.sessionId ?? "" });
+      const [without] = await other.listRuns({ sessionId: run.sessionId ?? "", withoutLabels: true });
+      expect(whole?.labels).toEqual({ some: "label" });
+      expect(without).toEqual({ ...whole, labels: {} });
+    });
+
     test("a key has one open session: the second creation gets the first, unchanged", async () => {
       const first = newSession({ key: "main" });
       await store.createSession(first);

@@ -100,6 +100,9 @@ function stdinOf({ input, foreground, stdin, pty, command }: HeardOf<"exec">["bo
   return { kind: foreground !== undefined || stdin === "pipe" ? "pipe" : "none" };
 }
 
+/** Records are written anew when they are hidden, with their labels: so many take some milliseconds. */
+const HIDDEN_AT_ONCE = 50;
+
 /** One function for each verb of the contract. */
 export function createHandlers(desk: Desk): Handlers {
   const { supervisor, sights } = desk;
@@ -110,7 +113,8 @@ export function createHandlers(desk: Desk): Handlers {
     return scope === null ? {} : { seenBy: scope };
   };
   const openRunsOf = async (requester: Requester): Promise<number> => {
-    return (await supervisor.listRuns({ states: OPEN_STATES, ...seenBy(requester) })).length;
+    const filter = { states: OPEN_STATES, ...seenBy(requester), withoutLabels: true } as const;
+    return (await supervisor.listRuns(filter)).length;
   };
   return {
     status: async (_, { requester }) => {
@@ -153,7 +157,8 @@ export function createHandlers(desk: Desk): Handlers {
         return { runs: runs.filter((_, at) => seen[at]), next: null, storeAway };
       }
       const last = runs.at(-1);
-      const more = last === undefined ? [] : await supervisor.listRuns({ ...filter, after: last, limit: 1 });
+      const following = { ...filter, limit: 1, withoutLabels: true } as const;
+      const more = last === undefined ? [] : await supervisor.listRuns({ ...following, after: last });
       return {
         runs: [...runs],
         next: last === undefined || more.length === 0 ? null : nextOf(last),
@@ -271,10 +276,20 @@ export function createHandlers(desk: Desk): Handlers {
       return { runId: record.runId, stopping };
     },
 
-    clear: async (_, { requester }) => {
+    clear: async (_, { requester, turn }) => {
       const whose = requester.kind === "operator" ? {} : { sessionId: requester.session.id };
-      const ended = await supervisor.listRuns({ ...whose, states: ["exited"], hidden: false });
-      return { cleared: await supervisor.hide(ended.map(({ runId }) => runId)) };
+      const ended = await supervisor.listRuns({
+        ...whose,
+        states: ["exited"],
+        hidden: false,
+        withoutLabels: true,
+      });
+      let cleared = 0;
+      for (let at = 0; at < ended.length; at += HIDDEN_AT_ONCE) {
+        const some = ended.slice(at, at + HIDDEN_AT_ONCE).map(({ runId }) => runId);
+        cleared += await turn(() => supervisor.hide(some));
+      }
+      return { cleared };
     },
 
     ready: async ({ params, body: { timeoutMs, orStop } }, asking) => {

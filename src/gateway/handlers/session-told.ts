@@ -23,7 +23,7 @@ export async function statusOf(
   runs: RunRecords,
   records: SessionRecords,
 ): Promise<AnswerOf<"sessionStatus">> {
-  const open = await runs.listRuns({ sessionId: session.id, states: OPEN_STATES });
+  const open = await runs.listRuns({ sessionId: session.id, states: OPEN_STATES, withoutLabels: true });
   const acp = session.backend === ACP_BACKEND ? await conversationOf(session.id, records) : null;
   // An agent that waits for a prompt is a run, and idle.
   const works = open.some(({ backendId }) => backendId !== ACP_BACKEND) || isBusy(acp);
@@ -95,7 +95,8 @@ export async function historyOf(
     ...new Set([...messages.map(({ seq }) => seq), ...turns.map(({ place }) => place)]),
   ].toSorted((one, other) => one - other);
   const shown = new Set(onwards ? places.slice(0, limit) : places.slice(-limit));
-  const executed = onwards || before !== undefined ? [] : await runs.listRuns({ sessionId, limit });
+  const executed =
+    onwards || before !== undefined ? [] : await runs.listRuns({ sessionId, limit, withoutLabels: true });
   return {
     session,
     messages: messages.filter(({ seq }) => shown.has(seq)),

@@ -3,7 +3,7 @@ import type { Kysely, RawBuilder } from "kysely";
 import { toRunEvent } from "../event-row.js";
 import type { HiddenEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
-import { toRunRecord } from "../run-row.js";
+import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
 import type { SessionScope } from "../session-store.js";
 import type { EventFilter, Here, RunFilter, StateScope } from "../store.js";
@@ -94,6 +94,10 @@ export async function listRuns(
     if (ids.length === 0) return [];
     query = db.selectFrom("runs").selectAll().where("run_id", "in", ids);
     query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
+  }
+  if (filter.withoutLabels === true) {
+    const rows = await query.clearSelect().select(COLUMNS_WITHOUT_LABELS).execute();
+    return rows.map((row) => toRunRecord({ ...row, labels: "{}" }));
   }
   return (await query.execute()).map(toRunRecord);
 }
