@@ -423,7 +423,9 @@ async function openRuns(
 async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
   if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
-  return session === null ? null : { kind: "session", actor: `session:${session.key}`, session };
+  if (session === null) return null;
+  const tokenIsGood = async (): Promise<boolean> => (await sessions.authenticate(token)) !== null;
+  return { kind: "session", actor: `session:${session.key}`, session, tokenIsGood };
 }
 
 async function hashOfToken(sessions: Sessions, operator: string, tokenId: string): Promise<string | null> {

@@ -123,8 +123,17 @@ export class Sights {
     return [];
   }
 
-  /** Whether the requester may still act: its session may be closed while a stream is open. Streams share the lookup. */
+  /**
+   * Whether the requester may still act: its session may be closed, or its token end, while a stream is open. Streams
+   * share the lookup.
+   */
   async acts(requester: Requester): Promise<boolean> {
+    if (requester.kind === "operator" || requester.tokenIsGood === undefined) return this.isOpen(requester);
+    return requester.tokenIsGood();
+  }
+
+  /** Whether the requester's session is still open. */
+  async isOpen(requester: Requester): Promise<boolean> {
     if (requester.kind === "operator") return true;
     return (await this.#acting.find(requester.session.id))?.closedAt === null;
   }

@@ -1,7 +1,10 @@
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { WebSocket } from "ws";
 import { createClient } from "../../src/gateway/client.js";
 import { gatewaySocket } from "../../src/gateway/server/listen.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
@@ -70,6 +73,28 @@ test("a token ends after its time, and a rotation ends the session's other token
   expect(await refusal(stage.client.rotateToken({ params, body: {} }))).toMatchObject({
     code: "SESSION_CLOSED",
   });
+});
+
+test("streams and viewers end with the token they were opened with", async () => {
+  const { session, token } = await stage.client.openSession({ body: { key: "streams", ...allowed } });
+  const { run } = await stage.as(token).exec({
+    body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
+  });
+  const { socketPath } = stage;
+  const headers = { authorization: `Bearer ${token}` };
+  const asking = get({ socketPath, path: "/v1/events?follow=1", headers, agent: false });
+  onTestFinished(() => void asking.destroy());
+  const [events] = (await once(asking, "response")) as [IncomingMessage];
+  const viewer = new WebSocket(`ws+unix://${socketPath}:/v1/runs/${run.runId}/attach`, { headers });
+  await once(viewer, "message");
+  const ended = once(events.resume(), "end");
+  const closed = once(viewer, "close");
+  await stage.client.rotateToken({ params: { id: session.id }, body: {} });
+  expect((await closed)[0]).toBe(1008);
+  // An event, which the follower would be told.
+  await stage.client.kill({ params: run });
+  await ended;
+  await stage.client.closeSession({ params: { id: session.id } });
 });
 
 test("the token of a run that ended without a gateway is invalid in the next gateway", async () => {

@@ -139,7 +139,9 @@ export class Attachments implements AsyncDisposable {
           : `run ${runId} is held by another supervisor`,
       );
     mustBeOpen();
-    return { peer: null, requester, record, run, url, stillSees: () => sights.acts(requester) };
+    // What a caller has started while its token was good is not ended with the token.
+    const stillSees = () => (calls ? sights.isOpen(requester) : sights.acts(requester));
+    return { peer: null, requester, record, run, url, stillSees };
   }
 
   async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {

@@ -8,7 +8,13 @@ import { readOwnFile } from "../../store/own-file.js";
 /** On whose behalf something is asked; a session as it was when its token was shown. */
 export type Requester =
   | { readonly kind: "operator"; readonly actor: string }
-  | { readonly kind: "session"; readonly actor: string; readonly session: SessionRow };
+  | {
+      readonly kind: "session";
+      readonly actor: string;
+      readonly session: SessionRow;
+      /** Whether the token that was shown is good still. Left out: another gateway has seen the token. */
+      readonly tokenIsGood?: () => Promise<boolean>;
+    };
 
 /** Null: an operator. */
 export function sessionIdOf(requester: Requester): string | null {
