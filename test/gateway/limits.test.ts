@@ -65,6 +65,20 @@ test("a session has a limit of streams of all kinds; a stream that ends frees it
   await stage.client.kill({ params: run });
 });
 
+test("a session may have more commands in the foreground than streams", async () => {
+  const token = await opened("foreground");
+  const headers = { authorization: `Bearer ${token}` };
+  for (let at = 0; at < defaults.sessionStreams; at++) await follow(token);
+  const { run } = await stage.as(token).exec({
+    body: { argv: ["sleep", "60"], foreground: { bufferBytes: 1_024 }, graceMs: 0 },
+  });
+  const path = `/v1/runs/${run.runId}/attach?as=caller`;
+  const caller = new WebSocket(`ws+unix://${stage.socketPath}:${path}`, { headers });
+  onTestFinished(() => caller.terminate());
+  await once(caller, "message");
+  await stage.client.kill({ params: run });
+});
+
 test("runs with the largest labels are listed in pages of bounded size, and none is missing", async () => {
   const client = stage.as(await opened("labels"));
   const started = new Set<string>();

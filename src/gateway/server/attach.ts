@@ -99,7 +99,9 @@ export class Attachments implements AsyncDisposable {
     entrance.connections?.identify(request.socket, requester);
     if (socket.closed) return;
     const { admission } = this.#parts;
-    const counted = admission.stream(requester);
+    // A caller's connection goes on with the request that started its run. It is limited as one: a session may have
+    // more commands in the foreground than streams.
+    const counted = isCall(urlOf(request)) ? admission.request(requester) : admission.stream(requester);
     socket.once("close", () => counted[Symbol.dispose]());
     const admitted = await admission.run(requester, () => this.#admit(request, requester, entrance));
     if (admitted.peer !== null) {
