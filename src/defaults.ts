@@ -185,8 +185,10 @@ export const defaults = {
   sessionsWorking: 16,
   /** A request that takes longer is assumed to wait for something else, and no longer occupies a slot. */
   sessionSlotMs: 50,
-  /** How long a request of the operator delays the work of sessions: most requests are answered by then; the rest are long polls. */
-  operatorFirstMs: 500,
+  /** How long a request of the operator delays the work of sessions: most requests are answered by then; the rest wait for something else. */
+  operatorFirstMs: 100,
+  /** Meanwhile one request of a session is started per interval: each takes a few milliseconds, so most of the time is the operator's. */
+  sessionPaceMs: 10,
   /** Pause between two reads of new events for a session's stream: hardly noticeable, and few reads during a flood of events. */
   followPauseMs: 25,
   /** Records of one session (runs with their labels, tasks): 10,000 runs with typical labels take 20 MB. */

@@ -33,6 +33,26 @@ test("the operator's work starts at once, whatever sessions have queued", async 
   expect(started).toEqual(["operator"]);
 });
 
+test("while the operator's work goes on sessions' work is started now and then, and at once when it is done", async () => {
+  const admission = new Admission({ paceMs: 60_000 });
+  const started: string[] = [];
+  let answer = (): void => undefined;
+  const operators = admission.run(operator, () => new Promise<void>((resolve) => (answer = resolve)));
+  void admission.run(one, async () => void started.push("one"));
+  await turns(5);
+  expect(started).toEqual([]);
+  answer();
+  await operators;
+  await turns(5);
+  expect(started).toEqual(["one"]);
+});
+
+test("work of the operator that takes long holds up no session", async () => {
+  const admission = new Admission({ paceMs: 60_000 });
+  void admission.run(operator, never);
+  expect(await admission.run(one, async () => "done")).toBe("done");
+});
+
 test("sessions take turns, one piece of work in each turn of the event loop", async () => {
   const admission = new Admission();
   const started: string[] = [];

@@ -149,7 +149,7 @@ test(
     {
       await using store = await openSqliteStore({ path: join(home, "store.sqlite") });
       for (let at = 0; at < 1_100; at++) {
-        const labels = { large: "x".repeat(at < 20 ? OLD_LABELS : 16_000) };
+        const labels = { large: "x".repeat(at < 20 ? LARGEST_LABEL : 16_000) };
         const run = newRun({ sessionId: session.id, labels, createdAt: Date.now() });
         const lease = await store.insertRun(run, LEASE_MS);
         await store.saveRun(lease, { ...exited, at: Date.now() });

@@ -26,6 +26,7 @@ export interface AdmissionLimits {
   readonly bytes: number;
   readonly working: number;
   readonly slotMs: number;
+  readonly paceMs: number;
 }
 
 const LIMITS: AdmissionLimits = {
@@ -34,6 +35,7 @@ const LIMITS: AdmissionLimits = {
   bytes: defaults.sessionBytesHeld,
   working: defaults.sessionsWorking,
   slotMs: defaults.sessionSlotMs,
+  paceMs: defaults.sessionPaceMs,
 };
 
 /**
@@ -48,6 +50,7 @@ export class Admission {
   #working = 0;
   #first = 0;
   #scheduled = false;
+  #paced: NodeJS.Timeout | null = null;
 
   constructor(limits: Partial<AdmissionLimits> = {}) {
     this.#limits = { ...LIMITS, ...limits };
@@ -102,13 +105,15 @@ export class Admission {
     });
   }
 
-  /** While the operator's work is under way, for at most `operatorFirstMs`, less work of sessions is started. */
+  /** While the operator's work is under way, for at most `operatorFirstMs`, work of sessions is started once per `paceMs`. */
   async #runFirst<Result>(work: () => Promise<Result>): Promise<Result> {
     this.#first += 1;
     let counted = true;
     const release = (): void => {
-      if (counted) this.#first -= 1;
+      if (!counted) return;
       counted = false;
+      this.#first -= 1;
+      if (this.#first === 0) this.#hasten();
     };
     const timer = setTimeout(release, defaults.operatorFirstMs);
     try {
@@ -153,12 +158,22 @@ export class Admission {
   #schedule(): void {
     if (this.#scheduled || this.#working >= this.#limits.working) return;
     this.#scheduled = true;
-    const start = (): void => {
-      this.#scheduled = false;
-      this.#startNext();
-    };
-    if (this.#first > 0) setTimeout(start, this.#limits.slotMs);
-    else setImmediate(start);
+    if (this.#first > 0) this.#paced = setTimeout(() => this.#startScheduled(), this.#limits.paceMs);
+    else setImmediate(() => this.#startScheduled());
+  }
+
+  /** Starts the work that was held back for the operator. */
+  #hasten(): void {
+    if (this.#paced === null) return;
+    clearTimeout(this.#paced);
+    this.#paced = null;
+    setImmediate(() => this.#startScheduled());
+  }
+
+  #startScheduled(): void {
+    this.#scheduled = false;
+    this.#paced = null;
+    this.#startNext();
   }
 
   #startNext(): void {
