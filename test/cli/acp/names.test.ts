@@ -34,7 +34,7 @@ test("a beginning that several have is refused with who they are", async () => {
     for (const key of ["site", "site-2"]) expect(stderr).toContain(`${key} (${ids[key]})`);
   }
   // What every id begins with is the beginning of none.
-  expect((await acp("show", "s")).stderr).not.toContain("docs");
+  expect((await acp("show", "ses")).stderr).not.toContain("docs");
   expect(await acp("show", "ses_")).toMatchObject({ code: 1, stdout: "" });
 });
 
