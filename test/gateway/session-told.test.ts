@@ -18,7 +18,8 @@ test("an ACP session tells its state, its turn, its queue and its questions; its
     "it asks",
     async () => (await client.acpPermissions({ query: { session: "told" } })).permissions.length > 0,
   );
-  const body = { text: "a notice", deliver: "next-turn" } as const;
+  // The agent executes its prompts in a shell, which reads the ">" that quotes a message as a redirection.
+  const body = { text: "/dev/null", deliver: "next-turn" } as const;
   const { message } = await client.sendMessage({ params, body });
   const waiting = await client.acpPrompt({ params, body: { text: "echo three", wait: false } });
   const { state, acp, messages } = await client.sessionStatus({ params });
