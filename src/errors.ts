@@ -266,7 +266,7 @@ export class TooLarge extends HoldfastError {
 
 /** The caller has reached a limit: requests per second, or requests, connections or bytes at the same time. */
 export class TooManyRequests extends HoldfastError {
-  /** Whether the connection itself exceeds a limit and is closed after the answer. */
+  /** True if the connection itself exceeds a limit. The gateway closes it after the answer. */
   readonly close: boolean;
   constructor(limit: string, { close = false }: { readonly close?: boolean } = {}) {
     super(

@@ -112,7 +112,7 @@ export async function endRunWithoutState(
   return result;
 }
 
-/** Whether its anchor and all processes that were listed are gone, and its cgroup is empty. */
+/** True if the anchor and all listed processes are gone and the cgroup is empty. */
 export async function hasEnded(
   anchorPath: string,
   { anchor, processes, cgroup }: RunWithoutState,
@@ -123,7 +123,7 @@ export async function hasEnded(
   });
   const states = await inspectBoundaries(anchorPath, cgroup === null ? [] : [cgroup]);
   return (
-    // Of a hidden process it cannot be said that it is another one.
+    // The identity of a hidden process cannot be read, so the process may still be the listed one.
     found.every(({ alive, matches, state }) => !alive || (!matches && state !== HIDDEN)) &&
     states.every((state) => state === "empty" || state === "gone")
   );

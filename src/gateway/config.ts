@@ -90,7 +90,7 @@ const database = z.strictObject({
     })
     .optional(),
   "url-file": z.string().refine(isAbsolute, "must be an absolute path").optional(),
-  /** Whether a gateway migrates the tables of a PostgreSQL database, or only `holdfast store migrate` does. */
+  /** `auto`: a gateway migrates the tables of a PostgreSQL database. `manual`: only `holdfast store migrate` does. */
   migrate: z.enum(["auto", "manual"]).default("auto"),
 });
 

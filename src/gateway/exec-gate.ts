@@ -22,12 +22,12 @@ export interface ExecGate {
 }
 
 export interface MayExec {
-  /** What the run is marked with. */
+  /** The session and agent that own the run. */
   readonly identity: ExecIdentity;
   readonly command: AllowedCommand;
 }
 
-/** What is executed. */
+/** The command that the session may execute. */
 export interface AllowedCommand {
   readonly argv: readonly string[];
   /** The whole environment; undefined: the gateway's own. */

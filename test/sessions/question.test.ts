@@ -123,7 +123,7 @@ describe("a question", () => {
   test("shows each word, the directory, the variables and the input on lines of their own", () => {
     const text = textOf({
       argv: ["sh", "-c", "echo a b\nid\n", ""],
-      cwd: "/work/it's",
+      cwd: "/srv/it's",
       env: { set: { A: "1 2", "B\n": "x" }, unset: ["HOME"], unlisted: ["A"] },
       stdin: { kind: "text", text: "rm -rf x\n" },
     });
@@ -135,7 +135,7 @@ describe("a question", () => {
       String.raw`    id\n`,
       "    '",
       "argv[3]: ''",
-      String.raw`cwd: '/work/it'\''s'`,
+      String.raw`cwd: '/srv/it'\''s'`,
       "env A: '1 2' (not in the session's list of allowed variables)",
       String.raw`env $'B\n': x`,
       "unset HOME: ",

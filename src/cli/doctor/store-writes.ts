@@ -11,7 +11,7 @@ const LEAST_BYTES = 1024 * 1024;
 
 const name = "store writes";
 
-/** Whether the store can be written: as the gateway reports it, or without a gateway as far as can be told without writing. */
+/** Checks writes to the store: the gateway reports them. Without a gateway, the check reads permissions and writes nothing. */
 export async function checkStoreWrites({ home, storePath }: StateDirectory): Promise<readonly Check[]> {
   const writes = (await reach(home).catch(() => null))?.status.storeWrites;
   if (writes !== undefined) {

@@ -77,7 +77,7 @@ export async function stopGateway(
   }
 }
 
-/** What became of the gateway, and of each run that was stopped without it. */
+/** The result of stopping the gateway and each run that was stopped without the gateway. */
 export interface StoppedWithRuns {
   readonly stopped: Stopped;
   readonly runs: readonly DirectStop[];

@@ -1,3 +1,5 @@
+import { FileLedger, ledgerIn } from "../../store/ledger/file-ledger.js";
+import { runsInLedger } from "../../store/ledger/list-runs.js";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, StoreAway } from "../../errors.js";
@@ -10,7 +12,6 @@ import { say } from "../complain.js";
 import { runningGateway } from "../gateway/connect.js";
 import { sessionToken } from "../session-token.js";
 import type { RunView } from "../gateway/session-view.js";
-import { ledgerView } from "./ledger-view.js";
 
 /**
  * The store, for looking only; null when nothing has ever been recorded, and then no database is loaded. For a session,
@@ -82,4 +83,22 @@ export class NoGatewayForSession extends GatewayUnreachable {
   constructor(why = "no gateway is running") {
     super(`${why}, and only a gateway can say what this session may see; nothing was done`);
   }
+}
+
+/** The runs of this state directory, from its own copy of their records: without events and without other hosts. */
+function ledgerView(home: string): RunView {
+  const ledger = new FileLedger(ledgerIn(home));
+  return {
+    getRun: async (runId) => (await ledger.get(runId))?.record ?? null,
+    findRuns: async (prefix, limit) =>
+      (await runsInLedger(ledger, {})).filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit),
+    listRuns: (filter) => runsInLedger(ledger, filter),
+    listEvents: async () => [],
+    eventsReach: async () => null,
+    listHosts: async () => [],
+    // Leases use the store's clock, which cannot be read here, so no lease counts as expired.
+    shared: true,
+    now: async () => -1,
+    [Symbol.asyncDispose]: async () => undefined,
+  };
 }

@@ -22,7 +22,7 @@ export const status = route({
     runs: z.int(),
     /** Why the store cannot be asked now; null: it can. Then `runs` are those that this gateway holds. */
     storeAway: z.string().nullable(),
-    /** Whether the store can be written; `renewalMs`: time since the leases were last renewed. */
+    /** Health of writes to the store. `renewalMs` is the time since the leases were last renewed. */
     storeWrites: z.object({
       writable: z.boolean(),
       refusal: z.string().nullable(),

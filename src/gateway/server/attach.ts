@@ -141,7 +141,7 @@ export class Attachments implements AsyncDisposable {
           : `run ${runId} is held by another supervisor`,
       );
     mustBeOpen();
-    // What a caller has started while its token was good is not ended with the token.
+    // A foreground run that was started with a valid token continues when the token ends.
     const stillSees = () => (calls ? sights.isOpen(requester) : sights.acts(requester));
     return { peer: null, requester, record, run, url, stillSees };
   }

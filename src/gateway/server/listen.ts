@@ -91,7 +91,7 @@ async function fileId(path: string): Promise<string | null> {
   );
 }
 
-/** Whether another process of this user listens on the socket; then the socket is not replaced. */
+/** True if another process of this user listens on the socket. The gateway then does not replace the socket. */
 function isServed(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     try {

@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import type { AcpPermission } from "../../../src/store/acp-record.js";
 import { Controlled } from "../controlled.js";
 import { use, user, type Step } from "./using.js";
 
@@ -26,6 +27,13 @@ async function prepared() {
 
 const named = (variables: Record<string, string>) =>
   Object.entries(variables).map(([name, value]) => ({ name, value }));
+
+function pendingQuestion(house: Controlled, session: string): Promise<AcpPermission> {
+  return house.until(session, async () => {
+    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    return open;
+  });
+}
 
 test("a terminal under exec rules runs no program that they do not allow, whatever its variables or name", async () => {
   const { house, canary, planted, repository } = await prepared();
@@ -75,10 +83,7 @@ test("a variable that is not listed is named in the question, and passes when th
     ["terminal/output", last],
   ];
   const turn = await house.ask(session, JSON.stringify(steps));
-  const question = await house.until(session, async () => {
-    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
-    return open;
-  });
+  const question = await pendingQuestion(house, session);
   expect(question.title).toBe("UNLISTED=one /usr/bin/env");
   const parts = [...((await house.acp.questionOf(question))?.parts() ?? [])];
   expect(parts).toMatchObject([
@@ -102,10 +107,7 @@ test("where exec rules allow everything, a question names the program that the a
     session,
     JSON.stringify([[CREATE, { command: "date", env: named({ PATH: planted }) }]]),
   );
-  const question = await house.until(session, async () => {
-    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
-    return open;
-  });
+  const question = await pendingQuestion(house, session);
   const [program] = (await house.acp.questionOf(question))?.parts() ?? [];
   expect(program).toMatchObject({ label: "program", text: join(planted, "date") });
   await house.acp.answerPermission(question.id, "deny", "ada");
@@ -126,10 +128,7 @@ test("a question names the directory in which the command is executed", async ()
     ["terminal/output", last],
   ];
   const turn = await house.ask(session, JSON.stringify(steps));
-  const question = await house.until(session, async () => {
-    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
-    return open;
-  });
+  const question = await pendingQuestion(house, session);
   const parts = [...((await house.acp.questionOf(question))?.parts() ?? [])];
   expect(parts).toMatchObject([{}, {}, { label: "cwd", text: planted }]);
   expect(await house.allow(question.id, "ada")).toBe(true);
