@@ -97,7 +97,6 @@ const bypasses: readonly (readonly [
   [["git", "status"], { HOME: planted }],
   [["git", "ls-remote", "ssh://example.invalid/x"], { GIT_SSH_COMMAND: `${touch}; false` }],
   [["git", "config", "--edit"], { EDITOR: `${touch}; true` }],
-  [["make", "-n"], { MAKEFLAGS: `--eval=$(shell ${touch})` }],
   [["tar", "cf", "/dev/null", "Makefile"], { TAR_OPTIONS: `-I ${join(planted, "evil")}` }],
   [["less", "Makefile"], { LESSOPEN: `||${touch} %s` }],
   [["date"], { PATH: planted }],
@@ -107,8 +106,9 @@ const bypasses: readonly (readonly [
   [["bash", "-c", "true"], { "BASH_FUNC_true%%": `() { ${touch}; }` }],
   [["node", "-e", "1"], { NODE_OPTIONS: `--require ${join(planted, "code.cjs")}` }],
 ];
-/** Variables of the same kind, whose effect would need a library or a bug to be seen. */
+/** Variables of the same kind, whose effect needs a library, a bug or a program that not every machine has. */
 const unseen: typeof bypasses = [
+  [["make", "-n"], { MAKEFLAGS: `--eval=$(shell ${touch})` }],
   [["true"], { LD_PRELOAD: join(planted, "evil.so") }],
   [["true"], { PYTHONPATH: planted, PYTHONSTARTUP: join(planted, "evil") }],
   [["ls", "-l"], { TZ: "/dev/zero" }],
